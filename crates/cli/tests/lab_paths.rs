@@ -33,7 +33,7 @@ const LABS: usize = 4;
 /// Duration of each TCP test.
 const TEST_S: &str = "8";
 /// TCP payload of a link of 100 Mb/s, in Mb/s: 1448 of 1514 bytes.
-const USUAL_MOST: f64 = 95.7;
+const USUAL_MAX_MBPS: f64 = 95.7;
 /// A goodput may exceed what the path allows by this share: samples of both ends are some milliseconds apart.
 const TOLERANCE: f64 = 1.02;
 /// Gains that simulations predict vary by this share of the path's rate.
@@ -59,12 +59,12 @@ struct LabPath {
     prepare: Vec<String>,
     #[serde(default)]
     steps: Vec<(f64, String)>,
-    #[serde(default = "usual_most")]
-    most: f64,
+    #[serde(default = "usual_max_mbps")]
+    max_mbps: f64,
 }
 
-fn usual_most() -> f64 {
-    USUAL_MOST
+fn usual_max_mbps() -> f64 {
+    USUAL_MAX_MBPS
 }
 
 /// A program that runs beside; killed on drop.
@@ -175,12 +175,13 @@ impl LabPath {
         let got = mbps(&document["flow"]["steady_goodput_bps"]).or(mbps(&document["flow"]["goodput_bps"]));
         let got_mbps = got.unwrap_or(0.0);
         let mut failures = Vec::new();
-        if got_mbps > TOLERANCE * self.most {
-            failures.push(format!("a steady goodput of {got_mbps:.1} Mb/s where {} are possible", self.most));
+        if got_mbps > TOLERANCE * self.max_mbps {
+            failures
+                .push(format!("a steady goodput of {got_mbps:.1} Mb/s where {} are possible", self.max_mbps));
         }
         let gain = mbps(&limit["gain_bps"]).filter(|gain| *gain > 0.0 && limit["measured"] == true);
         let without = gain.map(|gain| got_mbps + gain);
-        if without.is_some_and(|without| without > GAIN_TOLERANCE * USUAL_MOST) {
+        if without.is_some_and(|without| without > GAIN_TOLERANCE * USUAL_MAX_MBPS) {
             failures.push(format!("{without:?} Mb/s are promised on a path of 100 Mb/s"));
         }
         if document["healthy"] == true && kind != "path_rate" {

@@ -188,7 +188,7 @@ fn bytes_at_once(burst: &Burst, payload: u32) -> f64 {
     let Arrived { bps, delays_us } = burst.arrived;
     let bytes_of = |datagrams: u64| datagrams as f64 * f64::from(payload);
     let sending = bytes_of(burst.sent) * 8.0 / burst.sent_bps.max(1.0);
-    let queued = delays_us.map_or(0.0, |(least, most)| (most - least) as f64 * 1e-6);
+    let queued = delays_us.map_or(0.0, |(min, max)| (max - min) as f64 * 1e-6);
     (bytes_of(burst.sent.saturating_sub(burst.lost)) - bps / 8.0 * (sending + queued)).max(0.0)
 }
 

@@ -166,11 +166,11 @@ pub(crate) struct FairQueueing {
     /// Estimated number of other connections.
     pub others: f64,
     /// Goodput of one connection, bit/s.
-    pub one: f64,
+    pub one_bps: f64,
     /// Number of parallel connections.
     pub connections: u32,
     /// Their total goodput, bit/s.
-    pub together: f64,
+    pub total_bps: f64,
 }
 
 /// A clamped MSS.
@@ -226,7 +226,7 @@ impl Observed {
         Some(if self.is_burst_valid() {
             burst
         } else {
-            self.parallel.map_or(0.0, |(_, together)| together).max(self.test_goodput_bps())
+            self.parallel.map_or(0.0, |(_, total_bps)| total_bps).max(self.test_goodput_bps())
         })
     }
 
@@ -247,12 +247,12 @@ impl Observed {
     /// Fair queueing with other connections: several connections get more than one, and a burst of datagrams gets as much as one
     /// connection.
     pub(crate) fn fair_queueing(&self) -> Option<FairQueueing> {
-        let (connections, together) = self.parallel.filter(|_| self.is_burst_valid())?;
+        let (connections, total_bps) = self.parallel.filter(|_| self.is_burst_valid())?;
         let (count, one) = (f64::from(connections), self.capacity.as_ref()?.goodput_bps);
-        let ratio = (together / one.max(1.0)).min(count - 0.1);
+        let ratio = (total_bps / one_bps.max(1.0)).min(count - 0.1);
         // One of others + 1 shares, compared with `count` of others + count.
         let others = count * (ratio - 1.0) / (count - ratio);
-        (ratio >= MIN_FAIR_QUEUEING_RATIO).then_some(FairQueueing { others, one, connections, together })
+        (ratio >= MIN_FAIR_QUEUEING_RATIO).then_some(FairQueueing { others, one_bps, connections, total_bps })
     }
 
     /// Capacity of the slowest link by the probe's trains, as TCP payload in bit/s.

@@ -4,7 +4,7 @@ use units::{BitRate, Time, three_digits};
 
 use crate::{
     change::Variation,
-    limit::{Doubt, Kind, Limit, Ranking, Together},
+    limit::{Doubt, JointRemoval, Kind, Limit, Ranking},
     observed::Observed,
     simulated_path::SimulatedPath,
 };
@@ -45,11 +45,11 @@ pub(crate) fn predict(seen: &Observed, time: Time, ranking: &mut Ranking) {
     }
     sort(ranking, got);
     doubt_variation(ranking, seen);
-    ranking.together = together(&path, ranking, got);
+    ranking.together = joint_removal(&path, ranking, got);
 }
 
 /// The pair of limits whose removal gains most, if removing a single one gains little.
-fn together(path: &SimulatedPath, ranking: &Ranking, got: f64) -> Option<Together> {
+fn joint_removal(path: &SimulatedPath, ranking: &Ranking, got: f64) -> Option<JointRemoval> {
     let alone = ranking.limits.iter().filter_map(|limit| limit.gain_bps).fold(0.0, f64::max);
     if alone >= MIN_WORTHWHILE * got {
         return None;
@@ -61,7 +61,7 @@ fn together(path: &SimulatedPath, ranking: &Ranking, got: f64) -> Option<Togethe
         .flat_map(|(index, one)| kinds[..index].iter().map(move |other| [*other, *one]));
     let gains = pairs.filter_map(|[one, other]| {
         let then = path.without(one)?.without(other)?.mean_goodput()?;
-        Some(Together { kinds: [one, other], gain_bps: then - got })
+        Some(JointRemoval { kinds: [one, other], gain_bps: then - got })
     });
     gains
         .filter(|both| both.gain_bps >= MIN_WORTHWHILE * got)

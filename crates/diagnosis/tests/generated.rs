@@ -119,8 +119,8 @@ fn scored(case: Case) -> Scored {
         .collect();
     if best < MATERIAL {
         // The two limits hide each other: removing only one gains little, so either may come first.
-        let together = case.faults.len() > 1 && gain(goodput(&case.without_any())) >= MATERIAL;
-        right.extend(case.faults.iter().filter(|_| together).map(|fault| fault.kind()));
+        let hide_each_other = case.faults.len() > 1 && gain(goodput(&case.without_any())) >= MATERIAL;
+        right.extend(case.faults.iter().filter(|_| hide_each_other).map(|fault| fault.kind()));
         right.push(Kind::PathRate);
     }
     let kinds: Vec<Kind> = ranking.limits.iter().map(|limit| limit.kind).collect();
@@ -254,7 +254,7 @@ fn table(done: &[Scored]) -> String {
 struct Promises {
     faults: usize,
     exact: [usize; 2],
-    most: [usize; 2],
+    upper_bounds: [usize; 2],
 }
 
 impl Promises {
@@ -262,7 +262,7 @@ impl Promises {
         let mut promises = Promises { faults, ..Promises::default() };
         let of_these = done.iter().filter(|scored| scored.case.faults.len() == faults);
         for gains in of_these.filter_map(|scored| scored.gains.as_ref()) {
-            let counts = if gains.is_most { &mut promises.most } else { &mut promises.exact };
+            let counts = if gains.is_most { &mut promises.upper_bounds } else { &mut promises.exact };
             counts[0] += 1;
             counts[1] += usize::from(gains.are_close());
         }
@@ -270,16 +270,16 @@ impl Promises {
     }
 
     fn right_share(&self) -> f64 {
-        (self.exact[1] + self.most[1]) as f64 / (self.exact[0] + self.most[0]).max(1) as f64
+        (self.exact[1] + self.upper_bounds[1]) as f64 / (self.exact[0] + self.upper_bounds[0]).max(1) as f64
     }
 }
 
 impl std::fmt::Display for Promises {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Promises { faults, exact: [exact, close], most: [most, hold] } = self;
+        let Promises { faults, exact: [exact, close], upper_bounds: [upper_bounds, hold] } = self;
         write!(
             f,
-            "{faults} faults: {close} of {exact} gains within a quarter, {hold} of {most} gains at most"
+            "{faults} faults: {close} of {exact} gains within a quarter, {hold} of {upper_bounds} gains at most"
         )
     }
 }
@@ -321,11 +321,11 @@ fn limits_that_hide_each_other_are_named_together() {
         faults: vec![Fault::NoWindowScaling, Fault::ReceiveBuffer(80_000)],
     };
     let (_, ranking) = diagnosed(&case);
-    let together = ranking.together.expect("neither alone is worth removing");
-    let mut kinds = together.kinds.map(|kind| format!("{kind:?}"));
+    let joint = ranking.together.expect("neither alone is worth removing");
+    let mut kinds = joint.kinds.map(|kind| format!("{kind:?}"));
     kinds.sort();
     assert_eq!(kinds, ["ReceiveBuffer", "WindowScaling"], "{ranking:?}");
-    assert!(together.gain_bps > 30e6, "{together:?}");
+    assert!(joint.gain_bps > 30e6, "{joint:?}");
 }
 
 /// Larger values of LONGFAT_CASES give the table of docs/diagnose.md.

@@ -283,7 +283,7 @@ impl UdpStream {
         let plan = SourcePlan {
             rate: spec.rate.unwrap_or(NO_LIMIT),
             payload: block as u32,
-            together: spec.burst,
+            back_to_back: spec.burst,
             size: size.map(|bytes| Bytes(bytes.div_ceil(u64::from(spec.streams.max(1))))),
             bursts: None,
         };

@@ -164,8 +164,8 @@ pub fn estimate_delay(trips: &[RoundTripTimes], sent: usize, stamp_error_ns: f64
         relative(t.sent_ns, t.returned_ns, 0) - relative(t.received_ns, t.reflected_ns, 0)
     };
     let rtts: Vec<f64> = trips.iter().map(trip_ns).collect();
-    let rtt_ms = minimum(rtts.iter().copied()).and_then(|least| {
-        Some([least, median(&rtts)?, quantile(&rtts, 0.95)?, quantile(&rtts, 0.99)?].map(|ns| ns / 1e6))
+    let rtt_ms = minimum(rtts.iter().copied()).and_then(|min| {
+        Some([min, median(&rtts)?, quantile(&rtts, 0.95)?, quantile(&rtts, 0.99)?].map(|ns| ns / 1e6))
     });
     if trips.len() < 20 {
         warnings.push(format!("only {} packets returned", trips.len()));

@@ -134,8 +134,8 @@ fn mesh(points: usize, reservations: u64, load: f64, has_faults: bool) {
     if !has_faults {
         assert_eq!(outcomes.len(), requests.len());
         assert_eq!(other, 0.0, "{kinds:?}");
-        let least = if load < 0.5 { 0.97 } else { 0.4 };
-        assert!(count("finished") as f64 / all > least, "{kinds:?}");
+        let min_share = if load < 0.5 { 0.97 } else { 0.4 };
+        assert!(count("finished") as f64 / all > min_share, "{kinds:?}");
         assert!(fairness > 0.9, "{fairness}");
     }
 }

@@ -116,8 +116,8 @@ impl Plan {
         for _ in 0..self.switches {
             for &(a, b) in &self.links {
                 if a < self.switches && b < self.switches {
-                    let least = root[a].min(root[b]);
-                    (root[a], root[b]) = (least, least);
+                    let smaller = root[a].min(root[b]);
+                    (root[a], root[b]) = (smaller, smaller);
                 }
             }
         }

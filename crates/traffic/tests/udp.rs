@@ -78,9 +78,9 @@ fn every_datagram_arrives_in_every_size_and_width() {
             let all = count * u64::from(block);
             assert_eq!(found, (count, count, all, 0, 0), "{address} {block} {arrivals:?}");
             assert_eq!((statistics.malformed, statistics.gaps.len()), (0, count - 1));
-            let (least, most) = counts.owd_ns.unwrap();
+            let (min, max) = counts.owd_ns.unwrap();
             // One clock, to the microsecond.
-            assert!(least >= 0 && most < 10_000_000_000, "{least} {most}");
+            assert!(min >= 0 && max < 10_000_000_000, "{min} {max}");
         }
     }
 }

@@ -259,7 +259,7 @@ impl<'a> History<'a> {
             links: context.path.iter().map(|link| SentByLink::of(links, link)).collect(),
             hosts: context.host_loads.iter().map(HostLoad::series).collect(),
             end_limits: end_limits.filter_map(|row| Some((row.time_us, end_limit(row)?))).collect(),
-            min_rtt_us: round_trip_of_most(own()),
+            min_rtt_us: round_trip_despite_reordering(own()),
             fastest_bps,
             outstanding: Outstanding(outstanding.collect()),
         }
@@ -449,9 +449,9 @@ fn fastest_rate<'a>(rows: impl Iterator<Item = &'a FlowSample>, received_bits: &
     rates.get((rates.len() as f64 * FASTEST) as usize).copied().unwrap_or(0.0)
 }
 
-/// The path's round-trip time, if packets that overtook others made the minimum too small: a small one among the smoothed ones, and at
-/// most that of the handshake where the samples do not say whether packets were reordered.
-fn round_trip_of_most<'a>(rows: impl Iterator<Item = &'a FlowSample> + Clone) -> Option<i64> {
+/// The path's round-trip time, if packets that overtook others made the minimum too small: a low quantile of the smoothed round-trip
+/// times, and at most that of the handshake if the samples do not show whether packets were reordered.
+fn round_trip_despite_reordering<'a>(rows: impl Iterator<Item = &'a FlowSample> + Clone) -> Option<i64> {
     let minimum = || rows.clone().filter_map(|row| row.min_rtt_us);
     let mut smoothed: Vec<i64> = rows.clone().filter_map(|row| row.srtt_us).collect();
     smoothed.sort_unstable();

@@ -133,11 +133,11 @@ impl Limits<'_> {
         let (true, Some(carried)) = (seen.is_shared(), seen.capacity_bps()) else { return };
         let held = self.is_limited_by_others() || seen.fair_queueing().is_some();
         let mut evidence = Vec::new();
-        if let Some(FairQueueing { others, one, connections, together }) = seen.fair_queueing() {
+        if let Some(FairQueueing { others, one_bps, connections, total_bps }) = seen.fair_queueing() {
             evidence.push(format!(
                 "{connections} connections got {} together, one got {}: the slowest link uses fair queueing and is shared with about \
                  {others:.0} other connections",
-                rate(together),
+                rate(total_bps),
                 rate(one)
             ));
         } else if let Some(left) = seen.available_bps() {

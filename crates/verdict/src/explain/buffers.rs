@@ -102,7 +102,7 @@ impl End {
     /// present value.
     fn larger(self, rows: &[&FlowSample], context: &FlowContext, summary: &FlowSummary) -> Option<Larger> {
         let (now, first) = match self.buffer(context) {
-            Buffer::Tuned([least, first, largest]) => (*largest, [*least, *first]),
+            Buffer::Tuned([min, first, largest]) => (*largest, [*min, *first]),
             Buffer::Unknown if self == End::Receiver => (self.sampled(rows)?, DEFAULT_RMEM),
             Buffer::Unknown => (self.sampled(rows)?, DEFAULT_WMEM),
             Buffer::Fixed(requested) => return Some(self.without_request(*requested, context, summary)),

@@ -212,8 +212,8 @@ impl Observed {
     /// Capacity of the slowest link, as TCP payload in bit/s. A burst of datagrams shares it with other traffic, the probe's trains
     /// do not.
     pub fn capacity_bps(&self) -> Option<f64> {
-        if let Some(FairQueueing { others, one, .. }) = self.fair_queueing() {
-            return Some(one * (others + 1.0));
+        if let Some(FairQueueing { others, one_bps, .. }) = self.fair_queueing() {
+            return Some(one_bps * (others + 1.0));
         }
         self.policed_bps()
             .or_else(|| [self.burst_bps(), self.probed_bps()].into_iter().flatten().reduce(f64::max))
@@ -248,7 +248,7 @@ impl Observed {
     /// connection.
     pub(crate) fn fair_queueing(&self) -> Option<FairQueueing> {
         let (connections, total_bps) = self.parallel.filter(|_| self.is_burst_valid())?;
-        let (count, one) = (f64::from(connections), self.capacity.as_ref()?.goodput_bps);
+        let (count, one_bps) = (f64::from(connections), self.capacity.as_ref()?.goodput_bps);
         let ratio = (total_bps / one_bps.max(1.0)).min(count - 0.1);
         // One of others + 1 shares, compared with `count` of others + count.
         let others = count * (ratio - 1.0) / (count - ratio);
@@ -310,8 +310,8 @@ impl Observed {
 
     /// Available bandwidth, as TCP payload in bit/s: by the probe, otherwise by a burst that overloaded the path.
     pub fn available_bps(&self) -> Option<Interval> {
-        if let Some(FairQueueing { one, .. }) = self.fair_queueing() {
-            return Some(Interval { low: one, value: one, high: one });
+        if let Some(FairQueueing { one_bps, .. }) = self.fair_queueing() {
+            return Some(Interval { low: one_bps, value: one_bps, high: one_bps });
         }
         let probed = self
             .available

@@ -138,7 +138,7 @@ impl Limits<'_> {
                 "{connections} connections got {} together, one got {}: the slowest link uses fair queueing and is shared with about \
                  {others:.0} other connections",
                 rate(total_bps),
-                rate(one)
+                rate(one_bps)
             ));
         } else if let Some(left) = seen.available_bps() {
             evidence.push(format!(

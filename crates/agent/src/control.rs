@@ -399,7 +399,7 @@ impl Client {
     /// Acknowledges the cause of a pair; `since_us`: the cause that began then.
     ///
     /// # Errors
-    /// If it does not run, or knows no cause of the pair.
+    /// If the agent does not run, or the pair has no such cause.
     pub fn acknowledge(
         &self,
         pair: PairName,

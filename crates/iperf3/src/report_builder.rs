@@ -29,7 +29,7 @@ const DEFAULT_MSS: u32 = 1460;
 /// The results of this end.
 pub(crate) struct LocalResults {
     pub(crate) congestion: Option<String>,
-    /// Of each stream.
+    /// The totals of each stream.
     pub(crate) totals: Vec<(StreamTotals, Option<TcpSummary>)>,
     pub(crate) counter: IntervalCounter,
     pub(crate) cpu: Cpu,

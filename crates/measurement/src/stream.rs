@@ -163,7 +163,7 @@ impl StreamRecorder {
         flow: &mut FlowSummary,
     ) {
         let Some(playout) = last.receiver.playout else { return };
-        // Nobody knows what the path has left.
+        // The remaining rate of the path is unknown.
         let stream = stream_summary(&playout, parameters.rate, self.test.tolerate_loss, || Some(0.0));
         flow.loss_share = Some(1.0 - stream.in_time_share);
         flow.stream = Some(stream);

@@ -294,7 +294,7 @@ fn summary(name: &str, start: &Start, run: RunSummary) -> Summary {
     record::summary(name, start, lab::host_info(), run)
 }
 
-/// The context of a stream for its verdict. Of the other host's settings only the requested ones are known.
+/// The context of a stream for its verdict. The other host's settings are known only if they were requested.
 fn context(start: &Start, spec: &TestSpec, name: &str, sends: bool, this_host: String) -> FlowContext {
     let peer = start.peer_name.clone();
     let (from, to) = if sends { (this_host, peer) } else { (peer, this_host) };

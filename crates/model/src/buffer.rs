@@ -1,6 +1,6 @@
 //! Socket buffers: the windows that they allow, and recommended sizes.
 //!
-//! Sources: net/ipv4/tcp.c and net/core/stream.c (the writer wakes when a third of the send buffer is
+//! Sources: net/ipv4/tcp.c and net/core/stream.c (the writer is woken when a third of the send buffer is
 //! free); University of South Carolina, Lab 8 (twice the BDP; for BBR with losses four times that).
 
 use units::{BitRate, Bytes, KernelVersion, Time};

@@ -197,7 +197,7 @@ impl IcmpProber {
             self.send(&zeros[..self.payload(packet.bytes)], *port)?;
         }
         let mut replies = vec![None; packets.len()];
-        // Of a train only packets whose time to live expires cause a reply.
+        // Only the packets of a train whose time to live expires cause a reply.
         let awaited = |replies: &[Option<HopReply>]| {
             packets.iter().zip(replies).filter(|(packet, reply)| packet.ttl < 255 && reply.is_none()).count()
         };

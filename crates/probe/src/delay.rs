@@ -130,7 +130,7 @@ pub fn fit_line_below(points: &[(f64, f64)]) -> Option<LineBelow> {
             hull.pop();
         }
         if hull.last().is_some_and(|last| last.0 >= point.0) {
-            // Of two points with the same x the lower one counts.
+            // If two points have the same x, the lower one counts.
             if hull.last().is_some_and(|last| last.1 <= point.1) {
                 continue;
             }
@@ -372,7 +372,7 @@ mod tests {
         let trips = trips(40.0, 1000);
         let way = |sent_ns, received_ns| OneWayTimes { sent_ns, received_ns };
         let forward: Vec<OneWayTimes> = trips.iter().map(|t| way(t.sent_ns, t.received_ns)).collect();
-        // Of the other direction half of the packets are lost.
+        // Half of the packets of the other direction are lost.
         let backward: Vec<OneWayTimes> =
             trips.iter().step_by(2).map(|t| way(t.reflected_ns, t.returned_ns)).collect();
         let result = estimate_one_way_delays(&forward, &backward, [1000, 1000], 1000.0);

@@ -192,7 +192,7 @@ fn hint(entries: &[RunEntry], key: &str) -> String {
         true => entries.iter().map(RunEntry::name).collect(),
         false => entries.iter().map(|entry| entry.id.clone()).collect(),
     };
-    // Of equally near ones the newest come first.
+    // If several are equally near, the newest come first.
     let near = nearest_names(key, names.iter().rev().map(String::as_str));
     format!("the nearest of {} are {}; `longfat ls` lists them", entries.len(), near.join(", "))
 }

@@ -26,7 +26,7 @@ pub struct Network {
     pub min_delay: Time,
     /// Delays are uniform up to this, so that messages overtake each other.
     pub max_delay: Time,
-    /// Of each step: the process is killed before or after the transaction, or between two messages.
+    /// Probability that the process is killed at a step, parts per million: before or after the transaction, or between two messages.
     pub crash_ppm: u64,
     pub max_downtime: Time,
 }

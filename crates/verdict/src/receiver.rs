@@ -174,7 +174,7 @@ fn label(sample: &Sample, shortest_us: f64, steady: &Steadiness) -> Option<Recei
     if sample.is_soon_after_loss() || sample.has_standing_queue(shortest_us, STANDING_QUEUE) {
         return Some(ReceiverFinding::Network);
     }
-    // What neither fills a window nor a queue and loses nothing is limited by the sender, except for two limits that look alike: a
+    // A flow that neither fills a window nor a queue and loses nothing is limited by the sender. Two other limits have the same signs: a
     // congestion window that still grows, and a path that BBR fills without a queue.
     let may_be_network =
         steady.grows || (steady.is_constant() && steady.is_even != Some(false) && steady.probes_queue);

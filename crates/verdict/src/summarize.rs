@@ -307,7 +307,7 @@ mod tests {
     fn data_that_waited_behind_a_hole_is_no_faster_path() {
         let rows: Vec<FlowSample> = (0..400)
             .map(|i| {
-                // 100 Mb/s arrive: 125 kB in 10 ms. Of the second second's data 2 MB are countable only from 2 s on.
+                // 100 Mb/s arrive: 125 kB in 10 ms. 2 MB of the data of the second second count only from 2 s on.
                 let arrived = i * 125_000;
                 let hidden = if (100..200).contains(&i) { (i - 100) * 20_000 } else { 0 };
                 FlowSample {

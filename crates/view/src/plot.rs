@@ -31,7 +31,7 @@ const TICK_SPACE: f64 = 29.0;
 /// Draws `metrics` (see [`crate::metric_names`]; column names are accepted too) of `runs` over time.
 ///
 /// # Errors
-/// Where no metric is given, or one is unknown.
+/// If no metric is given, or one is unknown.
 pub fn plot(runs: &[&LoadedRun], metrics: &[&str], options: &PlotOptions) -> Result<String, Error> {
     if metrics.is_empty() {
         return Err(Error::NoMetric);
@@ -56,7 +56,7 @@ fn draw_over_time(figure: &Figure<'_>, from: f64, options: &PlotOptions) -> Stri
 /// `options`, else of the second half of each flow.
 ///
 /// # Errors
-/// Where no metric is given, or one is unknown or a metric of links.
+/// If no metric is given, or one is unknown or a metric of links.
 pub fn plot_against(
     runs: &[&LoadedRun],
     metrics: &[&str],

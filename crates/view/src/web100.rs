@@ -57,9 +57,9 @@ pub struct FlowTraceCounts {
     pub mss_bytes: Option<i64>,
     /// Length of a part of the run, us.
     pub part_us: i64,
-    /// Of the whole run.
+    /// Counts of the whole run.
     pub all: TraceCounts,
-    /// Of its parts, in order.
+    /// Counts of its parts, in order of time.
     pub parts: Vec<TraceCounts>,
 }
 

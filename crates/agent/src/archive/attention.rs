@@ -26,7 +26,7 @@ pub(super) const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS mutes (lead TEXT NOT NULL, peer TEXT NOT NULL, until_us INTEGER NOT NULL, user TEXT NOT NULL,
         text TEXT NOT NULL, at_us INTEGER NOT NULL, PRIMARY KEY (lead, peer)) STRICT;";
 
-/// A user knows of a pair's cause.
+/// A user's acknowledgement of a pair's cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Acknowledgement {
     /// The point that sends.
@@ -35,7 +35,7 @@ pub struct Acknowledgement {
     pub to: String,
     /// Start of the cause, microseconds since 1970: a later cause is not acknowledged.
     pub since_us: i64,
-    /// Who.
+    /// The user who did this.
     pub user: String,
     /// A note.
     pub text: String,
@@ -52,7 +52,7 @@ pub struct Mute {
     pub to: String,
     /// Its end, microseconds since 1970.
     pub until_us: i64,
-    /// Who.
+    /// The user who did this.
     pub user: String,
     /// A note.
     pub text: String,

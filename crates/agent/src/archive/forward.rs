@@ -2,7 +2,7 @@
 //!
 //! Each row that is stored in the embedded archive gets a number in its spool in the same transaction. A thread sends the rows to PostgreSQL in
 //! that order; the transaction that stores them there also stores the number of the last one. Only then does the agent's loop remove
-//! them from the spool. If the server is away, or its reply is lost, the numbers show where to continue.
+//! them from the spool. If the server is unavailable, or its reply is lost, the numbers show where to continue.
 
 use std::{
     path::{Path, PathBuf},
@@ -121,7 +121,7 @@ impl Forwarder {
 
     /// A row was stored.
     pub fn wake(&self) {
-        // If it is full, the thread will look anyway.
+        // If it is full, the thread is going to check for rows anyway.
         let _ = self.wake.try_send(());
     }
 }

@@ -130,7 +130,7 @@ pub struct Filter {
 pub(crate) struct Archive {
     /// For messages: a path, or `PostgreSQL`.
     name: String,
-    /// Of an embedded archive.
+    /// The file of an embedded archive.
     path: Option<PathBuf>,
     database: Box<dyn Database>,
     /// Whether a transaction is open, which [`Archive::commit`] ends.
@@ -192,7 +192,7 @@ impl Archive {
         failed(operation, self.name.clone())
     }
 
-    /// What follows until [`Archive::commit`] is one transaction: it costs one write of the disk.
+    /// Begins a transaction, which [`Archive::commit`] ends: all writes in between cost one synchronization of the disk.
     fn begin_batch(&mut self) -> sql::Result<()> {
         if !self.is_in_batch {
             self.database.begin()?;

@@ -329,7 +329,7 @@ impl EventLoop {
             Frame::Calendar { report } => self.on_calendar(from, &report, batch),
             Frame::Renew { public_key } => self.on_renew(from, &public_key, batch)?,
             Frame::Renewed { certificate } => self.on_renewed(from, &certificate)?,
-            // Of invitations only.
+            // Only connections with an invitation exchange these.
             Frame::Join { .. } | Frame::Joined { .. } | Frame::Refused { .. } => {}
         }
         Ok(())

@@ -225,7 +225,7 @@ impl EventLoop {
                 let pairs = self.archive.pairs()?;
                 let known = pairs.into_iter().find(|known| known.from == from && known.to == to);
                 let cause = known.and_then(|known| known.cause).ok_or_else(|| {
-                    Error::Refused(format!("{} knows no cause of {from} to {to}", self.config.name))
+                    Error::Refused(format!("{} has no cause of {from} to {to}", self.config.name))
                 })?;
                 cause.since_us
             }

@@ -61,7 +61,7 @@ const WORK_TIMEOUT: Duration = Duration::from_secs(30);
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Largest document of a request, bytes.
 const MAX_BODY_BYTES: usize = 16 * 1024;
-/// Time for which a report waits for the figures of its transfer, and the interval at which it asks for them.
+/// Time for which a report waits for the figures of its transfer, and the interval at which it polls for them.
 const RESULT_TIMEOUT: Duration = Duration::from_secs(8);
 const RESULT_POLL: Duration = Duration::from_millis(100);
 

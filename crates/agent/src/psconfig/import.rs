@@ -389,7 +389,7 @@ mod tests {
                 (task.name.0.as_str(), to, spec.test.kind.as_str(), spec.duration.as_nanos() / 1_000_000_000)
             })
             .collect();
-        // Of udp the second address sends: a to b and, since only c may not be a target of a, a to c.
+        // In the test "udp" the second address sends: a to b and, since only c may not be a target of a, a to c.
         assert_eq!(
             tests,
             [

@@ -176,7 +176,7 @@ pub const CATALOGUE: &[CatalogueEntry] = &[
     figure("U-dips", "glitches at 8k, 30k and 35k, changes at 110k and 115k"),
     fact(
         "U-receiver",
-        "can the receiver tell whether the buffer is optimal?",
+        "can the receiver find out whether the buffer is optimal?",
         "open question of the source",
         &[],
         &["longfat diagnose"],

@@ -1,7 +1,7 @@
 //! One table of a record for the page: pyramids of the requested measures by subject (a flow, or a direction
 //! of a link), and the samples of short spans, which are read from the file for each request.
 //!
-//! Row groups are read in parallel. Of a growing record only the new parts are read; a record whose files
+//! Row groups are read in parallel. If a record grows, only the new parts are read; a record whose files
 //! changed otherwise (a run that has finished) is read again from the start.
 
 use std::collections::BTreeMap;

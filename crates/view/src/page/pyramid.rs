@@ -28,7 +28,7 @@ impl Block {
         block(&[time_us], &[value], before_us)
     }
 
-    /// Merges two blocks. Of two equal extremes it keeps the earlier one.
+    /// Merges two blocks. If two extremes are equal it keeps the earlier one.
     fn merge(self, other: Block) -> Self {
         Block {
             low: if other.low.1 < self.low.1 || self.low.1.is_nan() { other.low } else { self.low },

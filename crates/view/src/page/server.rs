@@ -92,7 +92,7 @@ impl Page {
     /// Listens on the address and creates the token.
     ///
     /// # Errors
-    /// Where the address cannot be used, or the system provides no random numbers.
+    /// If the address cannot be used, or the system provides no random numbers.
     pub fn new(options: PageOptions) -> Result<Self, PageError> {
         let wanted = SocketAddr::new(options.bind, options.port);
         let fail = |source| PageError::Listen { address: wanted, source };
@@ -129,7 +129,7 @@ impl Page {
     /// Serves until `stop` is set. Requests in progress are then aborted.
     ///
     /// # Errors
-    /// Where the server fails.
+    /// If the server fails.
     pub fn serve(self, stop: &AtomicBool) -> Result<(), PageError> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)

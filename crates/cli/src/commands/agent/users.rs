@@ -170,7 +170,7 @@ fn wait(client: &Client, first: Explained, json: bool) -> anyhow::Result<Explain
         output::note(&last.text);
     }
     loop {
-        // Of a test of two other points the result arrives after the report of its end.
+        // The result of a test between two other points arrives after the report of its end.
         let has_result = last.phase != "finished" || last.result.is_some();
         if last.is_over()
             && (has_result || over.is_some_and(|since| since.elapsed() > Duration::from_secs(10)))

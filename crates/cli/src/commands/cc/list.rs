@@ -116,13 +116,13 @@ impl InKernel {
 fn table(rows: &[InKernel]) -> Vec<String> {
     let yes = |is| if is { "yes" } else { "no" };
     let width = rows.iter().map(|r| r.name.len()).max().unwrap_or(0).max(4);
-    let head = format!("  {:<width$}  lab  simulator  unprivileged  from", "name");
+    let header = format!("  {:<width$}  lab  simulator  unprivileged  from", "name");
     let line = |r: &InKernel| {
         let simulator = yes(r.simulator);
         let unprivileged = yes(r.unprivileged);
         format!("  {:<width$}  yes  {simulator:<9}  {unprivileged:<12}  {}", r.name, r.from())
     };
-    std::iter::once(head).chain(rows.iter().map(line)).collect()
+    std::iter::once(header).chain(rows.iter().map(line)).collect()
 }
 
 fn own_text(algorithm: &'static Algorithm) -> Vec<String> {

@@ -23,7 +23,7 @@ pub struct PictureArgs {
     /// Style: screen, or paper (black on white, thin lines, dashes, no background)
     #[arg(long, value_enum, default_value_t = Style::Screen)]
     style: Style,
-    /// Title of the picture; "" for none, as in papers, where the caption has it [default: the scenario's]
+    /// Title of the picture; "" for none, as in papers with captions [default: the scenario's]
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
 }

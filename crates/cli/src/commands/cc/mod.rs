@@ -27,7 +27,7 @@ pub const SCHEMA: &str = "longfat.cc/1";
 pub enum CcCommand {
     /// List the algorithms of this kernel and of longfat, with their parameters and the engines that can use each
     List,
-    /// Show an algorithm: its documentation, its parameters, its source, and where the kernel has it
+    /// Show an algorithm: its documentation, its parameters, its source, and its file in the kernel
     Show(show::ShowArgs),
     /// Check an algorithm: both builds, the verifier, a short run in longfat and in the kernel
     Check(SourceArgs),

@@ -1,4 +1,4 @@
-//! What a point accepts: tests that it can run, from users whose point states their name, within its limits.
+//! The admission of tests: a point accepts tests that it can run, from users whose point states their name, within its limits.
 
 use std::{collections::BTreeMap, net::IpAddr};
 

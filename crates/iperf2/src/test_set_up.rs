@@ -1,4 +1,4 @@
-//! What TCP and UDP tests of a client share: the server's addresses, local addresses, and the header.
+//! Common parts of a client's TCP and UDP tests: the server's addresses, local addresses, and the header.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 

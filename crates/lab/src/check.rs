@@ -410,7 +410,7 @@ fn judge_turnaround(measured: &Result<Option<Turnaround>, Error>) -> CheckItem {
                 ),
             );
         }
-        Ok(None) => "no packet came back".into(),
+        Ok(None) => "no packet returned".into(),
         Err(error) => error.to_string(),
     };
     limited(NAME, format!("not measured: {why}"), "close other programs and check again")

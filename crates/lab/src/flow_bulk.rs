@@ -71,7 +71,7 @@ pub(crate) struct BulkEnds {
     receiver: Sockets,
 }
 
-/// What a flow has reached.
+/// The progress of a flow.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Milestone {
     /// Data can be sent.

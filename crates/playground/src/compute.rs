@@ -19,7 +19,7 @@ use crate::topology::Topology;
 /// The kernel of hosts without the key `kernel`.
 const KERNEL: KernelVersion = KernelVersion { major: 6, minor: 18, patch: 0 };
 
-/// What to compute.
+/// A run to compute.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Request {
     /// The scenario file's name.

@@ -73,11 +73,11 @@ impl Mute {
 pub(crate) struct Attention {
     /// By pair.
     pub acknowledged: Vec<Acknowledgement>,
-    /// Those that have not ended, or ended less than a day ago.
+    /// The mutes that have not ended, or ended less than a day ago.
     pub mutes: Vec<Mute>,
 }
 
-/// What to do with a change for which no alert has been sent.
+/// The action for a change for which no alert has been sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// Send its alert, which is too late from this time on, microseconds since 1970.
@@ -109,7 +109,7 @@ impl Attention {
         self.mutes.iter().filter(|mute| mute.covers(from, to)).map(|mute| mute.until_us).max()
     }
 
-    /// What to do with each pending change; they are in the order of their starts. `before` gives the cause before a change.
+    /// The action for each pending change; changes are in the order of their starts. `before` gives the cause before a change.
     pub fn decide(
         &self,
         pending: &[CauseChange],

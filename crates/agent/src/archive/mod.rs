@@ -7,8 +7,8 @@
 //! cause ([`pairs`]). Old rows become hourly averages ([`retention`]).
 //!
 //! Each point has an embedded archive, a file of SQLite. A mesh may also have a common one in PostgreSQL ([`forward`]), with the same tables
-//! and the same statements ([`sql`]). The tables `outbox` and `spool` of rows to be sent, and what users have decided about
-//! alerts ([`attention`]), exist in the embedded archive only.
+//! and the same statements ([`sql`]). The tables `outbox` and `spool` of rows to be sent, and acknowledgements and mutes
+//! of alerts ([`attention`]), exist in the embedded archive only.
 
 mod attention;
 mod columns;
@@ -93,7 +93,7 @@ pub struct TestRow {
     pub kind: String,
     /// The recurring test that it belongs to.
     pub task: Option<String>,
-    /// Start of its slot, or if it had none the earliest that was requested: microseconds since 1970, UTC.
+    /// Start of its slot, or the earliest requested start if it had no slot; microseconds since 1970, UTC.
     pub start_us: i64,
     /// Its length, microseconds.
     pub duration_us: i64,

@@ -1,4 +1,4 @@
-//! What an archive needs of a database: statements that SQLite and PostgreSQL both understand, and their values.
+//! The interface of an archive's database: statements that SQLite and PostgreSQL both understand, and their values.
 //!
 //! Parameters are `?1`, `?2`, ...; statements must have no other question mark. Sums of integers need `CASE`, because PostgreSQL has no
 //! numbers for truth values, and a parameter that replaces a column needs `CAST`.

@@ -41,7 +41,7 @@ enum Part {
         endpoint: Option<Sender<Endpoint>>,
         /// When to repeat the request, steady clock.
         ask_at: Time,
-        /// What the application has reported of its transfer.
+        /// The application's report of its transfer.
         report: Option<TransferReport>,
     },
     /// A test of which this point is the peer: it runs the server.

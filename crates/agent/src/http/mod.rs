@@ -55,9 +55,9 @@ const DEFAULT_CALENDAR_S: i64 = 86_400;
 
 /// Maximum number of requests that are processed at a time; others wait.
 const MAX_REQUESTS: usize = 8;
-/// Time until a request is answered, with an error at worst.
+/// Timeout of a request; the response is then an error.
 const WORK_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time until the document of a request has arrived.
+/// Timeout of the document of a request.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Largest document of a request, bytes.
 const MAX_BODY_BYTES: usize = 16 * 1024;
@@ -188,7 +188,7 @@ pub fn known_mesh(state: &Path) -> Result<MeshDocument, Error> {
 
 fn mesh(state: &Path, status: &Status, archive: &Archive) -> Result<MeshDocument, Error> {
     let now_us = i64::try_from(os::realtime().as_micros()).unwrap_or(i64::MAX);
-    // Each point's own: it sends its own alerts.
+    // The acknowledgements and mutes of this point: each point sends its own alerts.
     let attention = open_archive(state)?.attention()?;
     Ok(MeshDocument::new(status, &Members::open(state)?, archive.pairs()?, &attention, now_us))
 }

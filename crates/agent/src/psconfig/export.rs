@@ -14,7 +14,7 @@ const RTT_INTERVAL: Time = Time::from_secs(1);
 pub struct PsconfigExport {
     /// The file.
     pub document: Value,
-    /// What has no counterpart.
+    /// Notes on settings without a counterpart.
     pub notes: Vec<String>,
 }
 

@@ -83,11 +83,11 @@ pub struct PsconfigImport {
     pub toml: String,
     /// Number of tests.
     pub tests: usize,
-    /// What was changed or skipped.
+    /// Notes on settings that were changed or skipped.
     pub notes: Vec<String>,
 }
 
-/// What a test of pSConfig becomes.
+/// The counterpart of a pSConfig test.
 struct Measurement {
     kind: Kind,
     duration: Option<Time>,

@@ -50,7 +50,7 @@ pub struct StreamSample {
     pub dropped_at_socket: u64,
 }
 
-/// What the UDP thread shares.
+/// State that the UDP thread shares with the control connection.
 #[derive(Debug, Default)]
 struct Shared {
     sample: StreamSample,

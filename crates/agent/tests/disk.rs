@@ -18,7 +18,7 @@ const SIZE_KIB: u32 = 4096;
 /// Maximum number of tests until the full disk is noticed.
 const MAX_TESTS: usize = 20;
 
-/// A small file system in place of a directory, in a mount namespace of its own. It ends with this process.
+/// Mounts a small file system over a directory, in a separate mount namespace. It ends with this process.
 struct SmallDisk {
     holder: Child,
     _stdin: ChildStdin,

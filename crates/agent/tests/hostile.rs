@@ -115,7 +115,7 @@ fn hostile_connections_get_nothing_and_proper_tests_run() {
                 let over = end(client, id);
                 assert_eq!(over.phase, "finished", "{}", over.text);
             }
-            // Each exclusive test ran in a slot of its own.
+            // Each exclusive test ran in a separate slot.
             let mut exclusive: Vec<_> = [&a, &b].into_iter().flat_map(results).collect();
             exclusive.retain(|row| row.kind == "throughput");
             exclusive.sort_by(|one, other| (one.start_us, &one.id).cmp(&(other.start_us, &other.id)));

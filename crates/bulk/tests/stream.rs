@@ -3,7 +3,7 @@
 use bulk::stream::{NUMBER_BYTES, Parameters, Receiver, Sender};
 use units::{BitRate, Bytes, Time};
 
-use crate::common::{End, Path, World};
+use crate::common::{End, Path, Simulation};
 
 struct StreamSender(Sender, u32);
 
@@ -52,7 +52,7 @@ fn stream(deadline: Time, repairs: bool, loss: f64, rate: BitRate) -> (f64, Rece
     };
     let path = Path { rate, rtt: Time::from_millis(50), loss, return_loss: loss, queue: Bytes(100_000) };
     let sender = StreamSender(Sender::new(parameters), 1000);
-    let mut world = World::new(&path, sender, StreamReceiver(Receiver::new(parameters)), 1);
+    let mut world = Simulation::new(&path, sender, StreamReceiver(Receiver::new(parameters)), 1);
     let is_over = world.run(Time::from_secs(60), |_, receiver| receiver.0.is_over());
     assert!(is_over);
     let counts = world.b.0.counts();

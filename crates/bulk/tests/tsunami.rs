@@ -8,7 +8,7 @@ use bulk::tsunami::{
 };
 use units::{BitRate, Bytes, Time};
 
-use crate::common::{End, Path, World, content};
+use crate::common::{End, Path, Simulation, content};
 
 /// One direction of a control connection without loss.
 #[derive(Clone)]
@@ -111,7 +111,13 @@ impl End for Receiver {
     }
 }
 
-fn world(path: &Path, parameters: Parameters, bytes: u64, resume: u64, seed: u64) -> World<Sender, Receiver> {
+fn world(
+    path: &Path,
+    parameters: Parameters,
+    bytes: u64,
+    resume: u64,
+    seed: u64,
+) -> Simulation<Sender, Receiver> {
     let (to_server, to_client) = (Pipe::new(path), Pipe::new(path));
     let sender = Sender {
         server: Server::new(b"secret", [9; 64]),
@@ -121,7 +127,7 @@ fn world(path: &Path, parameters: Parameters, bytes: u64, resume: u64, seed: u64
     };
     let client = Client::new(b"secret", "file", parameters, 1, resume);
     let receiver = Receiver { client, incoming: to_client, outgoing: to_server, received: 0 };
-    World::new(path, sender, receiver, seed)
+    Simulation::new(path, sender, receiver, seed)
 }
 
 /// Sends a file; returns the goodput in bit/s, from the beginning of the dialogue to the last block.

@@ -6,7 +6,7 @@ use bulk::udt::{
 use proptest::prelude::*;
 use units::{BitRate, Bytes, Time};
 
-use crate::common::{End, Path, World, content};
+use crate::common::{End, Path, Simulation, content};
 
 /// A client that sends a file.
 struct Sender {
@@ -125,7 +125,7 @@ impl End for Receiver {
 fn transfer(path: &Path, rate: Box<dyn RateControl>, bytes: u64, seed: u64) -> f64 {
     let config =
         Config { receive_packets: 65_536, send_packets: 65_536, initial: 0x7fff_fff0, ..Config::default() };
-    let mut world = World::new(path, Sender::new(config, rate, bytes), Receiver::new(config), seed);
+    let mut world = Simulation::new(path, Sender::new(config, rate, bytes), Receiver::new(config), seed);
     let is_done = world.run(Time::from_secs(3600), |sender, receiver| {
         receiver.read == bytes && sender.connection.close_reason().is_some()
     });

@@ -163,7 +163,7 @@ impl Arrived {
             rows.iter().filter_map(|row| Some((row.time_us, row.datagrams_received?))).collect();
         let begin = received.iter().find(|(_, count)| *count > 0)?;
         let all = received.last()?.1;
-        // The last sample before the last arrival: that one came at an unknown time since this sample.
+        // The last sample before the last arrival: it arrived at an unknown time after this sample.
         let end = received.iter().rfind(|(_, count)| *count < all)?;
         let from = begin.0 + ((end.0 - begin.0) as f64 * SETTLING_SHARE) as i64;
         let first = received.iter().find(|(time, _)| *time >= from)?;

@@ -445,7 +445,7 @@ fn a_cached_threshold_explains_a_slow_start() {
     assert_eq!(first(&seen(8e6, Cause::SlowStart)).kind, Kind::SlowStart);
 }
 
-/// Bursts overflow a short queue, so that a probe finds hardly any available bandwidth, though nobody else uses the path.
+/// Bursts overflow a short queue, so that a probe finds hardly any available bandwidth, although no other traffic uses the path.
 #[test]
 fn an_unconfirmed_probe_is_refuted_by_datagrams_that_all_arrive() {
     let unconfirmed = |lost| Observed {

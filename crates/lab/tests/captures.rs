@@ -84,7 +84,7 @@ fn packets_are_captured_at_a_host_and_on_a_link() {
     let outcome = lab::run(&scenario, &options, &mut Quiet).unwrap();
     assert!(!outcome.quality.notes.iter().any(|n| n.contains("capture")), "{:?}", outcome.quality.notes);
 
-    // A reply comes 20 ms after its request and never earlier. A delayed sender may send the next request before.
+    // A reply arrives 20 ms after its request and never earlier. A delayed sender may send the next request before.
     let host = echoes(&dir.path().join("h1.pcapng"));
     assert!(host.iter().all(|e| e.1 == "h1-eth0"));
     let times = |kind: u32| host.iter().filter(|e| e.2 == kind).map(|e| e.0).collect::<Vec<f64>>();

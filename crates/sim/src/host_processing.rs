@@ -66,7 +66,7 @@ struct ProcessedHost {
     unannounced_frames: u32,
     /// When it announces them.
     interrupt_at: Time,
-    /// When the last interrupt about sent packets comes, and the frames that it reports so far.
+    /// When the last interrupt about sent packets occurs, and the frames that it reports so far.
     sent_interrupt_at: Time,
     sent_frames: u32,
     processor: Server,

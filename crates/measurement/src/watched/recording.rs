@@ -277,7 +277,7 @@ impl Track {
             |kind, value| new_events.push(Event { time_us, subject: subject.into(), kind, value });
         match event.kind {
             watch::SocketEventKind::RoundTrip(rtt_us) => {
-                // This event comes while the ACK is processed.
+                // This event occurs while the ACK is processed.
                 if let Some(pending) = &mut self.pending {
                     pending.rtt_us = Some(rtt_us.into());
                 }

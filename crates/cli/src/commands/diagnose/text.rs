@@ -217,7 +217,7 @@ fn kind_words(kind: Kind, host: &str) -> String {
     }
 }
 
-/// How to remove a limit: `on HOST: COMMAND (NOTE)` has the command on a line of its own, to be copied; other advice is a sentence.
+/// How to remove a limit: `on HOST: COMMAND (NOTE)` has the command on a separate line, to be copied; other advice is a sentence.
 fn fix(change: &str, indent: &str, lines: &mut Vec<String>) {
     let Some((host, command, note)) = command_on_host(change) else {
         return wrapped(&format!("to fix it: {change}"), indent, lines);

@@ -13,7 +13,7 @@ use crate::style::{SERIES, halo_class, plot_css, series_class};
 
 const LEFT: f64 = 66.0;
 const RIGHT: f64 = 30.0;
-/// Height of the plotting area without another wish, pixels.
+/// Default height of the plotting area, pixels.
 const HEIGHT: u32 = 320;
 const TEXT: f64 = 12.0;
 /// Pixels between the ticks of the vertical axis.

@@ -73,7 +73,7 @@ fn parse_size(text: &str) -> Result<(Length, Option<Length>), String> {
     let mut sides = [Some(size.0), size.1].into_iter().flatten();
     match sides.all(|length| (1.0..=MAX_PIXELS).contains(&length.pixels())) {
         true => Ok(size),
-        false => Err(format!("{text:?}: a side has 1 to {MAX_PIXELS} pixels (96 per inch)")),
+        false => Err(format!("{text:?}: each side must have 1 to {MAX_PIXELS} pixels (96 per inch)")),
     }
 }
 
@@ -82,7 +82,7 @@ fn parse_font_size(text: &str) -> Result<Length, String> {
     let size: Length = text.parse()?;
     match FONT_PIXELS.contains(&size.pixels()) {
         true => Ok(size),
-        false => Err(format!("{text:?}: letters have 6 to 60 pixels, which is 4.5pt to 45pt")),
+        false => Err(format!("{text:?}: the font size must be 6 to 60 pixels (4.5pt to 45pt)")),
     }
 }
 

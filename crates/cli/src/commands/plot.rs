@@ -123,8 +123,9 @@ fn plot_distribution(
     let span_s = span(args, records)?;
     let distribution = match metric.contains('.') {
         true if span_s.is_some() => {
-            let message =
-                format!("--from and --to select samples, as of rtt; {metric} is one figure for each run");
+            let message = format!(
+                "--from and --to select samples, such as those of rtt; {metric} is one figure for each run"
+            );
             return Err(Exit::BadInput(message).into());
         }
         true => {

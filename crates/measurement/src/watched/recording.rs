@@ -202,7 +202,8 @@ impl Recording {
             run.quality.notes.push(format!("sampled by sock_diag: {why}"));
         }
         if watcher.lost_events() > 0 {
-            run.quality.add_fault(format!("{} events were lost: they came too fast", watcher.lost_events()));
+            run.quality
+                .add_fault(format!("{} events were lost: they arrived too fast", watcher.lost_events()));
         }
         let mut rows = Vec::new();
         // Flows without data are omitted.

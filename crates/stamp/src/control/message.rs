@@ -18,7 +18,7 @@ pub(super) const FETCH_BYTES: usize = 48;
 pub(super) const FETCH_ACK_BYTES: usize = 32;
 /// Bytes of the record of a packet in a fetched session (RFC 4656 section 3.9).
 pub const PACKET_RECORD_BYTES: usize = 25;
-/// The mode that is spoken: unauthenticated.
+/// The only supported mode: unauthenticated.
 pub(super) const UNAUTHENTICATED: u32 = 1;
 /// Maximum number of slots of a schedule, as a limit of what one message can make this end store.
 pub(super) const MAX_SLOTS: u32 = 256;
@@ -161,7 +161,7 @@ pub struct SessionRequest {
     pub packets: u32,
     /// Where packets come from. TWAMP: an unspecified address is that of the control connection.
     pub sender: SocketAddr,
-    /// Where packets go to; likewise. Its port is only a wish: the server chooses.
+    /// Where packets go to; likewise. Its port is only a request: the server chooses.
     pub receiver: SocketAddr,
     /// Identifier of a session whose receiver is the client; otherwise zero.
     pub sid: Sid,

@@ -26,7 +26,7 @@ fn table(grid: &GridResult) -> String {
     }
     let right_aligned = vec![true; grid.sizes_bytes.len() + 1];
     let table = view::table::fitted(rows, &right_aligned, output::width(), &[]);
-    format!("Received, of IP, and lost, by packet size and spacing:\n{}", table.trim_end())
+    format!("Rate received (IP) and share lost, by packet size and spacing:\n{}", table.trim_end())
 }
 
 fn cell_text(cell: &GridCell) -> String {

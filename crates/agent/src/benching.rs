@@ -33,7 +33,7 @@ pub fn point(number: usize) -> String {
 }
 
 /// Fills an archive with a year of results of a mesh, until `now_us`: each pair is tested every six hours by a throughput test and a latency
-/// test. Single tests are there for the time of the usual retention, hours before it.
+/// test. Single tests cover the time of the default retention; rows of hours cover the time before it.
 ///
 /// # Errors
 /// If SQLite fails.

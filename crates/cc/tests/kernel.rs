@@ -43,7 +43,7 @@ fn reno() -> Source {
     Source::built_in("reno").unwrap()
 }
 
-/// A user's file; the text follows the usual headers.
+/// A user's file; the text follows the default headers.
 fn file(name: &str, text: &str) -> Source {
     let headers = "#include \"vmlinux.h\"\n#include <bpf/bpf_helpers.h>\n#include <bpf/bpf_tracing.h>\n\
                    #include \"bpf_tracing_net.h\"\nchar _license[] SEC(\"license\") = \"GPL\";\n\

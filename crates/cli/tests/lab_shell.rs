@@ -85,24 +85,24 @@ fn completion_and_history_work() {
     terminal.press("\x04");
     assert_eq!(terminal.code(), Some(0));
     // Arrow up shows the last line of the previous session.
-    let mut again = shell_at_terminal(&test_dir, &lab, &state);
-    again.press("\x1b[A\r");
-    again.expect("\nh2 done");
-    again.press("exit\r");
-    assert_eq!(again.code(), Some(0));
-    // No history can be kept below a file.
+    let mut second_session = shell_at_terminal(&test_dir, &lab, &state);
+    second_session.press("\x1b[A\r");
+    second_session.expect("\nh2 done");
+    second_session.press("exit\r");
+    assert_eq!(second_session.code(), Some(0));
+    // Without a history: the state directory is a file.
     std::fs::write(test_dir.path("file"), "").unwrap();
-    let mut without = shell_at_terminal(&test_dir, &lab, &test_dir.path("file"));
-    without.press("h1 echo fine\r");
-    without.expect("\nfine");
-    without.expect(PROMPT);
-    without.press("\x03");
-    without.expect(PROMPT);
+    let mut no_history = shell_at_terminal(&test_dir, &lab, &test_dir.path("file"));
+    no_history.press("h1 echo fine\r");
+    no_history.expect("\nfine");
+    no_history.expect(PROMPT);
+    no_history.press("\x03");
+    no_history.expect(PROMPT);
     // Pasted lines are executed one by one, and an `exit` among them ends the shell.
-    without.press("\x1b[200~h1 echo one\nh1 echo two\nexit\x1b[201~\r");
-    without.expect("\none");
-    without.expect("\ntwo");
-    assert_eq!(without.code(), Some(0));
+    no_history.press("\x1b[200~h1 echo one\nh1 echo two\nexit\x1b[201~\r");
+    no_history.expect("\none");
+    no_history.expect("\ntwo");
+    assert_eq!(no_history.code(), Some(0));
 }
 
 #[test]

@@ -386,8 +386,8 @@ impl Observed {
     /// Whether there was queueing delay without load.
     fn is_queued_without_load(&self) -> bool {
         let base = self.base_rtt_us();
-        self.median_rtt.is_some_and(|usual| {
-            usual.as_micros_f64() - base >= (MIN_UNLOADED_EXCESS.0 * base).max(MIN_UNLOADED_EXCESS.1)
+        self.median_rtt.is_some_and(|median| {
+            median.as_micros_f64() - base >= (MIN_UNLOADED_EXCESS.0 * base).max(MIN_UNLOADED_EXCESS.1)
         })
     }
 

@@ -337,9 +337,9 @@ impl SimulatedPath {
     fn test(&self) -> Option<SimulatedTest> {
         let file = ScenarioFile::parse("measured.toml", &self.text()).ok()?;
         let scenario: Scenario = MeasurementSession::reserve(file.resolve(None, &[]).ok()?, "h1", "h2", 1);
-        let usual = HostDefaults::default();
-        let kernel = self.kernel.filter(|kernel| scenario::is_simulated(*kernel)).unwrap_or(usual.kernel);
-        let (machine, mut native) = (HostDefaults { kernel, ..usual }, Native::default());
+        let defaults = HostDefaults::default();
+        let kernel = self.kernel.filter(|kernel| scenario::is_simulated(*kernel)).unwrap_or(defaults.kernel);
+        let (machine, mut native) = (HostDefaults { kernel, ..defaults }, Native::default());
         let mut session = MeasurementSession::new(&scenario, 1, &machine, &mut native).ok()?;
         session.advance(WARM_UP).ok()?;
         let tcp = TcpSpec { cc: Some(Cc::Named(self.cc.clone())), mss: self.mss, ..TcpSpec::default() };
@@ -381,8 +381,8 @@ impl SimulatedPath {
         let frame = self.packet + ETHERNET_HEADER;
         let link = |bps: f64| format!("rate = \"{}bit\"", bps as u64);
         let queue = self.queue.as_secs_f64() * self.link_bps / 8.0 + frame;
-        let usual = if self.is_fair { ", qdisc = \"fq_codel\"" } else { "" };
-        let marks = self.marks_from.map_or(usual.to_owned(), |from| {
+        let unmarked = if self.is_fair { ", qdisc = \"fq_codel\"" } else { "" };
+        let marks = self.marks_from.map_or(unmarked.to_owned(), |from| {
             format!(", qdisc = {{ kind = \"droptail\", mark_above = \"{from:.0}p\" }}")
         });
         let police = self.policer.map_or(String::new(), |(bps, bytes)| {

@@ -30,7 +30,7 @@ use crate::{
 
 /// Maximum size of the server's results, bytes: they may contain the server's own report.
 const RESULTS_LIMIT: usize = 64 << 20;
-/// The usual port of iperf 2's servers.
+/// The default port of iperf 2's servers.
 const IPERF2_PORT: u16 = 5001;
 /// The user is notified if the server makes the client wait for longer than this.
 const QUEUE_NOTE_AFTER: Duration = Duration::from_secs(1);

@@ -95,8 +95,8 @@ pub fn set_totals(flow: &mut FlowSummary, ended: &StreamEnd) {
 pub fn title(start: &Start) -> String {
     let spec = &start.spec;
     let protocol = if spec.protocol == Protocol::Tcp { "TCP" } else { "UDP" };
-    let way = if start.role == Role::Client { "to" } else { "from" };
-    let mut title = format!("{protocol} {way} {}", start.peer_name);
+    let preposition = if start.role == Role::Client { "to" } else { "from" };
+    let mut title = format!("{protocol} {preposition} {}", start.peer_name);
     match spec.amount {
         Amount::Time(time) => title.push_str(&format!(", {} s", time.as_secs_f64())),
         Amount::Bytes(bytes) => title.push_str(&format!(", {bytes}")),

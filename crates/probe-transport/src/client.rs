@@ -261,7 +261,7 @@ impl Session {
         &mut self,
         into: &mut [u8],
         what: &'static str,
-        within: Duration,
+        timeout: Duration,
         stop: &AtomicBool,
     ) -> Result<(), Error> {
         let begin = Instant::now();
@@ -279,8 +279,8 @@ impl Session {
                     if stop.load(Ordering::Acquire) {
                         return Err(interrupted());
                     }
-                    if begin.elapsed() >= within {
-                        return Err(LinkError::Timeout { what, after: within }.into());
+                    if begin.elapsed() >= timeout {
+                        return Err(LinkError::Timeout { what, after: timeout }.into());
                     }
                 }
                 Err(e) => return Err(e).attempted(|| format!("cannot read from {}", self.peer))?,

@@ -370,11 +370,11 @@ mod tests {
     #[test]
     fn one_way_packets_give_the_same_delays_as_round_trips() {
         let trips = trips(40.0, 1000);
-        let way = |sent_ns, received_ns| OneWayTimes { sent_ns, received_ns };
-        let forward: Vec<OneWayTimes> = trips.iter().map(|t| way(t.sent_ns, t.received_ns)).collect();
+        let times = |sent_ns, received_ns| OneWayTimes { sent_ns, received_ns };
+        let forward: Vec<OneWayTimes> = trips.iter().map(|t| times(t.sent_ns, t.received_ns)).collect();
         // Half of the packets of the other direction are lost.
         let backward: Vec<OneWayTimes> =
-            trips.iter().step_by(2).map(|t| way(t.reflected_ns, t.returned_ns)).collect();
+            trips.iter().step_by(2).map(|t| times(t.reflected_ns, t.returned_ns)).collect();
         let result = estimate_one_way_delays(&forward, &backward, [1000, 1000], 1000.0);
         let counts = result.each_direction.unwrap();
         assert_eq!((counts[0].lost, counts[1].lost), (0, 500));

@@ -76,10 +76,10 @@ fn sent(topology: &Topology, from: usize, to: usize) -> Option<Vec<PathHop>> {
         found.map(|s| s as u32)
     };
     let target = station(to, 0)?;
-    let way = network.next_hop(from as u32, target)?;
+    let next_hop = network.next_hop(from as u32, target)?;
     let mut log = Log::default();
     let packet = TestPacket::single(1, 100);
-    network.send(station(from, way.interface)?, Time(0), Destination::Station(target), packet, &mut log);
+    network.send(station(from, next_hop.interface)?, Time(0), Destination::Station(target), packet, &mut log);
     network.run_until(END, &mut log);
     let hop = |p: &PipeId| PathHop { link: p.link as usize, direction: p.direction };
     (log.delivered == [target]).then(|| log.passed.iter().map(hop).collect())

@@ -194,7 +194,7 @@ impl Sample {
 
 /// How steadily the data arrives.
 struct Steadiness {
-    /// Payload over [`RATE_ROUND_TRIPS`] round trips of the usual length.
+    /// Payload over [`RATE_ROUND_TRIPS`] round trips of median length.
     over_round_trips: Spread,
     /// The data of a round trip does not come in bursts; `None` where samples are too rare to see them.
     is_even: Option<bool>,

@@ -79,7 +79,7 @@ pub struct Chart {
     pub curves: Vec<ChartCurve>,
 }
 
-/// Draws a chart of the usual size.
+/// Draws a chart of the default size.
 pub fn chart(chart: &Chart) -> String {
     chart_with(chart, &chart_options())
 }

@@ -12,7 +12,7 @@ const SCHEMA: &str = "longfat.engines/1";
 /// Goodputs that differ by at most this share are equal.
 const TOLERANCE: f64 = 0.05;
 
-/// One scenario by several engines.
+/// The runs of one scenario in several engines.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EngineComparison {
     /// Always `longfat.engines/1`.
@@ -92,10 +92,10 @@ fn group(runs: &[&RunSummary]) -> Option<EngineGroup> {
     }
     let mut differences = Vec::new();
     for flow in &measured.flows {
-        let of = |run: &&&RunSummary| {
+        let same_flow = |run: &&&RunSummary| {
             Some((run.engine_label(), run.flows.iter().find(|other| other.name == flow.name)?.clone()))
         };
-        for (engine, other) in others.iter().filter_map(|run| of(&run)) {
+        for (engine, other) in others.iter().filter_map(|run| same_flow(&run)) {
             differences.extend(difference(&measured.engine_label(), flow, &engine, &other));
         }
     }
@@ -124,12 +124,12 @@ fn difference(measured: &str, flow: &FlowSummary, engine: &str, other: &FlowSumm
     }
     let both_steady = flow.steady_goodput_bps.zip(other.steady_goodput_bps);
     let (own, others) = both_steady.or(flow.goodput_bps.zip(other.goodput_bps))?;
-    let part = if both_steady.is_some() { "steady goodput" } else { "goodput" };
+    let quantity = if both_steady.is_some() { "steady goodput" } else { "goodput" };
     let share = own / others - 1.0;
     let mut text = Vec::new();
     if share.abs() > TOLERANCE {
         text.push(format!(
-            "the {part} is {} ({measured}) against {} ({engine}), {:+.0} %",
+            "the {quantity} is {} ({measured}) against {} ({engine}), {:+.0} %",
             number::rate(own),
             number::rate(others),
             share * 100.0
@@ -160,7 +160,7 @@ pub fn engines_text(comparison: &EngineComparison, width: Option<usize>) -> Stri
     out
 }
 
-/// Whether the path behaves as the others predicted, in one sentence.
+/// States in one sentence whether the path behaves as the other engines predicted.
 fn sentence(group: &EngineGroup) -> String {
     let (measured, others) = (&group.measured, group.others.join(", "));
     let subject = match measured.as_str() {
@@ -171,7 +171,7 @@ fn sentence(group: &EngineGroup) -> String {
         [] => format!("{subject} behaves as modelled ({measured} against {others})."),
         differences => {
             format!(
-                "{subject} behaves as modelled ({measured} against {others}), but for {}.",
+                "{subject} behaves as modelled ({measured} against {others}), except for {}.",
                 differences.join("; ")
             )
         }

@@ -262,7 +262,7 @@ impl StreamArgs {
     }
 
     fn announcement(&self, rate: BitRate) -> String {
-        let way = if self.reverse { "from" } else { "to" };
-        format!("{rate} {way} {} for {} s", self.host, self.time.as_secs_f64())
+        let preposition = if self.reverse { "from" } else { "to" };
+        format!("{rate} {preposition} {} for {} s", self.host, self.time.as_secs_f64())
     }
 }

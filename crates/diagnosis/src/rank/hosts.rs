@@ -192,7 +192,7 @@ impl Limits<'_> {
     /// longfat, and gets the kernel's defaults for the other two values.
     fn buffer_change(&self, host: &str, name: &str, facts: Option<&HostFacts>) -> Option<String> {
         let carried = self.seen.capacity_bps()?;
-        let needed = model::buffer_advice(self.seen.bdp()?).usual;
+        let needed = model::buffer_advice(self.seen.bdp()?).default;
         let Some(facts) = facts else {
             // An iperf3 server does not report its settings.
             return Some(format!(

@@ -51,7 +51,7 @@ pub struct ServerOptions {
 }
 
 impl ServerOptions {
-    /// A server on this port with the usual limits.
+    /// A server on this port with the default limits.
     pub fn new(port: u16) -> Self {
         ServerOptions {
             bind: None,

@@ -137,7 +137,7 @@ impl Server {
                 connections: 0,
                 begun: 0,
                 last_begun: BTreeMap::new(),
-                usual: UNKNOWN_DURATION,
+                mean_duration: UNKNOWN_DURATION,
                 iperf2_noted: None,
                 accept_after: Instant::now(),
             };
@@ -191,7 +191,7 @@ struct Router<'scope, 'env> {
     /// The last set-up of each address, for the round-robin of addresses.
     last_begun: BTreeMap<IpAddr, u64>,
     /// Moving average of the duration of tests.
-    usual: Duration,
+    mean_duration: Duration,
     /// When an iperf 2 client was last reported.
     iperf2_noted: Option<Instant>,
     accept_after: Instant,
@@ -514,7 +514,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
             if self.sessions[index].thread.is_finished() {
                 let session = self.sessions.swap_remove(index);
                 if let Some(granted) = session.granted {
-                    self.usual = (self.usual * 3 + granted.elapsed()) / 4;
+                    self.mean_duration = (self.mean_duration * 3 + granted.elapsed()) / 4;
                 }
                 if session.thread.join().is_err() {
                     self.observer.note("a test's thread failed; other tests continue");

@@ -204,11 +204,11 @@ impl AvailableBandwidth {
             packets_in(MIN_STREAM_RESOLUTIONS * self.limits.resolution_ns).max(bucket_packets as usize);
         let max = max_packets(&self.limits, self.bytes);
         self.are_streams_too_short |= required > max;
-        let usual = packets_in(STREAM_NS).clamp(MIN_STREAM_PACKETS, MAX_STREAM_PACKETS);
+        let default_packets = packets_in(STREAM_NS).clamp(MIN_STREAM_PACKETS, MAX_STREAM_PACKETS);
         if let (AvailableBandwidthPhase::Busy, Some(packets)) = (self.phase, self.short_stream_packets) {
             return Train::paced(self.bytes, packets.min(max), rate);
         }
-        Train::paced(self.bytes, required.max(usual).min(max), rate)
+        Train::paced(self.bytes, required.max(default_packets).min(max), rate)
     }
 
     /// The verdict of a fleet.

@@ -21,7 +21,7 @@ pub struct ShowArgs {
     /// Run: an id or its prefix, scenario/id, a record's directory, `last`, `last~1`
     #[arg(add = ArgValueCompleter::new(complete_run))]
     run: String,
-    /// Show web100's counters of each traced flow instead: window growths, duplicate ACKs, short and
+    /// Show web100's counters of each traced flow instead: window increases, duplicate ACKs, short and
     /// retransmitted segments; needs a run with `--trace`, or `longfat watch --record --per-ack`
     #[arg(long)]
     web100: bool,

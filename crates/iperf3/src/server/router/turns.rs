@@ -97,11 +97,11 @@ impl<'scope, 'env> Router<'scope, 'env> {
 
     /// Estimated duration of a test.
     pub(super) fn expected(&self, request: &Request<'_>) -> Duration {
-        let Request::Test(admitted) = request else { return self.usual };
+        let Request::Test(admitted) = request else { return self.mean_duration };
         let TestSpec { amount, omit, .. } = admitted.spec;
         match amount {
             Amount::Time(time) => time + omit + OVERHEAD,
-            Amount::Bytes(_) | Amount::Blocks(_) => self.usual,
+            Amount::Bytes(_) | Amount::Blocks(_) => self.mean_duration,
         }
     }
 

@@ -57,7 +57,7 @@ pub struct Config {
     pub results_to: Vec<PointName>,
     /// Where the HTTP interface listens.
     pub http: Option<SocketAddr>,
-    /// The common archive of the mesh, beside the embedded one.
+    /// The common archive of the mesh, in addition to the embedded one.
     pub postgres: Option<PostgresAddress>,
     /// How long results are kept.
     pub retention: Retention,

@@ -22,7 +22,7 @@ use crate::agents::{Agent, Mesh, end, listen, results, wait_for_empty_calendar, 
 
 /// Hostile connections that are held open at a time, of each of two kinds: silent and slow.
 const EACH: usize = 100;
-/// Regular tests beside them: latency tests in both directions, and throughput tests, each of which needs a separate slot.
+/// Regular tests at the same time: latency tests in both directions, and throughput tests, each of which needs a separate slot.
 const LATENCY_TESTS: usize = 42;
 const THROUGHPUT_TESTS: usize = 8;
 

@@ -67,7 +67,7 @@ fn usual_max_mbps() -> f64 {
     USUAL_MAX_MBPS
 }
 
-/// A program that runs beside; killed on drop.
+/// A program that runs during the test; killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
@@ -300,7 +300,7 @@ fn named_limits(flow: &Value) -> Vec<String> {
     ["verdict", "verdict_also"].iter().filter_map(|key| flow[key].as_str()).map(str::to_owned).collect()
 }
 
-/// The verdict of a run of the same path: another flow, beside the same other traffic.
+/// The verdict of a run of the same path: another flow, with the same other traffic.
 fn verdict_of_run(test_dir: &TestDir) -> Vec<String> {
     let run = ["run", "s.toml", "--engine", "lab", "--variant", "path", "--json"];
     let ran = test_dir.run(&run).parsed();

@@ -91,17 +91,19 @@ struct Scored {
 
 /// Predicted and true gain of removing the first limit, bit/s.
 struct Gains {
-    promised: f64,
-    true_one: f64,
-    got: f64,
-    is_most: bool,
+    predicted: f64,
+    true_gain: f64,
+    /// Goodput of the test.
+    test_bps: f64,
+    /// Whether the prediction is only an upper bound.
+    is_upper_bound: bool,
 }
 
 impl Gains {
     fn are_close(&self) -> bool {
-        let off = self.promised - self.true_one;
-        let off = if self.is_most { -off } else { off.abs() };
-        off <= (CLOSE * self.true_one.abs()).max(SLIGHT * self.got)
+        let error = self.predicted - self.true_gain;
+        let error = if self.is_upper_bound { -error } else { error.abs() };
+        error <= (CLOSE * self.true_gain.abs()).max(SLIGHT * self.test_bps)
     }
 }
 
@@ -109,8 +111,8 @@ fn scored(case: Case) -> Scored {
     let without = truth(&case);
     let (seen, ranking) = diagnosed(&case);
     // With other traffic the goodput differs from test to test: count the gain relative to this test.
-    let got = seen.test_goodput_bps();
-    let gain = |without: f64| (without - got) / got.max(1.0);
+    let test_bps = seen.test_goodput_bps();
+    let gain = |without: f64| (without - test_bps) / test_bps.max(1.0);
     let best = without.iter().map(|(_, without)| gain(*without)).fold(0.0, f64::max);
     let mut right: Vec<Kind> = without
         .iter()
@@ -134,10 +136,10 @@ fn scored(case: Case) -> Scored {
         let of_kind = without.iter().filter(|(fault, _)| fault.kind() == first.kind);
         let (_, without) = of_kind.max_by(|a, b| a.1.total_cmp(&b.1))?;
         Some(Gains {
-            promised: first.gain_bps?,
-            true_one: (without - got).max(0.0),
-            got,
-            is_most: first.gain_is_upper_bound,
+            predicted: first.gain_bps?,
+            true_gain: (without - test_bps).max(0.0),
+            test_bps,
+            is_upper_bound: first.gain_is_upper_bound,
         })
     });
     let mb = |bps: f64| format!("{:.1}", bps / 1e6);
@@ -150,7 +152,7 @@ fn scored(case: Case) -> Scored {
         case.cc,
         case.queue_bdp,
         case.faults,
-        mb(got),
+        mb(test_bps),
         without
             .iter()
             .map(|(fault, without)| format!("{} {}", fault.name(), mb(*without)))
@@ -262,7 +264,7 @@ impl Promises {
         let mut promises = Promises { faults, ..Promises::default() };
         let of_these = done.iter().filter(|scored| scored.case.faults.len() == faults);
         for gains in of_these.filter_map(|scored| scored.gains.as_ref()) {
-            let counts = if gains.is_most { &mut promises.upper_bounds } else { &mut promises.exact };
+            let counts = if gains.is_upper_bound { &mut promises.upper_bounds } else { &mut promises.exact };
             counts[0] += 1;
             counts[1] += usize::from(gains.are_close());
         }
@@ -340,7 +342,7 @@ fn generated_cases_are_diagnosed() {
     }
     for scored in done.iter().filter(|scored| scored.gains.as_ref().is_some_and(|gains| !gains.are_close())) {
         let Some(gains) = &scored.gains else { continue };
-        println!("gain {:.1} for {:.1}: {}", gains.promised / 1e6, gains.true_one / 1e6, scored.line);
+        println!("gain {:.1} for {:.1}: {}", gains.predicted / 1e6, gains.true_gain / 1e6, scored.line);
     }
     println!("{}", table(&done));
     for faults in 1..=MAX_FAULTS {

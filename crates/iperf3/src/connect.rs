@@ -13,7 +13,7 @@ use traffic::{Attempted, Error as SystemError};
 
 use crate::Error;
 
-/// Time after which the next address is tried beside the earlier ones (RFC 8305, section 8).
+/// Time after which the next address is tried in parallel with the earlier ones (RFC 8305, section 8).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// Interval at which a wait checks for a stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);

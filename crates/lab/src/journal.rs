@@ -136,13 +136,13 @@ impl Journal {
         let pid_namespace = pid_namespace();
         let entry = JournalEntry { pid, start_time, pid_namespace, scenario: scenario.into(), standing };
         let path = self.0.join(format!("lab-{pid}.json"));
-        let beside = self.0.join(format!(".lab-{pid}.json"));
+        let temporary = self.0.join(format!(".lab-{pid}.json"));
         let text = serde_json::to_string(&entry).map_err(io::Error::from);
         text.and_then(|text| {
-            let mut file = File::create(&beside)?;
+            let mut file = File::create(&temporary)?;
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
-            fs::rename(&beside, &path)
+            fs::rename(&temporary, &path)
         })
         .attempted(|| format!("write {}", path.display()))?;
         Ok(JournalGuard { path, socket })

@@ -38,7 +38,7 @@ pub enum Error {
     },
     /// A class that allows more than its parent.
     #[error(
-        "class {class}: {key} = {value} allows more than {key} = {above} of its ancestor {ancestor}; a class may only narrow"
+        "class {class}: {key} = {value} allows more than {key} = {above} of its ancestor {ancestor}; a class may only narrow its parent's limits"
     )]
     Widens {
         /// The class.

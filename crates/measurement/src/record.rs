@@ -59,10 +59,10 @@ pub fn write(
     events: &[Event],
 ) -> Result<PathBuf> {
     let document = serde_json::to_string_pretty(&document::to_json(report))? + "\n";
-    let beside = writer.path().join(FILE_NAME);
-    if let Err(error) = std::fs::write(&beside, document) {
+    let document_path = writer.path().join(FILE_NAME);
+    if let Err(error) = std::fs::write(&document_path, document) {
         writer.abort();
-        return Err(Error::Os { attempted: format!("write {}", beside.display()), source: error });
+        return Err(Error::Os { attempted: format!("write {}", document_path.display()), source: error });
     }
     Ok(writer.finish(summary, rows, &[], events)?)
 }

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 
 use units::Time;
 
-/// `SKB_TRUESIZE(MAX_TCP_HEADER)`: memory of a packet in the send buffer beside its data, bytes.
+/// `SKB_TRUESIZE(MAX_TCP_HEADER)`: memory of a packet in the send buffer in addition to its data, bytes.
 const PACKET_OVERHEAD: f64 = 896.0;
 /// Largest super-packet, bytes.
 const MAX_SUPER_PACKET: f64 = 65_535.0;

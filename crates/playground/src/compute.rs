@@ -86,7 +86,7 @@ pub trait Library: CongestionControls {
     fn parameters(&self, name: &str) -> Option<Vec<Parameter>>;
 }
 
-/// Computes a run. The rows are returned beside the answer, which does not have them.
+/// Computes a run. The rows are returned separately from the answer.
 pub fn compute(
     request: &Request,
     library: &mut dyn Library,

@@ -159,13 +159,13 @@ fn fill_default_route(scenario: &mut Scenario, domains: &Domains, host: usize, f
     if own.is_empty() || has_default || !others.into_iter().any(|a| is_remote(a.address)) {
         return;
     }
-    let router_beside = |port: Port| {
-        let beside = domains.of_link(port.link).iter().filter(|p| matches!(p.station, Station::Router(_)));
-        let mut addresses = beside.flat_map(|p| p.addresses(scenario)).map(|a| a.address);
+    let adjacent_router = |port: Port| {
+        let routers = domains.of_link(port.link).iter().filter(|p| matches!(p.station, Station::Router(_)));
+        let mut addresses = routers.flat_map(|p| p.addresses(scenario)).map(|a| a.address);
         let networks = port.addresses(scenario);
         addresses.find(|a| networks.iter().any(|n| n.contains(*a)) && family.has(*a))
     };
-    let via = Station::Host(host).ports(scenario).find_map(router_beside);
+    let via = Station::Host(host).ports(scenario).find_map(adjacent_router);
     if let Some(via) = via {
         scenario.hosts[host].routes.push(StaticRoute { to: default_route(via), via });
     }

@@ -97,7 +97,7 @@ pub(crate) struct Behaviour {
     pub(crate) first_timeout_s: u32,
     /// A packet takes the send buffer's memory of a full segment, whatever it carries.
     pub(crate) whole_packets: bool,
-    /// Memory of a packet in the send buffer beside its data, bytes.
+    /// Memory of a packet in the send buffer in addition to its data, bytes.
     pub(crate) packet_overhead: u32,
 }
 

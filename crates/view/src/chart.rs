@@ -116,8 +116,8 @@ pub fn chart_with(chart: &Chart, options: &PlotOptions) -> String {
         .iter()
         .enumerate()
         .map(|(index, curve)| {
-            let beside = positions.beside(index, chart.curves.len());
-            curve.points.iter().map(|p| Some((positions.x(p.value) + beside, y(p.height)))).collect()
+            let offset = positions.curve_offset(index, chart.curves.len());
+            curve.points.iter().map(|p| Some((positions.x(p.value) + offset, y(p.height)))).collect()
         })
         .collect();
     let covered: Vec<usize> = (0..placed.len())
@@ -150,7 +150,7 @@ pub fn chart_with(chart: &Chart, options: &PlotOptions) -> String {
         }
         for point in &curve.points {
             let Some((low, high)) = point.bar else { continue };
-            let x = positions.x(point.value) + positions.beside(index, chart.curves.len());
+            let x = positions.x(point.value) + positions.curve_offset(index, chart.curves.len());
             let bar = format!("swatch bar {class}");
             canvas.line(x, y(low), x, y(high), &bar);
             canvas.line(x - WHISKER, y(low), x + WHISKER, y(low), &bar);
@@ -221,7 +221,7 @@ impl Positions {
     }
 
     /// How far right of a name the points of a curve are, pixels.
-    fn beside(&self, curve: usize, curves: usize) -> f64 {
+    fn curve_offset(&self, curve: usize, curves: usize) -> f64 {
         if !self.are_names() || curves < 2 {
             return 0.0;
         }
@@ -251,7 +251,7 @@ fn vertical_axis(chart: &Chart, height: f64) -> Axis {
     Axis::of_values(low.min(0.0), high, unit, (height / TICK_SPACE) as usize)
 }
 
-/// The curve's vertical position at `x`, in pixels; `None` beside its ends.
+/// The curve's vertical position at `x`, in pixels; `None` outside its ends.
 fn height_at(curve: &[Placed], x: f64) -> Option<f64> {
     let points: Vec<(f64, f64)> = curve.iter().flatten().copied().collect();
     let (a, b) = points.windows(2).map(|pair| (pair[0], pair[1])).find(|(a, b)| a.0 <= x && x <= b.0)?;

@@ -63,8 +63,8 @@ pub struct Mute {
 impl Mute {
     /// Whether it is about this pair.
     pub(crate) fn covers(&self, from: &str, to: &str) -> bool {
-        let is = |name: &str, point: &str| name == EACH || name == point;
-        is(&self.from, from) && is(&self.to, to)
+        let matches = |name: &str, point: &str| name == EACH || name == point;
+        matches(&self.from, from) && matches(&self.to, to)
     }
 }
 

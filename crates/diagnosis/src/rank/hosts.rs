@@ -52,7 +52,10 @@ impl Limits<'_> {
                     seen.to,
                     percent(seen.receiver_busy)
                 ),
-                format!("unread data kept the receive window closed: the goodput was {}", rate(self.got)),
+                format!(
+                    "unread data kept the receive window closed: the goodput was {}",
+                    rate(self.test_bps)
+                ),
             ];
             let change = format!(
                 "give the receiving thread on {} a dedicated CPU (taskset; not the one of the interrupts) or a faster one; larger packets, \
@@ -106,7 +109,7 @@ impl Limits<'_> {
     fn explains(&self, law_bps: f64) -> bool {
         self.seen.verdict() == Some(Cause::Loss)
             && !self.seen.got_full_rate()
-            && law_bps <= MAX_BUFFER_EXCESS * self.got
+            && law_bps <= MAX_BUFFER_EXCESS * self.test_bps
     }
 
     fn window_seen(&self) -> Option<String> {

@@ -31,7 +31,7 @@ use super::{
     admission::{Admission, Admitted, canonical, largest_share, share_key},
     arrival::Arrival,
     greeting::{Greeting, Progress, deny},
-    listener::{Renewal, listen_at_any, listen_beside},
+    listener::{Renewal, listen_at_any, listen_on_same_port},
     turn::Stage,
     udp_listener::{UdpListener, UdpRequest},
 };
@@ -257,7 +257,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
     fn renew_listener(&mut self) {
         let renewal = self.renewal;
         renewal.renew_if_requested(|| {
-            let new = listen_beside(&self.listener, &self.server.options)?;
+            let new = listen_on_same_port(&self.listener, &self.server.options)?;
             // Connections that the old one has completed.
             self.accept();
             *self.listener = new;

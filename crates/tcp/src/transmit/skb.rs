@@ -3,7 +3,7 @@
 //! Difference from the kernel: times are 32 bits of microseconds, which is unambiguous for packets younger
 //! than half an hour.
 
-/// Flags of a packet: the kernel's `TCPCB_*` and some more.
+/// Flags of a packet: the kernel's `TCPCB_*` and others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Marks(u16);
 

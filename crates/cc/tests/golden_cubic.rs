@@ -119,8 +119,8 @@ fn a_loss_below_the_last_maximum_reduces_it_further() {
         0.01,
         "with fast convergence",
     );
-    let off = values([("fast_convergence", ParameterValue::Bool(false))]);
-    assert_close(plateau(&off), 8000.0, 0.01, "without");
+    let without = values([("fast_convergence", ParameterValue::Bool(false))]);
+    assert_close(plateau(&without), 8000.0, 0.01, "without");
 }
 
 #[test]

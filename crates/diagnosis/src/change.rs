@@ -141,9 +141,9 @@ fn steady(pieces: &[Piece]) -> Option<f64> {
 
 /// The 90th percentile of the rates' distances from this rate, as a share of it.
 fn spread(pieces: &[Piece], rate: f64) -> f64 {
-    let mut off: Vec<f64> = pieces.iter().map(|piece| (piece.bps / rate - 1.0).abs()).collect();
-    off.sort_by(f64::total_cmp);
-    off.get(off.len() * 9 / 10).copied().unwrap_or(0.0)
+    let mut deviations: Vec<f64> = pieces.iter().map(|piece| (piece.bps / rate - 1.0).abs()).collect();
+    deviations.sort_by(f64::total_cmp);
+    deviations.get(deviations.len() * 9 / 10).copied().unwrap_or(0.0)
 }
 
 #[cfg(test)]

@@ -133,8 +133,8 @@ fn scored(case: Case) -> Scored {
         _ => Score::Wrong,
     };
     let gains = ranking.limits.first().filter(|_| score == Score::RightFirst).and_then(|first| {
-        let of_kind = without.iter().filter(|(fault, _)| fault.kind() == first.kind);
-        let (_, without) = of_kind.max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let same_kind = without.iter().filter(|(fault, _)| fault.kind() == first.kind);
+        let (_, without) = same_kind.max_by(|a, b| a.1.total_cmp(&b.1))?;
         Some(Gains {
             predicted: first.gain_bps?,
             true_gain: (without - test_bps).max(0.0),
@@ -262,8 +262,8 @@ struct Promises {
 impl Promises {
     fn of(done: &[Scored], faults: usize) -> Self {
         let mut promises = Promises { faults, ..Promises::default() };
-        let of_these = done.iter().filter(|scored| scored.case.faults.len() == faults);
-        for gains in of_these.filter_map(|scored| scored.gains.as_ref()) {
+        let selected = done.iter().filter(|scored| scored.case.faults.len() == faults);
+        for gains in selected.filter_map(|scored| scored.gains.as_ref()) {
             let counts = if gains.is_upper_bound { &mut promises.upper_bounds } else { &mut promises.exact };
             counts[0] += 1;
             counts[1] += usize::from(gains.are_close());

@@ -246,12 +246,12 @@ pub(crate) fn connect(options: &ClientOptions, stop: &AtomicBool) -> Result<TcpS
     let no_address = |reason: String| Error::NoAddress { host: options.host.clone(), reason };
     let found =
         (options.host.as_str(), options.port).to_socket_addrs().map_err(|e| no_address(e.to_string()))?;
-    let of_version = |address: &SocketAddr| match options.ip {
+    let has_version = |address: &SocketAddr| match options.ip {
         Some(IpVersion::V4) => address.is_ipv4(),
         Some(IpVersion::V6) => address.is_ipv6(),
         None => options.bind.is_none_or(|bind| bind.is_ipv4() == address.is_ipv4()),
     };
-    let addresses: Vec<SocketAddr> = found.filter(of_version).collect();
+    let addresses: Vec<SocketAddr> = found.filter(has_version).collect();
     if addresses.is_empty() {
         return Err(no_address("no address of the requested IP version".into()));
     }

@@ -194,7 +194,7 @@ impl Journal {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(cleaned),
             other => other.attempted(|| format!("use {}", self.0.display()))?,
         }
-        let here = pid_namespace();
+        let own_namespace = pid_namespace();
         let directory = match fs::read_dir(&self.0) {
             Ok(directory) => directory,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(cleaned),
@@ -221,7 +221,7 @@ impl Journal {
             let entry: JournalEntry = serde_json::from_str(&text)
                 .map_err(|e| Error::Journal { path: path.clone(), why: e.to_string() })?;
             // 0: written by a version without this field, or on a kernel without PID namespaces.
-            if entry.pid_namespace != here && entry.pid_namespace != 0 {
+            if entry.pid_namespace != own_namespace && entry.pid_namespace != 0 {
                 if is_listening(&entry) {
                     cleaned.alive.push(entry);
                 }

@@ -175,9 +175,9 @@ impl StreamRecorder {
     fn buffer_sentence(&self, parameters: &Parameters) -> Option<String> {
         let (begin, end) = (micros(parameters.deadline), micros(parameters.time_of(parameters.packets?)));
         let filled = self.rows.iter().filter(|row| (begin..end).contains(&row.time_us));
-        let held: Vec<i64> = filled.filter_map(|row| row.rcv_queue_bytes).collect();
-        let (min, max) = (held.iter().min()?, held.iter().max()?);
-        let mean = held.iter().sum::<i64>() as f64 / held.len() as f64;
+        let queued: Vec<i64> = filled.filter_map(|row| row.rcv_queue_bytes).collect();
+        let (min, max) = (queued.iter().min()?, queued.iter().max()?);
+        let mean = queued.iter().sum::<i64>() as f64 / queued.len() as f64;
         let ms = |bytes: f64| bytes * 8e3 / parameters.rate.as_f64();
         Some(format!(
             "The play-out buffer held {:.0} ms of data on average ({:.0} to {:.0} ms; the deadline is {}).",

@@ -208,8 +208,8 @@ fn initial_summary(
     engine: &EngineChoice,
     variant: Option<String>,
 ) -> RunSummary {
-    let of_sender = scenario.flows.iter().find_map(|flow| scenario.host(&flow.from)?.kernel);
-    let kernel = match of_sender {
+    let sender_kernel = scenario.flows.iter().find_map(|flow| scenario.host(&flow.from)?.kernel);
+    let kernel = match sender_kernel {
         Some((major, minor)) => Some(format!("{major}.{minor}")),
         None => (*engine == EngineChoice::Sim).then(|| KERNEL.to_string()),
     };

@@ -303,10 +303,10 @@ fn connect(options: &SessionOptions) -> Result<TcpStream, Error> {
     }
     let found =
         (options.host.as_str(), options.port).to_socket_addrs().map_err(|e| no_address(e.to_string()))?;
-    let of_version =
+    let has_version =
         |address: &SocketAddr| options.ip.is_none_or(|ip| (ip == IpVersion::V4) == address.is_ipv4());
     let mut failed = None;
-    for to in found.filter(of_version) {
+    for to in found.filter(has_version) {
         let what = || format!("cannot connect to {to}");
         match TcpStream::connect_timeout(&to, options.timeout).attempted(what) {
             Ok(control) => {

@@ -53,9 +53,10 @@ pub(crate) fn fill(scenario: &mut Scenario) {
 /// The IP versions that a domain's routers need: those of its hosts, or without hosts those of all hosts.
 fn families(scenario: &Scenario, ports: &[Port]) -> Vec<IpFamily> {
     let hosts = |port: &&Port| matches!(port.station, Station::Host(_));
-    let here: Vec<Cidr> = ports.iter().filter(hosts).flat_map(|p| p.addresses(scenario)).copied().collect();
+    let host_networks: Vec<Cidr> =
+        ports.iter().filter(hosts).flat_map(|p| p.addresses(scenario)).copied().collect();
     let anywhere = || scenario.hosts.iter().flat_map(|h| &h.interfaces).flat_map(|i| i.addresses.clone());
-    let used: Vec<Cidr> = if here.is_empty() { anywhere().collect() } else { here };
+    let used: Vec<Cidr> = if host_networks.is_empty() { anywhere().collect() } else { host_networks };
     [IpFamily::V4, IpFamily::V6].into_iter().filter(|f| used.iter().any(|a| f.has(a.address))).collect()
 }
 

@@ -189,14 +189,14 @@ impl FixCommand<'_> {
                 commands.push(&fix.command);
             }
         }
-        let of_command = |command| {
+        let command_text = |command| {
             let same: Vec<&Fix> = fixes.iter().filter(|fix| fix.command == command).collect();
             let mut reasons: Vec<&str> = same.iter().map(|fix| fix.reason.as_str()).collect();
             reasons.dedup();
             let hosts = same.iter().map(|fix| fix.host.as_str()).collect::<Vec<_>>().join(" and ");
             FixCommand { hosts, command, reasons: reasons.join("; ") }
         };
-        commands.into_iter().map(of_command).collect()
+        commands.into_iter().map(command_text).collect()
     }
 }
 

@@ -163,11 +163,11 @@ impl SenderSlots {
     fn greet(&self, address: IpAddr) -> Option<Greeting<'_>> {
         let mut greeting = self.greeting.lock().unwrap_or_else(PoisonError::into_inner);
         let all: usize = greeting.values().sum();
-        let of_address = greeting.get(&address).copied().unwrap_or(0);
-        if all >= MAX_GREETING || of_address >= MAX_GREETING_PER_ADDRESS {
+        let address_count = greeting.get(&address).copied().unwrap_or(0);
+        if all >= MAX_GREETING || address_count >= MAX_GREETING_PER_ADDRESS {
             return None;
         }
-        greeting.insert(address, of_address + 1);
+        greeting.insert(address, address_count + 1);
         Some(Greeting { slots: self, address })
     }
 

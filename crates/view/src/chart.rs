@@ -418,11 +418,11 @@ mod tests {
             chart(&Chart { values, curves: (0..count).map(curve).collect(), ..Chart::default() })
         };
         let named = shown(None);
-        let of_class = |tag: &str, class: &str| {
+        let count_of_class = |tag: &str, class: &str| {
             named.lines().filter(|line| line.starts_with(tag) && line.contains(class)).count()
         };
         // Two points and the legend's: the first seven series are circles, the others squares and diamonds.
-        assert_eq!((of_class("<circle", " s0\""), of_class("<polygon", " s0\"")), (3, 6));
+        assert_eq!((count_of_class("<circle", " s0\""), count_of_class("<polygon", " s0\"")), (3, 6));
         let lines = shown(Some(1.0));
         for class in ["\"s0\"", "\"s0 second\"", "\"s0 third\""] {
             assert_eq!(lines.matches(&format!("class={class}")).count(), 1, "{class}: {lines}");

@@ -55,12 +55,12 @@ fn rank(engine: &EngineName) -> u8 {
 /// Compares the latest run of each engine, variant and point among `runs`, which are of one scenario. Runs changed by `--set` are
 /// compared only with equally changed ones: with those of the latest run.
 pub fn engines(scenario: &str, runs: &[RunSummary]) -> EngineComparison {
-    let mut of_engines: Vec<&RunSummary> =
+    let mut engine_runs: Vec<&RunSummary> =
         runs.iter().filter(|run| rank(&run.engine) > 0 && !run.partial).collect();
-    of_engines.sort_by(|a, b| b.started.cmp(&a.started));
-    let set = of_engines.first().map(|run| run.set.clone()).unwrap_or_default();
+    engine_runs.sort_by(|a, b| b.started.cmp(&a.started));
+    let set = engine_runs.first().map(|run| run.set.clone()).unwrap_or_default();
     let mut latest: Vec<&RunSummary> = Vec::new();
-    for run in of_engines.into_iter().filter(|run| run.set == set) {
+    for run in engine_runs.into_iter().filter(|run| run.set == set) {
         let key = |run: &RunSummary| (run.engine_label(), run.variant.clone(), run.sweep.clone());
         if !latest.iter().any(|known| key(known) == key(run)) {
             latest.push(run);

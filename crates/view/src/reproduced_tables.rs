@@ -45,14 +45,14 @@ fn remarks(one: &ReproducedFigure) -> Vec<String> {
 
 /// A part of the figures as rows of cells, the first with the headings.
 fn rows(results: &[Reproduced], part: FigurePart) -> Vec<Vec<String>> {
-    let of_part = || figures(results, part).map(|(_, one)| one);
-    let kernels = kernels(of_part().map(|one| &one.figure));
+    let part_figures = || figures(results, part).map(|(_, one)| one);
+    let kernels = kernels(part_figures().map(|one| &one.figure));
     let mut heads = texts(["ID", "FIGURE", "KIND", "PUBLISHED"]);
     heads.extend(words::PUBLISHED_ENGINES.iter().map(|(_, name)| name.to_uppercase()));
     heads.extend(kernels.iter().map(|version| format!("LINUX {version}")));
     heads.push("VERDICT".into());
     let mut rows = vec![heads];
-    for one in of_part() {
+    for one in part_figures() {
         let figure = &one.figure;
         let kind = words::figure_kind(figure.kind).to_owned();
         let mut row = vec![figure.id.clone(), what(one), kind, words::published(figure)];

@@ -139,10 +139,10 @@ pub fn chart_of_sweep(sweep: &Sweep) -> Chart {
         match curves.iter_mut().find(|curve| curve.label == label) {
             Some(curve) => curve.points.push(drawn),
             None => {
-                let of_this = |knee: &&SweepKnee| {
+                let is_of_this_curve = |knee: &&SweepKnee| {
                     knee.engine == point.engine && knee.variant == point.variant && knee.others == others
                 };
-                let mark = sweep.knees.iter().find(of_this).map(|knee| ChartMark {
+                let mark = sweep.knees.iter().find(is_of_this_curve).map(|knee| ChartMark {
                     at: knee.at,
                     is_on_curve: true,
                     label: format!("knee at {}", axis_name::value_like(&shown, knee.at)),

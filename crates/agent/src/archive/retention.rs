@@ -146,7 +146,7 @@ impl Archive {
     /// Replaces the rows of an hour by one for each pair and kind of test.
     fn roll_up(&mut self, hour_us: i64) -> Result<(), Error> {
         let in_hour = "start_us >= ?1 AND start_us < ?2";
-        let of_hour = format!("{} AND {in_hour}", self.replaceable_condition());
+        let row_condition = format!("{} AND {in_hour}", self.replaceable_condition());
         let insert = format!(
             "INSERT INTO hours
              SELECT lead, peer, kind, CAST(?1 AS BIGINT), {}, {}, {},
@@ -156,7 +156,7 @@ impl Archive {
                  (SELECT verdict FROM tests AS same WHERE state <> 'running' AND {in_hour} AND same.lead = tests.lead
                       AND same.peer = tests.peer AND same.kind = tests.kind AND verdict IS NOT NULL
                   GROUP BY verdict ORDER BY count(*) DESC, verdict LIMIT 1)
-             FROM tests WHERE {of_hour} GROUP BY lead, peer, kind
+             FROM tests WHERE {row_condition} GROUP BY lead, peer, kind
              ON CONFLICT (lead, peer, hour_us, kind) DO UPDATE SET {}, {}, {}, {}, {}, {}, {}, {}, {},
                  {}, {}, {}, verdict = coalesce(hours.verdict, excluded.verdict)",
             count_of("finished"),
@@ -180,15 +180,16 @@ impl Archive {
             let hour = values![hour_us, hour_us + HOUR_US];
             database.execute(&insert, hour)?;
             if is_embedded {
-                let outbox = format!("DELETE FROM outbox WHERE id IN (SELECT id FROM tests WHERE {of_hour})");
+                let outbox =
+                    format!("DELETE FROM outbox WHERE id IN (SELECT id FROM tests WHERE {row_condition})");
                 database.execute(&outbox, hour)?;
             }
-            let counts = format!("SELECT state, count(*) FROM tests WHERE {of_hour} GROUP BY state");
+            let counts = format!("SELECT state, count(*) FROM tests WHERE {row_condition} GROUP BY state");
             let read = |row: &mut Row| -> sql::Result<(String, i64)> { Ok((row.next()?, row.next()?)) };
             for (state, tests) in read_all(database, &counts, hour, read)? {
                 add_to_state(database, &state, -tests)?;
             }
-            database.execute(&format!("DELETE FROM tests WHERE {of_hour}"), hour).map(drop)
+            database.execute(&format!("DELETE FROM tests WHERE {row_condition}"), hour).map(drop)
         })
     }
 

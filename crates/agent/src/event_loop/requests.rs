@@ -328,14 +328,18 @@ impl EventLoop {
     fn why(&self, text: &str) -> Result<Vec<Explained>, Error> {
         let name = TaskName(text.into());
         let is_its = |known: &&Reservation| known.task.as_ref().is_some_and(|of| of.task == name);
-        let mut of_task: Vec<&Reservation> = self.point.reservations().filter(is_its).collect();
-        let is_task = !of_task.is_empty() || self.point.tasks().any(|(task, _)| task.name == name);
+        let mut occurrences: Vec<&Reservation> = self.point.reservations().filter(is_its).collect();
+        let is_task = !occurrences.is_empty() || self.point.tasks().any(|(task, _)| task.name == name);
         if !is_task {
             let id = self.named(text).ok_or_else(|| self.unknown(text))?;
             return Ok(vec![self.explain(&id)?]);
         }
-        of_task.sort_by_key(|known| std::cmp::Reverse(known.request.id.number));
-        of_task.iter().take(MAX_OCCURRENCES as usize).map(|known| self.explain(&known.request.id)).collect()
+        occurrences.sort_by_key(|known| std::cmp::Reverse(known.request.id.number));
+        occurrences
+            .iter()
+            .take(MAX_OCCURRENCES as usize)
+            .map(|known| self.explain(&known.request.id))
+            .collect()
     }
 
     /// Another point has sent its calendar.

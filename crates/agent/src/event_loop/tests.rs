@@ -327,8 +327,8 @@ impl EventLoop {
             self.check_alerts(now);
         }
         batch.frames.push((from.clone(), Frame::Stored { id: id.clone() }));
-        let of_peer = self.runs.iter_mut().find(|(known, _)| known.to_string() == id);
-        let Some((known, run)) = of_peer else { return Ok(()) };
+        let peer_run = self.runs.iter_mut().find(|(known, _)| known.to_string() == id);
+        let Some((known, run)) = peer_run else { return Ok(()) };
         let is_lead = self.point.reservation(known).is_some_and(|known| known.request.lead == *from);
         if let (true, Part::Peer { result, .. }) = (is_lead, &mut run.part) {
             *result = Some(match row.state {

@@ -18,8 +18,8 @@ pub fn values<const N: usize>(pairs: [(&str, ParameterValue); N]) -> ParameterVa
 /// Asserts that the relative difference is at most `tolerance`.
 #[track_caller]
 pub fn assert_close(measured: f64, expected: f64, tolerance: f64, what: &str) {
-    let off = (measured / expected - 1.0).abs();
-    assert!(off <= tolerance, "{what}: {measured} instead of {expected}, off by {:.2} %", off * 100.0);
+    let error = (measured / expected - 1.0).abs();
+    assert!(error <= tolerance, "{what}: {measured} instead of {expected}, off by {:.2} %", error * 100.0);
 }
 
 /// A sender.

@@ -84,8 +84,8 @@ pub fn run(
     let hosts = args.real_hosts.setup(&engines, plan.jobs.iter().map(|job| &job.scenario), config)?;
     args.real_hosts.check_load(&plan.jobs, Duration::ZERO)?;
     let markdown = args.markdown.as_ref().map(|path| MarkdownPage::open(path, args)).transpose()?;
-    let of_jobs: Vec<EngineChoice> = plan.jobs.iter().map(|job| job.engine.clone()).collect();
-    let records = RecordsDirectory::choose(runs_dir, &of_jobs, false)?;
+    let job_engines: Vec<EngineChoice> = plan.jobs.iter().map(|job| job.engine.clone()).collect();
+    let records = RecordsDirectory::choose(runs_dir, &job_engines, false)?;
     if args.report.is_some() {
         records.require_for("--report")?;
     }

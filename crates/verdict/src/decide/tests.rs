@@ -283,13 +283,13 @@ fn in_context(set: impl Fn(&mut FlowSample), context: FlowContext) -> Vec<Option
 #[test]
 fn losses_that_the_senders_device_dropped_are_local() {
     let lost = |row: &mut FlowSample| row.total_retrans_segs = Some(row.time_us / 30_000);
-    let of_99 = |device_drops| {
+    let causes_of_99_losses = |device_drops| {
         let device = SendingDevice { dropped_segs: device_drops, ..SendingDevice::default() };
         in_context(lost, FlowContext { device, ..FlowContext::default() })
     };
-    assert_eq!(of_99(60).last(), Some(&Some(Cause::LocalQueue)));
-    assert_eq!(of_99(5).last(), Some(&Some(Cause::Loss)), "most were dropped elsewhere");
-    assert_eq!(of_99(0).last(), Some(&Some(Cause::Loss)));
+    assert_eq!(causes_of_99_losses(60).last(), Some(&Some(Cause::LocalQueue)));
+    assert_eq!(causes_of_99_losses(5).last(), Some(&Some(Cause::Loss)), "most were dropped elsewhere");
+    assert_eq!(causes_of_99_losses(0).last(), Some(&Some(Cause::Loss)));
 }
 
 #[test]

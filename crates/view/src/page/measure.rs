@@ -122,12 +122,12 @@ impl Measure {
                     let kind = kinds.and_then(|kinds| kinds.rows.get(row).copied().flatten());
                     kind.is_some_and(|kind| is_wanted_kind[kind as usize])
                 };
-                let of_row = |row: usize| match (summed, others) {
+                let value_of_row = |row: usize| match (summed, others) {
                     _ if !is_wanted(row) => f64::NAN,
                     (Summed::Both, [b, ..]) => a[row] + b[row],
                     _ => a[row],
                 };
-                (0..rows).map(of_row).collect()
+                (0..rows).map(value_of_row).collect()
             }
             _ => vec![f64::NAN; rows],
         }

@@ -199,11 +199,11 @@ fn unload(args: &UnloadArgs, json: bool) -> anyhow::Result<()> {
 fn not_loaded(error: &kernel::Error) -> anyhow::Error {
     let kernel::Error::NotLoaded { name } = error else { return failure(error) };
     let others = kernel::loaded_controls().unwrap_or_default();
-    let held = others.iter().find(|l| l.name == *name).map(|l| match l.held_by.first() {
+    let holder_note = others.iter().find(|l| l.name == *name).map(|l| match l.held_by.first() {
         Some((pid, holder)) => format!("; it belongs to process {pid} ({holder}) and ends with it"),
         None => "; another program has loaded it".into(),
     });
-    failure_with(error, &held.unwrap_or_default())
+    failure_with(error, &holder_note.unwrap_or_default())
 }
 
 fn build(args: &BuildArgs, json: bool) -> anyhow::Result<()> {

@@ -94,13 +94,13 @@ pub fn diagnosis(found: &Diagnosis) -> String {
             fix(change, INDENT, &mut lines);
         }
         if let Some(gain) = limit.gain_bps.filter(|gain| *gain > 0.0) {
-            let then = rate(observed.test_goodput_bps() + gain);
+            let without_limit = rate(observed.test_goodput_bps() + gain);
             let (at_most, note) = match limit.gain_is_upper_bound {
                 true => ("at most ", "; this limit hides others"),
                 false => ("", ""),
             };
             indented(
-                &format!("expected without this limit: {at_most}{then} ({} more){note}", rate(gain)),
+                &format!("expected without this limit: {at_most}{without_limit} ({} more){note}", rate(gain)),
                 &mut lines,
             );
         }

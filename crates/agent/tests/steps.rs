@@ -197,8 +197,8 @@ fn a_peer_that_vanishes_blocks_nothing() {
     let over = end(&client, &during.id);
     assert_ne!(over.phase, "finished", "{}", over.text);
     wait_for_empty_calendar(&client);
-    let unheard = client.reserve(NewReservation { within_us: 8_000_000, ..request() }).unwrap();
-    let over = end(&client, &unheard.id);
+    let unanswered = client.reserve(NewReservation { within_us: 8_000_000, ..request() }).unwrap();
+    let over = end(&client, &unanswered.id);
     assert!(over.text.ends_with("not run: b did not reply"), "{}", over.text);
     b.kill();
     let refused = client.reserve(NewReservation { within_us: 8_000_000, ..request() }).unwrap();

@@ -163,7 +163,8 @@ mod tests {
             assert_eq!(has_list, kernel_source_file(name).is_some(), "{name}");
             assert_eq!(algorithm.departure().is_some(), has_list && !has_none, "{name}");
         }
-        let alike = |name: &str| Algorithm::all().iter().any(|a| a.name == name && a.departure().is_none());
-        assert!(["highspeed", "bic", "hybla", "reno", "scalable"].into_iter().all(alike));
+        let is_unchanged =
+            |name: &str| Algorithm::all().iter().any(|a| a.name == name && a.departure().is_none());
+        assert!(["highspeed", "bic", "hybla", "reno", "scalable"].into_iter().all(is_unchanged));
     }
 }

@@ -104,8 +104,8 @@ fn a_killed_process_leaves_no_registration() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let said = BufReader::new(holder.stdout.take().unwrap()).lines().map(|l| l.unwrap());
-    let name = said.filter_map(|l| l.strip_prefix("holding ").map(str::to_string)).next().unwrap();
+    let lines = BufReader::new(holder.stdout.take().unwrap()).lines().map(|l| l.unwrap());
+    let name = lines.filter_map(|l| l.strip_prefix("holding ").map(str::to_string)).next().unwrap();
     let message = kernel::loaded_controls().unwrap().into_iter().find(|l| l.name == name).unwrap();
     assert!(message.held_by.iter().any(|(pid, _)| *pid == holder.id()), "{message:?}");
     holder.kill().unwrap();

@@ -402,8 +402,8 @@ fn the_same_without_undefined_behaviour() {
         .env(FROM_SOURCE, "1")
         .output()
         .expect("starting the test again");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {said}", output.status);
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {messages}", output.status);
 }
 
 fn in_path(program: &str) -> bool {

@@ -220,12 +220,12 @@ fn guides_check_each_step() {
         );
         assert!(ran.stdout.contains(&format!("All {steps} steps are done")), "{ran:?}");
         assert!(ran.stdout.contains("the sheet: about"), "{ran:?}");
-        let gone = test_dir.run(&["lab", "status"]).stdout;
+        let status = test_dir.run(&["lab", "status"]).stdout;
         let name = ran.stdout.split("as lab ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
         // Another lab of this user may have the sheet's name.
         assert!(name.starts_with(sheet), "{ran:?}");
         assert!(ran.stdout.contains(&format!("longfat lab exec --lab {name} h1 -- ")), "{ran:?}");
-        assert!(gone.lines().all(|line| !line.starts_with(&format!("{name}: "))), "{gone}");
+        assert!(status.lines().all(|line| !line.starts_with(&format!("{name}: "))), "{status}");
     }
     // A step that is missing or wrong does not pass.
     std::fs::write(

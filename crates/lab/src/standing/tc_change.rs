@@ -184,8 +184,8 @@ fn present(qdiscs: &[Qdisc]) -> String {
 /// Removes the qdisc under `parent`, and all its descendants.
 fn delete_below(qdiscs: &mut Vec<Qdisc>, parent: Option<Parent>) {
     while let Some(at) = qdiscs.iter().position(|q| q.parent == parent) {
-        let gone = qdiscs.remove(at);
-        while let Some(child) = qdiscs.iter().find_map(|q| q.parent.filter(|p| p.handle == gone.handle)) {
+        let removed = qdiscs.remove(at);
+        while let Some(child) = qdiscs.iter().find_map(|q| q.parent.filter(|p| p.handle == removed.handle)) {
             delete_below(qdiscs, Some(child));
         }
     }

@@ -304,7 +304,7 @@ impl Client {
         Client { socket: socket(state), token: None }
     }
 
-    /// The same access on behalf of the program with the token of this name, which has been checked.
+    /// A client of the same agent on behalf of the program with the token of this name, which has been checked.
     pub(crate) fn for_token(&self, name: &str) -> Client {
         Client { token: Some(name.into()), ..self.clone() }
     }

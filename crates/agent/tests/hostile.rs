@@ -20,7 +20,7 @@ use rustls::{
 
 use crate::agents::{Agent, Mesh, end, listen, results, wait_for_empty_calendar, wanted};
 
-/// Hostile connections that are held open at a time, of each of two kinds: silent and slow.
+/// Number of simultaneous hostile connections of each of two kinds: silent and slow.
 const EACH: usize = 100;
 /// Regular tests at the same time: latency tests in both directions, and throughput tests, each of which needs a separate slot.
 const LATENCY_TESTS: usize = 42;

@@ -21,7 +21,7 @@ const LEAD: [(&str, Expected); 10] = [
     ("ResultStored any", Expected::Result),
     ("Written ended", Expected::Result),
 ];
-/// The same for the peer. It cannot lose a result.
+/// The moments at which the peer is killed, and the expected outcome. The peer cannot lose a result.
 const PEER: [(&str, Expected); 6] = [
     ("Before created", Expected::AnyEnd),
     ("Written held", Expected::AnyEnd),

@@ -24,8 +24,8 @@ use crate::common::{
     lab_slots::{acquire_all_lab_slots, acquire_lab_slot},
 };
 
-/// Paths that are tried without LONGFAT_PATHS; each takes more than a minute.
-const USUAL: [&str; 2] = ["other datagrams at 60 Mb/s", "policer, 41.7 Mb/s and 60 kB"];
+/// The paths that are tried without LONGFAT_PATHS; each takes more than a minute.
+const DEFAULT_PATHS: [&str; 2] = ["other datagrams at 60 Mb/s", "policer, 41.7 Mb/s and 60 kB"];
 /// Maximum number of tries of a path until its result is right: other programs on the machine disturb labs.
 const MAX_TRIES: u32 = 3;
 /// Labs at a time.
@@ -317,7 +317,7 @@ fn the_described_paths_are_diagnosed() {
     }
     let wanted = std::env::var("LONGFAT_PATHS").ok();
     let is_wanted = |path: &LabPath| match wanted.as_deref() {
-        None => USUAL.contains(&path.name.as_str()),
+        None => DEFAULT_PATHS.contains(&path.name.as_str()),
         Some(part) => part == "all" || path.name.contains(part),
     };
     let paths: Vec<LabPath> = toml::from_str::<Paths>(&read("paths.toml")).unwrap().paths;

@@ -155,7 +155,7 @@ mod tests {
         sampled(1000, 10, rate, cause)
     }
 
-    /// The same with this many samples, one each `every_ms`.
+    /// This number of samples, one each `every_ms`, at a rate (Mb/s) of the time (s), labelled.
     fn sampled(count: u32, every_ms: u32, rate: impl Fn(f64) -> f64, cause: Cause) -> Vec<FlowSample> {
         let every = f64::from(every_ms) * 1e-3;
         let mut bytes = 0.0;

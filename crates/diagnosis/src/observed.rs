@@ -15,8 +15,8 @@ use crate::{
 
 /// Minimum share of the path's capacity at which a test counts as limited by the path's rate.
 const MIN_FULL_SHARE: f64 = 0.88;
-/// The same of a test that was limited by a window or a buffer and had no standing queue: those samples show that the path had space,
-/// so only the error of the capacity remains.
+/// [`MIN_FULL_SHARE`] for a test that was limited by a window or a buffer and had no standing queue: its samples show that the path had
+/// space, so only the error of the capacity remains.
 const MIN_FULL_SHARE_OF_WINDOW: f64 = 0.95;
 /// Minimum ratio of a burst's goodput to the test's; a lower one shows that the burst was not measured well.
 const MIN_BURST_SHARE_OF_TEST: f64 = 0.95;
@@ -230,7 +230,7 @@ impl Observed {
         })
     }
 
-    /// Whether the burst of datagrams got as much as the test.
+    /// Whether the burst of datagrams had as much goodput as the test.
     fn is_burst_valid(&self) -> bool {
         self.capacity
             .as_ref()

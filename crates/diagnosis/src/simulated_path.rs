@@ -268,7 +268,7 @@ impl SimulatedPath {
         (simulated_bps / test_bps).ln().abs() <= MAX_MISFIT.ln()
     }
 
-    /// The same path without a limit of this kind; `None` for limits that are not simulated.
+    /// This path without a limit of this kind; `None` for limits that are not simulated.
     pub(crate) fn without(&self, kind: Kind) -> Option<Self> {
         let mut path = self.clone();
         let ample = |host: &mut BTreeMap<String, String>, name: &str| {

@@ -96,7 +96,7 @@ pub struct TestOutcome {
     pub peer_host: Option<serde_json::Value>,
     /// The fraction of the time in which this end's busiest stream ran or waited for a processor, 0 to 1.
     pub busy: Option<f64>,
-    /// The same fraction at the other end.
+    /// The fraction of the time in which the other end's busiest stream ran or waited for a processor, 0 to 1.
     pub peer_busy: Option<f64>,
 }
 

@@ -205,7 +205,7 @@ pub(crate) fn start(
     Ok(Start { cookie: cookie.as_str().into(), mss: spec.mss.or(mss).unwrap_or(DEFAULT_MSS), ..start })
 }
 
-/// The same of a test on these sockets, without a control connection; true: this end sends on the socket.
+/// The start of a test on these sockets, without a control connection; true: this end sends on the socket.
 ///
 /// # Errors
 /// The kernel does not return a socket's addresses or buffers.

@@ -35,7 +35,7 @@ const DEFAULT_MSS: u64 = 1448;
 pub struct Ends {
     /// Share of the time that this end's busiest stream ran or waited for a CPU, 0 to 1.
     pub busy: Option<f64>,
-    /// The same share at the other end.
+    /// Share of the time that the other end's busiest stream ran or waited for a CPU, 0 to 1.
     pub peer_busy: Option<f64>,
 }
 

@@ -366,7 +366,7 @@ mod tests {
         }
     }
 
-    /// The same packets, as if each direction had its own, give the same delays.
+    /// Packets of round trips, evaluated as if each direction had separate packets, give the same delays.
     #[test]
     fn one_way_packets_give_the_same_delays_as_round_trips() {
         let trips = trips(40.0, 1000);

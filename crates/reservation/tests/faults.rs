@@ -120,7 +120,7 @@ fn tests_run_in_spite_of_faults() {
     assert!(world.counts.runs > 20, "{:?}", world.counts);
 }
 
-/// The same seed gives the same events at all points.
+/// Equal seeds give equal events at all points.
 #[test]
 fn the_world_is_deterministic() {
     let network = Network { loss_ppm: 100_000, crash_ppm: 10_000, ..Network::default() };

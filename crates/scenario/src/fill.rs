@@ -10,10 +10,10 @@ use crate::{
     types::{Cidr, Scenario, StaticRoute},
 };
 
-/// For networks between routers: the shared address space of RFC 6598, which users' networks should not use.
+/// For networks between routers with IPv4: the shared address space of RFC 6598, which users' networks should not use.
 const BETWEEN_V4: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 0);
 const BETWEEN_V4_BITS: u32 = 22;
-/// The same for IPv6, from the unique local addresses of RFC 4193.
+/// For networks between routers with IPv6: from the unique local addresses of RFC 4193.
 const BETWEEN_V6: Ipv6Addr = Ipv6Addr::new(0xfd64, 0, 0, 0, 0, 0, 0, 0);
 /// Maximum number of addresses that are tried in a network.
 const MAX_TRIES: u128 = 100_000;

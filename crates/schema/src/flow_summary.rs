@@ -136,7 +136,7 @@ pub struct FlowSummary {
     pub wire_limit_bps: Option<f64>,
     /// Share of the flow's samples limited by each cause.
     pub limited: Limited,
-    /// The same, after throughput became steady.
+    /// Share of the flow's samples limited by each cause after throughput became steady.
     #[serde(default)]
     pub limited_steady: Limited,
     /// The cause with the largest share in the steady part; `null` where unknown.

@@ -220,7 +220,7 @@ impl Positions {
         matches!(self.scale, Scale::Names)
     }
 
-    /// How far right of a name the points of a curve are, pixels.
+    /// Horizontal distance of a curve's points from the position of their name, pixels.
     fn curve_offset(&self, curve: usize, curves: usize) -> f64 {
         if !self.are_names() || curves < 2 {
             return 0.0;

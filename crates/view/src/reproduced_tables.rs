@@ -131,7 +131,7 @@ pub fn reproduced(results: &[Reproduced], width: Option<usize>) -> String {
     out
 }
 
-/// The same as Markdown, below headings of the second level.
+/// The tables as Markdown, below headings of the second level.
 pub fn markdown(results: &[Reproduced]) -> String {
     let mut out = String::new();
     for part in FigurePart::ALL {

@@ -27,7 +27,7 @@ enum CellForm {
 /// Columns of the list of runs in the order in which a narrow terminal drops them. Ids name variant and
 /// engine too.
 const SHORT_LIST_DROPS: [&str; 6] = ["VARIANT", "ENGINE", "LIMITED BY", "CHANGED", "GOODPUT", "SCENARIO"];
-/// The same for the long list: a record's directory names the scenario and the id.
+/// Columns of the long list in the order in which a narrow terminal drops them. A record's directory names the scenario and the id.
 const LONG_LIST_DROPS: [&str; 8] =
     ["VARIANT", "ENGINE", "SCENARIO", "ID", "LIMITED BY", "CHANGED", "FILE", "GOODPUT"];
 

@@ -25,7 +25,7 @@ pub fn sweep(sweep: &Sweep, width: Option<usize>) -> String {
     as_text(&parts)
 }
 
-/// The same as HTML, for [`sweep_page`].
+/// The text of [`sweep`] as HTML, for [`sweep_page`].
 pub fn sweep_html(sweep: &Sweep) -> String {
     as_html(&sweep_parts(sweep))
 }
@@ -169,7 +169,7 @@ pub fn fit(fit: &Fit) -> String {
     as_text(&fit_parts(fit))
 }
 
-/// The same as HTML, for [`sweep_page`].
+/// The text of [`fit`] as HTML, for [`sweep_page`].
 pub fn fit_html(fit: &Fit) -> String {
     as_html(&fit_parts(fit))
 }

@@ -189,7 +189,7 @@ impl EventLoop {
         Error::Refused(format!("{} has no reservation and no recurring test {text:?}", self.config.name))
     }
 
-    /// A user of this point, as limits and calendars name it.
+    /// The name of a user of this point in limits and calendars.
     fn user(&self, login: &str, token: Option<&str>) -> String {
         let name = token.map_or_else(|| login.to_string(), tokens::user_of);
         format!("{name}@{}", self.config.name)
@@ -200,7 +200,7 @@ impl EventLoop {
         let attention = self.archive.attention()?;
         let mut acknowledged = attention.acknowledged;
         for pair in self.archive.pairs()? {
-            // That of an earlier cause is over.
+            // The acknowledgement of an earlier cause has ended.
             let since_us = pair.cause.map(|cause| cause.since_us);
             acknowledged.retain(|known| {
                 (&known.from, &known.to) != (&pair.from, &pair.to) || Some(known.since_us) >= since_us
@@ -295,7 +295,7 @@ impl EventLoop {
         }
     }
 
-    /// The same of a transfer that this point leads.
+    /// The transfer that a user names, which this point must lead; a program can name those of its own token only.
     fn transfer_of(&self, text: &str, token: Option<&str>) -> Result<ReservationId, Error> {
         let id = self.reservation_of(text, token)?;
         let Some(known) = self.point.reservation(&id) else { return Err(self.unknown(text)) };

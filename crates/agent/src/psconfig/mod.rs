@@ -21,7 +21,7 @@ fn duration(text: &str) -> Option<Time> {
     (nanos >= 0.0 && nanos < u64::MAX as f64).then_some(Time(nanos as u64))
 }
 
-/// The same as a text, in seconds.
+/// An ISO 8601 duration in seconds.
 fn iso_text(time: Time) -> String {
     let millis = time.as_nanos() / 1_000_000;
     let (seconds, fraction) = (millis / 1000, millis % 1000);

@@ -83,7 +83,7 @@ pub struct TestParameters {
     pub kind: Kind,
     /// Duration.
     pub duration: Time,
-    /// Throughput by UDP at this rate, instead of TCP; of a transfer, the rate that the application will send at most.
+    /// Throughput by UDP at this rate, instead of TCP; for a transfer, the maximum rate of the application.
     pub rate: Option<BitRate>,
 }
 

@@ -19,7 +19,7 @@ use crate::{
 
 /// Feedback is considered each time this number of datagrams has arrived (published client).
 const FEEDBACK_DATAGRAMS: u64 = 50;
-/// Between two reports (published client).
+/// Time between two reports (published client).
 const FEEDBACK_INTERVAL: Time = Time::from_millis(350);
 /// Missing blocks from which the server restarts instead (published client).
 const RESTART_BLOCKS: u64 = 2048;

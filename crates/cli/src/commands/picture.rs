@@ -53,7 +53,7 @@ impl PictureArgs {
         self.title.clone().unwrap_or_else(|| default.to_owned())
     }
 
-    /// The same as an option: `None` for no title.
+    /// The title to draw instead of `default`; `None` for no title.
     pub fn title_or_none(&self, default: Option<String>) -> Option<String> {
         self.title.clone().or(default).filter(|title| !title.is_empty())
     }

@@ -38,7 +38,7 @@ pub struct ServerOptions {
     pub interval: Duration,
     /// Maximum number of simultaneous connections and UDP streams, each.
     pub max_streams: usize,
-    /// The same of one client's address.
+    /// Maximum number of simultaneous connections and UDP streams of one client's address, each.
     pub max_streams_per_address: usize,
     /// Timeout of the header.
     pub header_timeout: Duration,

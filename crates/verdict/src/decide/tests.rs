@@ -11,7 +11,7 @@ fn flow(goodput_bps: f64, set: impl Fn(&mut FlowSample)) -> Vec<Cause> {
     arriving(|ms| (goodput_bps / 8.0 * ms as f64 * 1e-3) as i64, set)
 }
 
-/// The same, where the receiver's bytes are a function of the milliseconds since the start.
+/// The causes of a flow's samples, as [`flow`] has them, where the receiver's bytes are a function of the milliseconds since the start.
 fn arriving(bytes: impl Fn(i64) -> i64, set: impl Fn(&mut FlowSample)) -> Vec<Cause> {
     let context = FlowContext {
         name: "f".into(),
@@ -68,7 +68,7 @@ fn labels(mut rows: Vec<FlowSample>, context: FlowContext) -> Vec<Option<Cause>>
     rows.into_iter().map(|row| row.limited_by).collect()
 }
 
-/// The same of a path that is not described.
+/// The labels of a flow's rows on a path that is not described.
 fn labels_between_hosts(rows: Vec<FlowSample>) -> Vec<Option<Cause>> {
     labels(rows, FlowContext { unknown_path: true, ..FlowContext::default() })
 }

@@ -64,7 +64,7 @@ pub struct DiagnoseArgs {
     live: bool,
 }
 
-/// The same test after tuning.
+/// A repetition of the test after tuning.
 pub struct After {
     /// The settings that were changed.
     pub journal: tune::Journal,

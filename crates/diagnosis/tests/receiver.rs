@@ -30,9 +30,9 @@ const MAX_WRONG_SHARE: f64 = 0.05;
 enum HostLimit {
     /// The writer's rate, as a share of the path's rate.
     WriteRate(f64),
-    /// The reader's rate, likewise.
+    /// The reader's rate, as a share of the path's rate.
     ReadRate(f64),
-    /// The pacing rate, likewise.
+    /// The pacing rate, as a share of the path's rate.
     Pacing(f64),
     /// BBR, which fills no queue.
     Bbr,

@@ -182,7 +182,7 @@ impl Archive {
         })
     }
 
-    /// Keeps an acknowledgement; it replaces that of an earlier cause of the pair.
+    /// Stores an acknowledgement; it replaces that of an earlier cause of the pair.
     pub fn acknowledge(&mut self, of: &Acknowledgement) -> Result<(), Error> {
         let insert = "INSERT INTO acknowledged VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (lead, peer) DO UPDATE SET
              since_us = excluded.since_us, user = excluded.user, text = excluded.text, at_us = excluded.at_us";
@@ -190,7 +190,7 @@ impl Archive {
         self.write(|database| database.execute(insert, values).map(drop))
     }
 
-    /// Keeps a mute, and forgets those that ended long ago.
+    /// Stores a mute, and removes those that ended long ago.
     pub fn mute(&mut self, mute: &Mute) -> Result<(), Error> {
         let insert = "INSERT INTO mutes VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (lead, peer) DO UPDATE SET
              until_us = excluded.until_us, user = excluded.user, text = excluded.text, at_us = excluded.at_us";

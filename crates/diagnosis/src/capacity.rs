@@ -15,9 +15,9 @@ const RATE_FACTOR: u64 = 4;
 /// Minimum length of a burst, as a time and in round trips.
 const MIN_BURST_TIME: Time = Time::from_millis(500);
 const MIN_BURST_ROUND_TRIPS: u64 = 10;
-/// Minimum loss rate of a burst that overloaded the path...
+/// Minimum loss rate of a burst that overloaded the path.
 const MIN_OVERLOAD_LOSS: f64 = 0.1;
-/// ...if its goodput is at most this multiple of the previous burst's.
+/// The last burst overloaded the path, and its goodput is less than this multiple of the previous burst's.
 const MAX_OVERLOAD_GROWTH: f64 = 1.2;
 /// Minimum ratio of the goodput of an overloading burst to the largest goodput, if it is the measurement.
 const MIN_EQUAL_BURST: f64 = 0.95;

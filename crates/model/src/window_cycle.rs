@@ -22,7 +22,7 @@ const PACKET_OVERHEAD: f64 = 896.0;
 const MAX_SUPER_PACKET: f64 = 65_535.0;
 /// The cycle is followed for this many round trips; the second half counts.
 const ROUND_TRIPS: f64 = 60.0;
-/// Larger buffers are followed in this many packets.
+/// Maximum number of packets in the simulated cycle: with a larger buffer each stands for several.
 const MAX_PACKETS: f64 = 2000.0;
 /// With fewer packets in the buffer the bursts depend on single segments, and the cycle is not followed.
 const MIN_PACKETS: f64 = 10.0;

@@ -36,7 +36,7 @@ use crate::{
 
 /// Time for which a failed session continues to read, so that the peer receives the reason.
 const LINGER: Duration = Duration::from_secs(3);
-/// Senders that have not yet proved their token, in total and from one address.
+/// Maximum number of senders that have not yet proved their token, in total and from one address.
 const MAX_GREETING: usize = 256;
 const MAX_GREETING_PER_ADDRESS: usize = 16;
 /// Maximum size of a read, bytes.

@@ -28,21 +28,23 @@ const SKIPPED_SHARE: f64 = 0.2;
 const MAX_ROUND_TRIPS_AFTER_LOSS: f64 = 200.0;
 /// The data of a round trip is a mean over this many.
 const RATE_ROUND_TRIPS: i64 = 4;
-/// A standing queue lengthens the round-trip time by this share of the minimum,
+/// A standing queue lengthens the round-trip time by this share of the minimum, and by at least [`MIN_STANDING_QUEUE_US`].
 const STANDING_QUEUE: f64 = 0.5;
-/// or by this where the window is full: then the flow's own bursts queue behind themselves,
+/// [`STANDING_QUEUE`] where the window is full: then the flow's own bursts queue behind themselves.
 const STANDING_QUEUE_OF_FULL_WINDOW: f64 = 0.5;
-/// and by at least this, microseconds: the receiver's estimate has the resolution of timestamps.
+/// A standing queue lengthens the round-trip time by at least this time, microseconds: the receiver's estimate has the resolution of
+/// timestamps.
 const MIN_STANDING_QUEUE_US: f64 = 1500.0;
 /// The data of a round trip is constant where its spread (90th percentile minus 10th) is below this share of its median.
 const CONSTANT_SPREAD: f64 = 0.15;
-/// Data is even where the parts of a round trip, of which there are this many, have at least
+/// Number of parts of a round trip whose data is compared.
 const PARTS_OF_ROUND_TRIP: i64 = 4;
-/// this share of their median (10th percentile).
+/// Data is even where the 10th percentile of the parts' data is at least this share of the median.
 const EVEN_SHARE: f64 = 0.5;
-/// A sender that probes for more capacity lengthens the round-trip time occasionally by this share of the minimum,
+/// A sender that probes for more capacity lengthens the round-trip time occasionally by this share of the minimum, and by at least
+/// [`MIN_PROBED_QUEUE_US`].
 const PROBED_QUEUE: f64 = 0.1;
-/// and by at least this, microseconds.
+/// A sender that probes for more capacity lengthens the round-trip time by at least this time, microseconds.
 const MIN_PROBED_QUEUE_US: f64 = 1000.0;
 /// A rate grows where it is more than this times the earlier one.
 const GROWS: f64 = 1.15;

@@ -14,7 +14,7 @@ use super::rate_control::{PathState, RateControl, SYN, power_of_ten};
 
 /// Bounds of the period, microseconds. The initial period is the shortest.
 const PERIOD_US: std::ops::RangeInclusive<f64> = 10.0..=1000.0;
-/// The rate increases up to this loss rate.
+/// Maximum loss rate at which the rate increases.
 const MAX_LOSS: f64 = 0.001;
 /// Weight of the earlier loss rate.
 const HISTORY: f64 = 0.1;

@@ -30,7 +30,7 @@ impl Rules {
         }
     }
 
-    /// A connection with a point has shown its address.
+    /// Stores the address of a point, as its connection shows it.
     pub fn set_address(&mut self, name: &PointName, ip: IpAddr) {
         self.enforced.addresses.insert(name.clone(), ip);
     }

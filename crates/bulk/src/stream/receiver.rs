@@ -79,7 +79,7 @@ impl Receiver {
         self.playout.is_over()
     }
 
-    /// A datagram arrives.
+    /// Processes a datagram of the sender.
     pub fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
         let Some(number) = self.parameters.read_number(bytes) else { return };
         self.next_tick = self.next_tick.min(now + TICK);

@@ -117,7 +117,7 @@ impl Sender {
         None
     }
 
-    /// A datagram of the receiver: its start, or a request.
+    /// Processes a datagram of the receiver: its start, or a request.
     pub fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
         self.begin(now);
         if bytes.len() < RANGE_BYTES || !self.parameters.repairs {

@@ -9,7 +9,7 @@ use units::{BitRate, Bytes, Time};
 
 /// One end: datagrams and the time go in, datagrams and timers come out.
 pub trait End {
-    /// A datagram arrives.
+    /// Processes a datagram.
     fn handle_datagram(&mut self, now: Time, bytes: &[u8]);
     /// When `handle_timeout` is due.
     fn next_timeout(&self) -> Time;

@@ -246,8 +246,8 @@ def run(
         scenario = scenario.with_(seed=seed)
     if engine in ("lab", "kernel") or engine.startswith("kernel:"):
         return _run_by_program(scenario, engine, variant, runs)
-    place = None if runs is None else os.fspath(runs)
-    return Run(_native.run(scenario._native, engine, variant, progress, place))
+    runs_dir = None if runs is None else os.fspath(runs)
+    return Run(_native.run(scenario._native, engine, variant, progress, runs_dir))
 
 
 def _run_by_program(scenario: Scenario, engine: str, variant: Optional[str], runs: Optional[PathLike]) -> Run:
@@ -262,8 +262,8 @@ def _run_by_program(scenario: Scenario, engine: str, variant: Optional[str], run
         path = Path(scenario._native.path)
         if not path.is_file() or path.read_text(encoding="utf-8") != scenario.text:
             path = _file_of_text(scenario, Path(folder, "scenario"))
-        place = os.fspath(runs) if runs is not None else folder
-        arguments = ["--runs", place, "run", str(path), "--engine", engine]
+        runs_dir = os.fspath(runs) if runs is not None else folder
+        arguments = ["--runs", runs_dir, "run", str(path), "--engine", engine]
         arguments += [] if variant is None else ["--variant", variant]
         for name, value in scenario.changes.items():
             arguments += ["--set", f"{name}={value}"]
@@ -271,7 +271,7 @@ def _run_by_program(scenario: Scenario, engine: str, variant: Optional[str], run
         summary = run_json(arguments, accepted=(0, 3))
         if len(summary["runs"]) != 1:
             raise BadInput(f"the scenario gives {len(summary['runs'])} runs; run takes one")
-        return Run(_native.open_run(summary["runs"][0]["record"], place))
+        return Run(_native.open_run(summary["runs"][0]["record"], runs_dir))
 
 
 def _file_of_text(scenario: Scenario, folder: Path) -> Path:

@@ -280,5 +280,5 @@ def sweep(
         scenario = Scenario.load(scenario)
     if chunk is not None and chunk < 1:
         raise BadInput("chunk is at least 1")
-    place = None if runs is None else os.fspath(runs)
-    return Sweep(scenario, over or {}, engine, variants, repeat, executor, place, chunk, progress)
+    runs_dir = None if runs is None else os.fspath(runs)
+    return Sweep(scenario, over or {}, engine, variants, repeat, executor, runs_dir, chunk, progress)

@@ -79,7 +79,7 @@ const middle = (coordinate: number) => Math.floor(coordinate) + 0.5;
 function drawLine({ context, x, y }: View, { xs, ys }: Points, first: number, end: number, { dash, isStepped }: Stroke) {
   context.setLineDash(dash);
   let [lastX, lastY] = [NaN, NaN];
-  // Of consecutive equal values only the first and the last are in the path.
+  // The path contains only the first and the last of consecutive equal values.
   let isHeld = false;
   let [points, length] = [0, 0];
   let [atX, atY] = [NaN, NaN];

@@ -22,7 +22,7 @@ pub(crate) fn append(state: &Path, user: &str, action: &str, details: Value) -> 
     append_limited(state, user, action, details, MAX_BYTES)
 }
 
-/// The same of the user who runs this process.
+/// Appends an entry of the user who runs this process.
 pub(crate) fn append_own(state: &Path, action: &str, details: Value) -> Result<(), Error> {
     let process = Path::new("/proc/self");
     let uid = fs::metadata(process).map_err(files::failed("read", process))?.uid();

@@ -1,4 +1,4 @@
-//! A large archive for benchmarks, written faster than by single results.
+//! A large archive for benchmarks, written faster than result by result.
 
 use std::path::Path;
 
@@ -11,9 +11,9 @@ use crate::{
 
 const HOUR_US: i64 = 3_600_000_000;
 const DAY_US: i64 = 24 * HOUR_US;
-/// Time between two tests of a kind of a pair.
+/// Time between two tests of the same kind and pair.
 const EVERY_US: i64 = 6 * HOUR_US;
-/// Changes of the cause of a pair in a year.
+/// Number of changes of a pair's cause in a year.
 const CHANGES: i64 = 5;
 const KINDS: [&str; 2] = ["throughput", "latency"];
 const EVIDENCE: &str = "in 82 % of the samples after 0.8 s the receive window of 4.2 MB limited the flow";
@@ -33,7 +33,7 @@ pub fn point(number: usize) -> String {
 }
 
 /// Fills an archive with a year of results of a mesh, until `now_us`: each pair is tested every six hours by a throughput test and a latency
-/// test. Single tests are there for the time of the usual retention, hours before it.
+/// test. Single tests cover the time of the default retention; rows of hours cover the time before it.
 ///
 /// # Errors
 /// If SQLite fails.
@@ -45,7 +45,7 @@ pub fn fill_archive(path: &Path, points: usize, now_us: i64) -> Result<Size, Err
         cause: Box::new(DatabaseError::from(cause)),
     })?;
     let mut archive = Archive::open(path, None)?;
-    // The last round by results as they arrive.
+    // The last round is added result by result, as an agent does.
     for (number, (from, to)) in pairs(points).enumerate() {
         for kind in 0..KINDS.len() {
             archive.put_in_batch(&row(number, &from, &to, kind, now_us / EVERY_US * EVERY_US), &[])?;
@@ -55,7 +55,7 @@ pub fn fill_archive(path: &Path, points: usize, now_us: i64) -> Result<Size, Err
     Ok(size)
 }
 
-/// Lets an archive replace its oldest hour of tests; whether there was one.
+/// Lets an archive replace its oldest hour of tests; returns whether there was one.
 ///
 /// # Errors
 /// If SQLite fails.
@@ -106,7 +106,7 @@ fn fill(path: &Path, points: usize, now_us: i64) -> rusqlite::Result<Size> {
     connection.execute_batch(
         "PRAGMA journal_mode = DELETE; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -262144;",
     )?;
-    // Filled indices cost less than indices that grow.
+    // Building the indices at the end is faster than updating them with each row.
     let indices = "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL";
     let indices: Vec<(String, String)> = connection
         .prepare(indices)?

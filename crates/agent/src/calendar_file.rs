@@ -67,7 +67,7 @@ pub enum Error {
         cause: serde_json::Error,
     },
     /// Events that contradict each other, or bookings that overlap.
-    #[error("the calendar {path} is damaged: {cause}; move it away to begin with an empty one")]
+    #[error("the calendar {path} is damaged: {cause}; move it elsewhere to begin with an empty one")]
     Damaged {
         /// The file.
         path: PathBuf,

@@ -15,7 +15,7 @@ pub(crate) fn of(row: &TestRow) -> Option<String> {
     }
     match row.state {
         State::Finished => row.figures.verdict.clone(),
-        // A test that ran on after its slot has figures nevertheless.
+        // A test that exceeded its slot counts as failed, but has figures.
         State::Failed | State::NotRun => {
             let kind = row.reason_kind.as_deref()?;
             let is_of_path = REASONS_OF_THE_PATH.contains(&kind);
@@ -25,7 +25,7 @@ pub(crate) fn of(row: &TestRow) -> Option<String> {
     }
 }
 
-/// Whether TCP gets what the path can carry.
+/// Whether TCP gets the rate of the path.
 pub(crate) fn is_good(cause: &str) -> bool {
     matches!(cause, "path_rate" | "healthy")
 }

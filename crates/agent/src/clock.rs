@@ -1,4 +1,4 @@
-//! The two clocks of a point, as the operating system has them.
+//! The two clocks of a point, as the operating system provides them.
 
 use std::sync::{
     Arc,
@@ -11,12 +11,12 @@ use units::Time;
 /// The error that the kernel reports for an unsynchronized clock (NTP_PHASE_LIMIT).
 const UNKNOWN_ERROR: Time = Time::from_secs(16);
 
-/// Where a point reads UTC.
+/// The source of a point's UTC.
 #[derive(Debug, Clone, Default)]
 pub struct Clock {
     /// The error of UTC, instead of the kernel's estimate.
     pub error: Option<Time>,
-    /// Added to UTC, ns: tests step the clock of one agent by it.
+    /// An offset that is added to UTC, ns; tests use it to step the clock of one agent.
     pub offset_ns: Arc<AtomicI64>,
 }
 

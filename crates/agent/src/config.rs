@@ -24,11 +24,12 @@ use crate::{
 pub const DEFAULT_PORT: u16 = 4862;
 /// The shortest time between two occurrences of a recurring test.
 const MIN_EVERY: Time = Time::from_secs(1);
-/// The part of the padding for the start and the end of a test's programs: connections, results, a record.
+/// Padding for the start and the end of a test: connections, the exchange of results, the record. The clocks' errors and two
+/// round trips are added.
 const BASE_PADDING: Time = Time::from_secs(2);
 /// A point's certificate is valid for 825 days; the authority may be unreachable for weeks.
 const RENEW_BEFORE: Duration = Duration::from_secs(60 * 86_400);
-/// The user on whose behalf recurring tests are reserved.
+/// The user for whom recurring tests are reserved.
 pub(crate) const RECURRING_USER: &str = "recurring";
 
 /// The configuration of a point.
@@ -56,13 +57,13 @@ pub struct Config {
     pub results_to: Vec<PointName>,
     /// Where the HTTP interface listens.
     pub http: Option<SocketAddr>,
-    /// The common archive of the mesh, beside the embedded one.
+    /// The common archive of the mesh, in addition to the embedded one.
     pub postgres: Option<PostgresAddress>,
     /// How long results are kept.
     pub retention: Retention,
     /// The receivers of alerts.
     pub alerts: Option<Alerts>,
-    /// How long before its end the certificate is renewed.
+    /// How long before its expiry the certificate is renewed.
     pub renew_before: Duration,
     /// Timeouts of reservations.
     pub settings: Settings,
@@ -211,7 +212,7 @@ impl Config {
         }
         let listen = file.listen.get_ref().parse::<SocketAddr>();
         if listen.is_err() {
-            let text = format!("{:?} is not an address of this machine", file.listen.get_ref());
+            let text = format!("{:?} is not an address and port to listen on", file.listen.get_ref());
             mistakes.add_help(
                 file.listen.span(),
                 text,
@@ -236,7 +237,7 @@ impl Config {
         for test in &file.tests {
             let Some(task) = task(&own, test.get_ref(), members.as_ref(), &mut mistakes) else { continue };
             if tests.iter().any(|other| other.name == task.name) {
-                let text = format!("there are two tests of the name {:?}", task.name.0);
+                let text = format!("two tests have the name {:?}", task.name.0);
                 mistakes.add(test.get_ref().name.span(), text);
             }
             if let Some(limits) = &limits {
@@ -267,7 +268,7 @@ impl Config {
         let results_to: Vec<PointName> = results_to.collect();
         let http = file.http.as_ref().and_then(|http| {
             let listen = http.listen.get_ref().parse::<SocketAddr>();
-            let text = format!("{:?} is not an address of this machine", http.listen.get_ref());
+            let text = format!("{:?} is not an address and port to listen on", http.listen.get_ref());
             let help = "the form is ADDRESS:PORT, as in 127.0.0.1:4863";
             listen.map_err(|_| mistakes.add_help(http.listen.span(), text, help)).ok()
         });
@@ -332,7 +333,7 @@ fn task(
         mistakes.add(text.span(), format!("the offset must be shorter than every = {every}"));
     }
     if every.is_some_and(|every| every < MIN_EVERY) {
-        mistakes.add(test.every.span(), format!("tests recur at most every {MIN_EVERY}"));
+        mistakes.add(test.every.span(), format!("the shortest interval of recurring tests is {MIN_EVERY}"));
     }
     let to = PointName(test.to.get_ref().clone());
     if to == *own {
@@ -346,9 +347,9 @@ fn task(
             .filter(|Member { name, .. }| name != own)
             .map(|member| member.name.0.as_str())
             .collect();
-        let known = if names.is_empty() { "none other yet".into() } else { names.join(", ") };
+        let known = if names.is_empty() { "no others yet".into() } else { names.join(", ") };
         mistakes.add_help(test.to.span(), format!("no point of the mesh has the name {:?}", to.0), {
-            format!("the others are: {known}")
+            format!("other points: {known}")
         });
     }
     let parameters = TestParameters {
@@ -390,8 +391,8 @@ fn task(
 }
 
 fn retention(file: &FileRetention, mistakes: &mut Mistakes) -> Retention {
-    let usual = Retention::default();
-    let tests_days = file.tests_days.unwrap_or(usual.tests_days);
+    let defaults = Retention::default();
+    let tests_days = file.tests_days.unwrap_or(defaults.tests_days);
     let records_days = file.records_days.as_ref().map(|days| *days.get_ref());
     if let Some(days) = &file.records_days
         && *days.get_ref() > tests_days
@@ -400,12 +401,12 @@ fn retention(file: &FileRetention, mistakes: &mut Mistakes) -> Retention {
             "records would be kept for {} d, longer than the {tests_days} d of their tests",
             days.get_ref()
         );
-        mistakes.add_help(days.span(), text, "set tests_days to at least as much");
+        mistakes.add_help(days.span(), text, "set tests_days to at least that number");
     }
     Retention {
-        records_days: records_days.unwrap_or(usual.records_days).min(tests_days),
+        records_days: records_days.unwrap_or(defaults.records_days).min(tests_days),
         tests_days,
-        hours_days: file.hours_days.unwrap_or(usual.hours_days).max(tests_days),
+        hours_days: file.hours_days.unwrap_or(defaults.hours_days).max(tests_days),
     }
 }
 
@@ -520,12 +521,12 @@ every = "1h"
         let lines: Vec<&str> = error.lines().collect();
         for (line, part) in lines.iter().zip([
             "agent.toml:1:8: \"A\" is not a valid point name",
-            "agent.toml:2:10: \"4862\" is not an address of this machine",
+            "agent.toml:2:10: \"4862\" is not an address and port to listen on",
             "agent.toml:3:11: \"a.example\" is not an address; the form is HOST:PORT",
             "agent.toml:6:14: \"9-2\" is not a range of ports",
             "agent.toml:7:15: ",
             "agent.toml:11:6: the other end is this point itself",
-            "agent.toml:13:9: tests recur at most every",
+            "agent.toml:13:9: the shortest interval of recurring tests is",
             "agent.toml:16:8: the limits of this point do not allow it: refused by max_duration of class mesh",
         ]) {
             assert!(line.starts_with(part), "{line}\nis not\n{part}");
@@ -540,7 +541,7 @@ every = "1h"
                mail = \"a b@c\"\n";
         let error = parse(&text).unwrap_err().to_string();
         for part in [
-            "\"4863\" is not an address of this machine",
+            "\"4863\" is not an address and port to listen on",
             "the host is missing",
             "records would be kept for 9 d, longer than the 8 d of their tests",
             "\"x\" is not the address of a webhook",

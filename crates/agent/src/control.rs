@@ -1,4 +1,5 @@
-//! Requests of local users to a running agent, over a Unix socket in its state directory: a frame each way.
+//! Requests of local users to a running agent, over a Unix socket in its state directory: a frame for the request, a frame for
+//! the reply.
 
 use std::{
     collections::BTreeMap,
@@ -28,9 +29,9 @@ pub(crate) fn socket(state: &Path) -> PathBuf {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "request")]
 pub(crate) enum Request {
-    /// [`Status`].
+    /// Requests the [`Status`].
     Status,
-    /// [`CalendarReport`].
+    /// Requests a [`CalendarReport`].
     Calendar {
         /// How far into the future, seconds.
         seconds: u64,
@@ -38,54 +39,54 @@ pub(crate) enum Request {
         #[serde(default)]
         point: Option<String>,
     },
-    /// [`Explained`].
+    /// Reserves a test; the reply is [`Explained`].
     Reserve {
         /// The test.
         test: NewReservation,
-        /// The token of the program that requests it.
+        /// The name of the token of the program that requests it; `None`: a user does.
         #[serde(default)]
         token: Option<String>,
     },
-    /// [`Explained`].
+    /// Cancels a reservation; the reply is [`Explained`].
     Cancel {
         /// The reservation.
         id: String,
         /// The reason.
         text: String,
-        /// The token of a program, which may cancel its own reservations.
+        /// The name of a program's token; a program may cancel its own reservations only.
         #[serde(default)]
         token: Option<String>,
     },
-    /// [`Explained`].
+    /// Reports an application's transfer; the reply is [`Explained`].
     Report {
         /// The reservation.
         id: String,
-        /// What the application got.
+        /// The transfer as the application measured it.
         report: TransferReport,
-        /// The token of the program, which may report its own transfers.
+        /// The name of the program's token; a program may report its own transfers only.
         #[serde(default)]
         token: Option<String>,
     },
-    /// [`Explained`].
+    /// Requests the explanation of a reservation; the reply is a list of [`Explained`].
     Why {
         /// The reservation.
         id: String,
     },
-    /// [`AlertsReport`].
+    /// Requests the [`AlertsReport`].
     Alerts,
-    /// [`AlertsReport`].
+    /// Acknowledges a cause; the reply is the [`AlertsReport`].
     Acknowledge {
         /// The pair.
         pair: PairName,
-        /// Start of the cause; `None`: that of the present one.
+        /// Start of the cause; `None`: the current cause.
         since_us: Option<i64>,
         /// A note.
         text: String,
-        /// The token of a program.
+        /// The name of a program's token.
         #[serde(default)]
         token: Option<String>,
     },
-    /// [`AlertsReport`].
+    /// Mutes alerts; the reply is the [`AlertsReport`].
     Mute {
         /// The pair; `*` stands for each point.
         pair: PairName,
@@ -93,11 +94,11 @@ pub(crate) enum Request {
         seconds: u64,
         /// A note.
         text: String,
-        /// The token of a program.
+        /// The name of a program's token.
         #[serde(default)]
         token: Option<String>,
     },
-    /// Rows.
+    /// Requests rows of the archive, [`TestRow`].
     Results {
         /// Selects the tests.
         filter: Filter,
@@ -129,7 +130,7 @@ pub struct NewReservation {
     /// Its duration, microseconds; absent: the default of its kind.
     #[serde(default)]
     pub duration_us: Option<u64>,
-    /// UDP at this rate, bit/s; of a transfer, the rate that the program will send at most.
+    /// UDP at this rate, bit/s; for a transfer, the program's maximum rate.
     #[serde(default)]
     pub rate_bps: Option<u64>,
     /// Time until the earliest start, microseconds.
@@ -138,7 +139,7 @@ pub struct NewReservation {
     /// Time from the earliest to the latest start, microseconds.
     #[serde(default = "default_within_us")]
     pub within_us: u64,
-    /// Displaces reservations of lower priority.
+    /// The reservation displaces reservations of lower priority.
     #[serde(default)]
     pub priority: i32,
 }
@@ -233,9 +234,9 @@ pub struct SlotReport {
     pub start_us: u64,
     /// Its length, microseconds.
     pub duration_us: u64,
-    /// Kept free before and after, microseconds.
+    /// Time kept free before and after the test, microseconds.
     pub padding_us: u64,
-    /// Displaces reservations of lower priority.
+    /// The reservation displaces reservations of lower priority.
     pub priority: i32,
     /// The user who requested it.
     pub user: Option<String>,
@@ -250,7 +251,7 @@ pub struct PairName {
     pub to: String,
 }
 
-/// What users have decided about alerts.
+/// Acknowledged causes and mutes.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct AlertsReport {
     /// The causes that are acknowledged, and have not changed since.
@@ -293,7 +294,7 @@ pub(crate) enum Reply {
 #[derive(Debug, Clone)]
 pub struct Client {
     socket: PathBuf,
-    /// Requests are those of the program with this token.
+    /// Name of the token of the program on whose behalf requests are sent; `None`: a user.
     token: Option<String>,
 }
 
@@ -303,7 +304,7 @@ impl Client {
         Client { socket: socket(state), token: None }
     }
 
-    /// The same access on behalf of the program with the token of this name, which has been checked.
+    /// A client of the same agent on behalf of the program with the token of this name, which has been checked.
     pub(crate) fn for_token(&self, name: &str) -> Client {
         Client { token: Some(name.into()), ..self.clone() }
     }
@@ -370,7 +371,7 @@ impl Client {
         self.exchange(&Request::Cancel { id: id.into(), text: text.into(), token: self.token.clone() })
     }
 
-    /// Reports what an application's transfer got, which ends its slot.
+    /// Reports an application's transfer, which ends its slot.
     ///
     /// # Errors
     /// If the agent does not run, or does not lead such a transfer, or it has not started.
@@ -387,7 +388,7 @@ impl Client {
         self.exchange(&Request::Why { id: id.into() })
     }
 
-    /// What users have decided about alerts.
+    /// Acknowledged causes and mutes.
     ///
     /// # Errors
     /// If it does not run.
@@ -398,7 +399,7 @@ impl Client {
     /// Acknowledges the cause of a pair; `since_us`: the cause that began then.
     ///
     /// # Errors
-    /// If it does not run, or knows no cause of the pair.
+    /// If the agent does not run, or the pair has no such cause.
     pub fn acknowledge(
         &self,
         pair: PairName,

@@ -15,16 +15,16 @@ use crate::{
 /// Maximum number of arrivals that wait for the loop.
 const INBOX: usize = 256;
 
-/// A moment of the loop, at which tests kill the agent.
+/// A moment in the handling of a batch, at which tests kill the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
     /// Before the events of a batch are written.
     Before,
-    /// After that, before its messages are sent.
+    /// Its events are written; its messages are not yet sent.
     Written,
-    /// After that, before its tests are started.
+    /// Its messages are sent; its tests are not yet started.
     Sent,
-    /// After that.
+    /// Its tests are started.
     Started,
     /// The result of a test is stored; the calendar has not yet recorded its end.
     ResultStored,

@@ -1,4 +1,4 @@
-//! What agents send to each other: frames of JSON, each after its length in four bytes (big endian), over TLS.
+//! The frames that agents exchange: JSON, preceded by its length in four bytes (big endian), over TLS.
 
 use std::{io, time::Duration};
 

@@ -11,7 +11,7 @@ use crate::{
     template,
 };
 
-/// What has been read as a `T` must be the same after it was written and read again.
+/// Checks that a value is the same after it was written and read again.
 fn round_trip<T: Serialize + DeserializeOwned>(value: &T) {
     let Ok(bytes) = frame::encode(value) else { return };
     let again: T = serde_json::from_slice(&bytes[4..]).expect("a frame that was written can be read");

@@ -13,7 +13,7 @@ pub const CONFIG_FILE: &str = "agent.toml";
 /// Writes configuration and limits, and creates a mesh with this point as its authority. Returns the path of the configuration.
 ///
 /// # Errors
-/// If files cannot be written, or exist.
+/// If a file cannot be written, or exists already.
 pub fn create_mesh(
     directory: &Path,
     name: &str,
@@ -31,7 +31,7 @@ pub fn create_mesh(
 /// Joins a mesh: redeems the invitation, and writes configuration and limits. Returns the path of the configuration.
 ///
 /// # Errors
-/// If the authority cannot be reached or refuses, or files cannot be written or exist.
+/// If the authority cannot be reached or refuses, or a file cannot be written or exists already.
 pub fn join_mesh(directory: &Path, invitation: &Invitation, request: &JoinRequest) -> Result<PathBuf, Error> {
     check_absent(directory)?;
     let state = directory.join("state");
@@ -45,7 +45,7 @@ fn check_absent(directory: &Path) -> Result<(), Error> {
     let config = directory.join(CONFIG_FILE);
     if config.exists() || Identity::exists(&directory.join("state")) {
         return Err(Error::Refused(format!(
-            "{} has the files of a point already; name another directory with --dir",
+            "{} already contains the files of a point; name another directory with --dir",
             directory.display()
         )));
     }

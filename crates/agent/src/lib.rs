@@ -3,7 +3,7 @@
 //! - [`create_mesh`], [`join_mesh`]: the files of a new point; [`Authority`] and [`Invitation`]: who belongs to the mesh
 //! - [`Config`]: its configuration
 //! - [`run`]: the agent
-//! - [`Client`]: a local user's access to it; [`serve_interface`]: that of browsers and programs
+//! - [`Client`]: a local user's access to it; [`serve_interface`]: the access of browsers and programs
 //! - [`CalendarFile`]: the events of a [`reservation::Point`] on the disk
 //!
 //! The agreement on slots is in [`reservation`], limits are in [`limits`], tests in [`measurement`] and [`stamp`].

@@ -1,4 +1,4 @@
-//! What a point accepts: tests that it can run, from users whose point states their name, within its limits.
+//! The admission of tests: a point accepts tests that it can run, from users whose point states their name, within its limits.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -30,7 +30,7 @@ impl Rules {
         }
     }
 
-    /// A connection with a point has shown its address.
+    /// Stores the address of a point, as its connection shows it.
     pub fn set_address(&mut self, name: &PointName, ip: IpAddr) {
         self.enforced.addresses.insert(name.clone(), ip);
     }

@@ -2,7 +2,7 @@
 
 use rusqlite::Connection;
 
-/// The marks of a file's format.
+/// The numbers that identify a file's format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Format {
     /// `application_id`.

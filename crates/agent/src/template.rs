@@ -49,7 +49,7 @@ padding = "2s"             # kept free before and after each test, besides the c
 # offset = "0s"            # time from there to the nominal start
 # slip = "10min"            # how much later it may start
 # random_start = true      # the earliest start is drawn from the slip
-# priority = 0             # displaces reservations of lower priority that do not run yet
+# priority = 0             # displaces reservations of lower priority that have not started
 "#
     )
 }

@@ -210,7 +210,7 @@ mod tests {
         for wrong in ["", "evlbi", &forged, &format!("{text}0"), &other_name, "longfat-token-evlbi."] {
             assert_eq!(check(wrong, Scope::Reserve, now_s), Err(TokenRefusal::Unknown), "{wrong}");
         }
-        // The file is of no use to those who read a backup of it.
+        // A backup of the file reveals no token.
         let file = std::fs::read_to_string(state.path().join("tokens.json")).unwrap();
         assert!(!file.contains(text.split_once('.').unwrap().1));
         assert!(open().create("evlbi", &[Scope::Report], None).is_err());

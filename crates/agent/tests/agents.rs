@@ -33,7 +33,7 @@ pub const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A file in a point's directory: the offset of its UTC, ns.
 const CLOCK_OFFSET: &str = "clock-offset";
-/// The same: how long before its end a certificate is renewed, days.
+/// A file in a point's directory: how long before its end a certificate is renewed, days.
 pub const RENEW_DAYS: &str = "renew-days";
 
 /// Follows the file with the offset of UTC.

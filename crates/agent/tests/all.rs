@@ -1,5 +1,5 @@
 //! The calendar file: what it refuses, and that it survives SIGKILL. The agent: two processes on loopback, kills at each step of a
-//! reservation, a peer that vanishes, a partition, a full disk, clock steps, hostile connections, and a PostgreSQL server that comes and goes.
+//! reservation, a peer that vanishes, a partition, a full disk, clock steps, hostile connections, and a PostgreSQL server that is stopped and started.
 
 mod agents;
 mod alerts;

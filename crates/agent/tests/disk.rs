@@ -18,7 +18,7 @@ const SIZE_KIB: u32 = 4096;
 /// Maximum number of tests until the full disk is noticed.
 const MAX_TESTS: usize = 20;
 
-/// A small file system in place of a directory, in a mount namespace of its own. It ends with this process.
+/// Mounts a small file system over a directory, in a separate mount namespace. It ends with this process.
 struct SmallDisk {
     holder: Child,
     _stdin: ChildStdin,
@@ -98,7 +98,7 @@ fn a_full_disk_loses_no_result_and_blocks_no_calendar() {
     assert!(stored.is_some_and(|row| row.state == State::Finished), "{rows:?}");
     let again = b.reserve(wanted("b", "a", "latency")).unwrap().id;
     assert_eq!(end(&b, &again).phase, "finished", "{:?}", b.why(&again));
-    // What is finished at one end is so at the other.
+    // A test that is finished at one end is finished at the other.
     for row in rows.iter().filter(|row| row.state == State::Finished) {
         wait_until("the copy of a result", || results(&a).into_iter().find(|copy| copy.id == row.id));
     }

@@ -20,9 +20,9 @@ use rustls::{
 
 use crate::agents::{Agent, Mesh, end, listen, results, wait_for_empty_calendar, wanted};
 
-/// Hostile connections that are held open at a time, of each of two kinds: silent and slow.
+/// Number of simultaneous hostile connections of each of two kinds: silent and slow.
 const EACH: usize = 100;
-/// Regular tests beside them: latency tests in both directions, and throughput tests, each of which needs a separate slot.
+/// Regular tests at the same time: latency tests in both directions, and throughput tests, each of which needs a separate slot.
 const LATENCY_TESTS: usize = 42;
 const THROUGHPUT_TESTS: usize = 8;
 
@@ -115,7 +115,7 @@ fn hostile_connections_get_nothing_and_proper_tests_run() {
                 let over = end(client, id);
                 assert_eq!(over.phase, "finished", "{}", over.text);
             }
-            // Each exclusive test ran in a slot of its own.
+            // Each exclusive test ran in a separate slot.
             let mut exclusive: Vec<_> = [&a, &b].into_iter().flat_map(results).collect();
             exclusive.retain(|row| row.kind == "throughput");
             exclusive.sort_by(|one, other| (one.start_us, &one.id).cmp(&(other.start_us, &other.id)));

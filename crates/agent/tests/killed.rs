@@ -169,7 +169,7 @@ fn a_kill_at_any_moment_loses_nothing_and_books_nothing_twice() {
         }
         start += 1 + kill % 40;
     }
-    // Nothing is stuck: without new requests all ends, and tests have run.
+    // Nothing is stuck: without new requests all reservations end, and some tests have run.
     let hosts = work(directory.path(), start, 400, false);
     std::io::stdout().flush().unwrap();
     let mut finished = 0;

@@ -85,7 +85,7 @@ fn why_a_test_was_not_run_is_a_rule_or_a_conflict() {
         assert!(cancelled.text.ends_with("not run: cancelled at a: not needed"), "{}", cancelled.text);
     }
     wait_for_empty_calendar(&mesh.client(1));
-    // What was not run is in the archive.
+    // Tests that were not run are in the archive.
     let refused = results(&a).into_iter().filter(|row| row.state == State::NotRun);
     assert!(refused.clone().count() >= 5 && refused.clone().all(|row| row.reason.is_some()));
     // Names that do not exist.

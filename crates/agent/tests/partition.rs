@@ -1,4 +1,4 @@
-//! The network between two running agents is cut and restored: relays stop passing bytes on, so that connections stay open and silent.
+//! The network between two running agents is cut and restored: relays stop passing bytes, so that connections stay open and silent.
 
 use std::{
     io::{Read, Write},
@@ -90,9 +90,9 @@ fn a_partition_before_or_during_a_test_runs_nothing_twice_and_loses_no_result() 
 
     // Before the agreement.
     cut.store(true, Ordering::Release);
-    let unheard =
+    let unagreed =
         a.reserve(NewReservation { within_us: 5_000_000, ..wanted("a", "b", "throughput") }).unwrap();
-    assert_eq!(end(&a, &unheard.id).phase, "not_run");
+    assert_eq!(end(&a, &unagreed.id).phase, "not_run");
     wait_for_empty_calendar(&a);
     cut.store(false, Ordering::Release);
 
@@ -107,7 +107,7 @@ fn a_partition_before_or_during_a_test_runs_nothing_twice_and_loses_no_result() 
     [&a, &b].into_iter().for_each(wait_for_empty_calendar);
     cut.store(false, Ordering::Release);
 
-    // During the test, whose data take another way: both calendars become free, and the result arrives afterwards.
+    // During the test, whose data do not pass through the relays: both calendars become free, and the result arrives afterwards.
     let wanted = NewReservation { duration_us: Some(6_000_000), ..wanted("a", "b", "latency") };
     let during = a.reserve(wanted).unwrap();
     wait_until("the start", || phase(&a, &during.id, "running"));

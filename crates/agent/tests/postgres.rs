@@ -1,4 +1,4 @@
-//! The common archive in a real PostgreSQL server, which is stopped and started while results come.
+//! The common archive in a real PostgreSQL server, which is stopped and started while results arrive.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -17,7 +17,7 @@ fn archive_to(directory: &Path, address: &str) {
     std::fs::write(&path, format!("{text}\n[archive]\npostgres = \"{address}\"\n")).unwrap();
 }
 
-/// What the common archive has, as a point's HTTP interface shows it.
+/// The contents of the common archive, as a point's HTTP interface shows them.
 fn stored(address: &str) -> BTreeMap<String, TestRow> {
     let (status, body) = get(address, "/api/v1/results?limit=10000");
     if status != 200 {
@@ -58,7 +58,7 @@ fn no_result_is_lost_or_stored_twice_while_the_server_stops_and_starts() {
             (waiting.flatten().sum::<u64>() == 0 && stored(&address) == kept).then_some(kept)
         })
     };
-    // The server has never been there: tests run all the same.
+    // The server has not been started yet: tests run without it.
     run(0);
     assert!(clients[0].status().unwrap().unforwarded_results.unwrap() > 0);
     let (status, body) = get(&address, "/api/v1/results");
@@ -70,7 +70,7 @@ fn no_result_is_lost_or_stored_twice_while_the_server_stops_and_starts() {
         if round > 0 {
             wait_for_all();
         }
-        // In the midst of a test and of what is sent.
+        // While a test runs and results are sent.
         let wanted = wanted("a", "b", "latency");
         let id = clients[0].reserve(wanted).unwrap().id;
         cluster.stop();

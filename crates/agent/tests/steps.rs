@@ -8,7 +8,7 @@ use reservation::Settings;
 
 use crate::agents::{Agent, Mesh, end, results, step_clock, wait_for_empty_calendar, wait_until, wanted};
 
-/// The moments at which the lead is killed, and whether the result must be there nevertheless.
+/// The moments at which the lead is killed, and the expected outcome.
 const LEAD: [(&str, Expected); 10] = [
     ("Before created", Expected::Nothing),
     ("Written held", Expected::AnyEnd),
@@ -21,7 +21,7 @@ const LEAD: [(&str, Expected); 10] = [
     ("ResultStored any", Expected::Result),
     ("Written ended", Expected::Result),
 ];
-/// The same of the peer. It cannot lose a result.
+/// The moments at which the peer is killed, and the expected outcome. The peer cannot lose a result.
 const PEER: [(&str, Expected); 6] = [
     ("Before created", Expected::AnyEnd),
     ("Written held", Expected::AnyEnd),
@@ -31,7 +31,7 @@ const PEER: [(&str, Expected); 6] = [
     ("Written ended", Expected::Result),
 ];
 
-/// What becomes of the test during which an agent was killed.
+/// The outcome of a test during which an agent was killed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Expected {
     /// The request was not durable: its user got no reply.
@@ -48,7 +48,7 @@ fn request() -> NewReservation {
     wanted("a", "b", "throughput")
 }
 
-/// Kills the agent of `victim` (0: the lead) at the moment, and checks what becomes of the reservation.
+/// Kills the agent of `victim` (0: the lead) at the moment, and checks the outcome of the reservation.
 fn play(mesh: &Mesh, victim: usize, moment: &str, expected: Expected) {
     let context = format!("victim {victim}, {moment}");
     let kill_at = |index: usize| if index == victim { moment } else { "" };
@@ -197,8 +197,8 @@ fn a_peer_that_vanishes_blocks_nothing() {
     let over = end(&client, &during.id);
     assert_ne!(over.phase, "finished", "{}", over.text);
     wait_for_empty_calendar(&client);
-    let unheard = client.reserve(NewReservation { within_us: 8_000_000, ..request() }).unwrap();
-    let over = end(&client, &unheard.id);
+    let unanswered = client.reserve(NewReservation { within_us: 8_000_000, ..request() }).unwrap();
+    let over = end(&client, &unanswered.id);
     assert!(over.text.ends_with("not run: b did not reply"), "{}", over.text);
     b.kill();
     let refused = client.reserve(NewReservation { within_us: 8_000_000, ..request() }).unwrap();

@@ -1,4 +1,4 @@
-//! Bulk transports beside TCP, without I/O: datagrams and the time go in, datagrams and timers come out.
+//! Bulk transports other than TCP, without I/O: datagrams and the time go in, datagrams and timers come out.
 //!
 //! - [`udt`]: UDT 4, reliable streams and messages over UDP with its own rate control.
 //! - [`tsunami`]: Tsunami, files over UDP at a target rate, controlled over TCP.

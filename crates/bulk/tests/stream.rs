@@ -3,7 +3,7 @@
 use bulk::stream::{NUMBER_BYTES, Parameters, Receiver, Sender};
 use units::{BitRate, Bytes, Time};
 
-use crate::common::{End, Path, World};
+use crate::common::{End, Path, Simulation};
 
 struct StreamSender(Sender, u32);
 
@@ -52,13 +52,13 @@ fn stream(deadline: Time, repairs: bool, loss: f64, rate: BitRate) -> (f64, Rece
     };
     let path = Path { rate, rtt: Time::from_millis(50), loss, return_loss: loss, queue: Bytes(100_000) };
     let sender = StreamSender(Sender::new(parameters), 1000);
-    let mut world = World::new(&path, sender, StreamReceiver(Receiver::new(parameters)), 1);
-    let is_over = world.run(Time::from_secs(60), |_, receiver| receiver.0.is_over());
+    let mut simulation = Simulation::new(&path, sender, StreamReceiver(Receiver::new(parameters)), 1);
+    let is_over = simulation.run(Time::from_secs(60), |_, receiver| receiver.0.is_over());
     assert!(is_over);
-    let counts = world.b.0.counts();
-    println!("{counts:?} {:?}", world.a.0.statistics());
+    let counts = simulation.b.0.counts();
+    println!("{counts:?} {:?}", simulation.a.0.statistics());
     assert_eq!(counts.due, 10_000);
-    (counts.in_time as f64 / counts.due as f64, world.b.0)
+    (counts.in_time as f64 / counts.due as f64, simulation.b.0)
 }
 
 const ROOMY: BitRate = BitRate(100_000_000);

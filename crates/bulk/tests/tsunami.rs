@@ -8,7 +8,7 @@ use bulk::tsunami::{
 };
 use units::{BitRate, Bytes, Time};
 
-use crate::common::{End, Path, World, content};
+use crate::common::{End, Path, Simulation, content};
 
 /// One direction of a control connection without loss.
 #[derive(Clone)]
@@ -111,7 +111,13 @@ impl End for Receiver {
     }
 }
 
-fn world(path: &Path, parameters: Parameters, bytes: u64, resume: u64, seed: u64) -> World<Sender, Receiver> {
+fn simulation(
+    path: &Path,
+    parameters: Parameters,
+    bytes: u64,
+    resume: u64,
+    seed: u64,
+) -> Simulation<Sender, Receiver> {
     let (to_server, to_client) = (Pipe::new(path), Pipe::new(path));
     let sender = Sender {
         server: Server::new(b"secret", [9; 64]),
@@ -121,20 +127,21 @@ fn world(path: &Path, parameters: Parameters, bytes: u64, resume: u64, seed: u64
     };
     let client = Client::new(b"secret", "file", parameters, 1, resume);
     let receiver = Receiver { client, incoming: to_client, outgoing: to_server, received: 0 };
-    World::new(path, sender, receiver, seed)
+    Simulation::new(path, sender, receiver, seed)
 }
 
 /// Sends a file; returns the goodput in bit/s, from the beginning of the dialogue to the last block.
 fn transfer(path: &Path, parameters: Parameters, bytes: u64, resume: u64, seed: u64) -> f64 {
-    let mut world = world(path, parameters, bytes, resume, seed);
-    let is_done = world.run(Time::from_secs(3600), |_, receiver| receiver.client.is_complete());
-    let (sent, received) = (world.a.server.statistics(), world.b.client.statistics());
-    assert!(is_done, "{} of {bytes} bytes, {sent:?}, {received:?}", world.b.received);
+    let mut simulation = simulation(path, parameters, bytes, resume, seed);
+    let is_done = simulation.run(Time::from_secs(3600), |_, receiver| receiver.client.is_complete());
+    let (sent, received) = (simulation.a.server.statistics(), simulation.b.client.statistics());
+    assert!(is_done, "{} of {bytes} bytes, {sent:?}, {received:?}", simulation.b.received);
     let had = resume - resume % u64::from(parameters.block_bytes);
-    assert_eq!(world.b.received, if resume == bytes { 0 } else { bytes - had });
-    let goodput = world.b.received as f64 * 8.0 / world.now.as_secs_f64();
-    println!("{:.1} Mb/s, {:?}, {sent:?}, {received:?}", goodput / 1e6, world.now);
-    let is_stopped = world.run(world.now + Time::from_secs(1), |sender, _| sender.server.completed() == 1);
+    assert_eq!(simulation.b.received, if resume == bytes { 0 } else { bytes - had });
+    let goodput = simulation.b.received as f64 * 8.0 / simulation.now.as_secs_f64();
+    println!("{:.1} Mb/s, {:?}, {sent:?}, {received:?}", goodput / 1e6, simulation.now);
+    let is_stopped =
+        simulation.run(simulation.now + Time::from_secs(1), |sender, _| sender.server.completed() == 1);
     assert!(is_stopped);
     goodput
 }
@@ -203,12 +210,12 @@ fn a_transfer_continues_after_the_bytes_that_are_there() {
 #[test]
 fn a_wrong_secret_is_refused() {
     let path = Path::long_fat(0.0);
-    let mut world = world(&path, Parameters::default(), 1000, 0, 1);
-    world.a.server = Server::new(b"another", [9; 64]);
-    world.run(Time::from_secs(9), |_, receiver| receiver.client.error().is_some());
-    assert_eq!(world.a.server.error(), Some(SessionError::Secret));
-    assert_eq!(world.b.client.error(), Some(SessionError::Secret));
-    assert_eq!(world.a.server.next_timeout(), Time::NEVER);
+    let mut simulation = simulation(&path, Parameters::default(), 1000, 0, 1);
+    simulation.a.server = Server::new(b"another", [9; 64]);
+    simulation.run(Time::from_secs(9), |_, receiver| receiver.client.error().is_some());
+    assert_eq!(simulation.a.server.error(), Some(SessionError::Secret));
+    assert_eq!(simulation.b.client.error(), Some(SessionError::Secret));
+    assert_eq!(simulation.a.server.next_timeout(), Time::NEVER);
 }
 
 #[test]

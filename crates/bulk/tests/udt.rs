@@ -6,7 +6,7 @@ use bulk::udt::{
 use proptest::prelude::*;
 use units::{BitRate, Bytes, Time};
 
-use crate::common::{End, Path, World, content};
+use crate::common::{End, Path, Simulation, content};
 
 /// A client that sends a file.
 struct Sender {
@@ -125,15 +125,15 @@ impl End for Receiver {
 fn transfer(path: &Path, rate: Box<dyn RateControl>, bytes: u64, seed: u64) -> f64 {
     let config =
         Config { receive_packets: 65_536, send_packets: 65_536, initial: 0x7fff_fff0, ..Config::default() };
-    let mut world = World::new(path, Sender::new(config, rate, bytes), Receiver::new(config), seed);
-    let is_done = world.run(Time::from_secs(3600), |sender, receiver| {
+    let mut simulation = Simulation::new(path, Sender::new(config, rate, bytes), Receiver::new(config), seed);
+    let is_done = simulation.run(Time::from_secs(3600), |sender, receiver| {
         receiver.read == bytes && sender.connection.close_reason().is_some()
     });
-    let statistics = world.a.connection.statistics();
-    assert!(is_done, "{} of {bytes} bytes, {statistics:?}", world.b.read);
-    assert_eq!(world.a.connection.close_reason(), Some(CloseReason::Local));
-    let goodput = bytes as f64 * 8.0 / world.now.as_secs_f64();
-    println!("{:.1} Mb/s, {:?}, {statistics:?}", goodput / 1e6, world.now);
+    let statistics = simulation.a.connection.statistics();
+    assert!(is_done, "{} of {bytes} bytes, {statistics:?}", simulation.b.read);
+    assert_eq!(simulation.a.connection.close_reason(), Some(CloseReason::Local));
+    let goodput = bytes as f64 * 8.0 / simulation.now.as_secs_f64();
+    println!("{:.1} Mb/s, {:?}, {statistics:?}", goodput / 1e6, simulation.now);
     goodput
 }
 

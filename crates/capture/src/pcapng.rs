@@ -1,5 +1,5 @@
-//! The pcapng format (draft-ietf-opsawg-pcapng). Of its blocks these are decoded: section header, interface
-//! description, enhanced, simple and obsolete packet block. All others are skipped.
+//! The pcapng format (draft-ietf-opsawg-pcapng). Decodes section headers, interface
+//! descriptions, and enhanced, simple and obsolete packet blocks. Skips all other blocks.
 
 use crate::{byte_order::ByteOrder, link::LinkType, packet::Packet};
 

@@ -91,7 +91,7 @@ struct Gap {
     since_ns: u64,
 }
 
-/// What the bytes of a segment fill.
+/// The gap that the bytes of a segment fill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Filled {
     /// No gap: the bytes are new, or were captured before.

@@ -13,9 +13,9 @@ use std::collections::VecDeque;
 
 /// Number of recent bounds that are combined.
 const MAX_BOUNDS: usize = 8;
-/// Bounds are narrow if the silence is at most this fraction of the time (one part in 8),
+/// Bounds are narrow if the silence is at most this fraction of the time (one part in 8), or at most [`NARROW_NS`].
 const NARROW_FRACTION: u64 = 8;
-/// or at most this long, nanoseconds.
+/// Silence at which bounds are narrow in any case, nanoseconds.
 const NARROW_NS: u64 = 50_000;
 
 /// Estimates the sender-side round-trip time of one direction of a connection; see the module. Times in

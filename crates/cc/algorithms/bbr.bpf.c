@@ -9,13 +9,13 @@
  *   pacing     = pacing_gain x bandwidth x 0.99                    cwnd   = cwnd_gain x bandwidth x rtprop + budget
  *   STARTUP (2.89, 2.89) -> DRAIN (1/2.89, 2.89) -> PROBE_BW (5/4, 3/4, 1 x 6; 2), and PROBE_RTT: 4 packets for 200 ms
  *
- * Departures from the paper and the draft (all except 3 are also the kernel's):
+ * Differences from the paper and the draft (all except 3 are also the kernel's):
  *  1. The window includes a budget for three bursts of the sender, and the measured excess of ACK aggregation.
  *  2. A policer's token rate is detected from loss (20 % and more over intervals of 4 to 16 round trips, two similar)
  *     and then used for 48 round trips.
  *  3. Gains are multiples of 1/256, as in the kernel; 2/ln 2 is 739/256.
  *
- * Departures from the kernel's tcp_bbr:
+ * Differences from the kernel's tcp_bbr:
  *  1. Time windows use the low 32 bits of the socket's clock (tcp_mstamp, us), not jiffies, so HZ does not
  *     matter. After an idle hour PROBE_RTT may be up to ten seconds late.
  *  2. Products saturate where the kernel's would wrap: above 2^32 / 2^24 packets a microsecond of bandwidth, above 2^30

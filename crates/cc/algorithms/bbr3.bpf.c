@@ -11,7 +11,7 @@
  *   STARTUP (2.77; window 2) -> DRAIN (0.35) -> PROBE_BW: DOWN (0.91) -> CRUISE (1) -> REFILL (1) -> UP (1.25; 2.25)
  *   PROBE_RTT: every 5 s, half a bandwidth-delay product in flight for 200 ms
  *
- * Departures from the draft and from google/bbr; 1 to 4 are limits of a loadable module in an unmodified kernel:
+ * Differences from the draft and from google/bbr; 1 to 4 are limits of a loadable module in an unmodified kernel:
  *  1. The inflight data at the transmission of a packet is not recorded with the packet. It is estimated as the packets
  *     delivered and lost between its transmission and its ACK, which is exact for a path that keeps the order.
  *  2. Losses between transmission and ACK are those since the start of the round, not since the packet was sent: excessive

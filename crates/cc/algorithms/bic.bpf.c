@@ -11,7 +11,7 @@
  *
  * By default it is Linux's tcp_bic; `per_round_trip` selects the paper's growth.
  *
- * Departures from the paper, all of them Linux's:
+ * Differences from the paper, all of them Linux's:
  *  1. A quarter of the gap per round trip, not half of it. The only minimum increment (S_min) is the 0.2.
  *  2. If w_max is unknown (no loss yet), growth is at least 5 % per round trip.
  *  3. Smax is 16 segments (32 in the paper), beta 0.8 (0.875 in the paper).
@@ -20,7 +20,7 @@
  *     with stretched ACKs. Up to 14 segments this does not apply. `per_round_trip` removes it.
  *  5. The increment is computed when the window has changed, and otherwise after more than 1/32 s.
  *
- * Departures from the kernel's tcp_bic: none in behaviour. Products have 64 bits.
+ * Differences from the kernel's tcp_bic: none in behaviour. Products have 64 bits.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>

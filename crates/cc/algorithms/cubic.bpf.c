@@ -10,13 +10,13 @@
  * minimum RTT (for all of it if the sender paces), or when the minimum of 8 RTTs of a round is 1/8 above the
  * minimum so far.
  *
- * Departures from RFC 9438:
+ * Differences from RFC 9438:
  *  1. The target W(t + RTT) uses the minimum RTT, not the smoothed one. It is evaluated when the window has
  *     changed, at most once per jiffy, and otherwise every 1/32 s: on shorter paths growth comes in bursts.
  *  2. If the last w_max is unknown (no loss yet), growth is at least 5 % per round trip.
  *  3. HyStart instead of HyStart++ (RFC 9406): there is no conservative slow start, and its decision is final.
  *  4. The Reno-friendly window is an integer that counts acknowledged segments; alpha is 8/15 for the default beta.
- * All four are as in Linux. Departures from the kernel's tcp_cubic:
+ * All four are as in Linux. Differences from the kernel's tcp_cubic:
  *  1. The cube root is exact; the kernel's is off by 0.2 % on average.
  *  2. (t - K)^3 does not overflow for large windows and long times.
  *  3. No HyStart counters (TcpExtTCPHystart...): BPF cannot write the kernel's counters.

@@ -10,11 +10,11 @@
  * The receiver acknowledges each change of the mark at once, so that the sender can count marked packets (RFC 8257,
  * section 3.2).
  *
- * Departures from the RFC:
+ * Differences from the RFC:
  *  1. F counts packets, not bytes (the kernel's as well).
  *  2. A loss halves the window, an option of section 3.5 (the kernel's as well).
  *
- * Departures from the kernel's tcp_dctcp:
+ * Differences from the kernel's tcp_dctcp:
  *  1. Without negotiated ECN it behaves as Reno inside this file; the kernel swaps the whole set of functions.
  *     ss still shows this file's name.
  *  2. The kernel sets ECT on sent packets (also SYN and retransmissions) because of the NEEDS_ECN flag.

@@ -7,7 +7,7 @@
  *
  *   w = min(2 w, (1 - gamma) w + gamma (baseRTT / RTT x w + alpha))
  *
- * Departures from the paper (the kernel has no FAST):
+ * Differences from the paper (the kernel has no FAST):
  *  1. RTT is the mean of the round's samples; the paper smooths with a weight that depends on the window.
  *  2. Slow start doubles the window until the flow has alpha packets queued, or until a loss: then the equation applies.
  *     The paper's own start phase is not published in detail.

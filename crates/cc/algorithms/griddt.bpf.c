@@ -10,7 +10,7 @@
  *
  * With its default parameters this is Linux's Reno, ACK for ACK.
  *
- * Departures from the patch:
+ * Differences from the patch:
  *  1. Growth per acknowledged segment, not per ACK, as in Linux's Reno since 4.0: delayed and stretched ACKs cost no
  *     growth.
  *  2. A, M and the back-off may be fractions. Fractions of segments accumulate, so that A = 0.01

@@ -9,7 +9,7 @@
  *
  * By default it is Linux's tcp_highspeed; `rfc3649` selects the RFC's form.
  *
- * Departures from the RFC, all of them Linux's:
+ * Differences from the RFC, all of them Linux's:
  *  1. a and b come from the rows of its Appendix B, which are the windows where a(w) reaches the next whole segment.
  *     The first row at or above the window applies: a is rounded up, b down, both constant above the row of 72.
  *  2. b has 8 fraction bits.
@@ -21,7 +21,7 @@
  * With `rfc3649`: a and b are interpolated between the rows, growth counts acknowledged segments, the window at the loss
  * gives b, and the part of an ACK that slow start does not use counts for congestion avoidance, as in Reno.
  *
- * Departures from the kernel's tcp_highspeed: none in behaviour. Products have 64 bits, so the window may exceed
+ * Differences from the kernel's tcp_highspeed: none in behaviour. Products have 64 bits, so the window may exceed
  * 33,554,431 segments.
  */
 #include "vmlinux.h"

@@ -9,12 +9,12 @@
  * paths; it is at least 1. After a loss w = beta w with beta = RTT_min / RTT_max, from 0.5 to 0.8, which just
  * empties the bottleneck's queue; 0.5 if the throughput has changed by more than a fifth since the previous loss.
  *
- * Departures from the paper, both as in Linux:
+ * Differences from the paper, both as in Linux:
  *  1. RTT_max increases by at most 20 ms per sample, only in state Open, and decays by 5 % of its distance to RTT_min
  *     at each loss.
  *  2. beta is 0.5 if RTT_min is at most 10 ms.
  *
- * Departures from the kernel's tcp_htcp:
+ * Differences from the kernel's tcp_htcp:
  *  1. Times are in microseconds, not in jiffies, f and alpha have 10 fraction bits (the kernel's f is a whole
  *     number, also after the scaling), and beta is at most 0.8 where the kernel's is 0.797.
  *  2. alpha follows Delta with each ACK; in the kernel with each segment of growth.

@@ -12,7 +12,7 @@
  *
  * By default it is Linux's tcp_hybla; `per_segment` selects the paper's growth.
  *
- * Departures from the paper, 1 and 2 in both forms:
+ * Differences from the paper, 1 and 2 in both forms:
  *  1. The paper's packet spacing, and its bandwidth estimate for the first ssthresh, are not implemented.
  *  2. Outside of state Open growth is Reno's.
  * Linux's alone:
@@ -27,7 +27,7 @@
  * With `per_segment`: the increments are per acknowledged segment, rho has 10 fraction bits and is at most 1000, 2^rho is
  * at most 2^16, the first window is the larger of rho and the socket's, and rho waits for the first RTT sample.
  *
- * Departures from the kernel's tcp_hybla: none in behaviour.
+ * Differences from the kernel's tcp_hybla: none in behaviour.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>

@@ -13,11 +13,11 @@
  *           beta_max                      if da >= d3            d3 = 80 % of dm
  *   cwnd grows by alpha packets per round trip; a loss reduces it by beta cwnd
  *
- * Departures from the paper (the kernel's as well):
+ * Differences from the paper (the kernel's as well):
  *  1. Below window_min packets alpha is 1 and beta 1/2, as in Reno.
  *  2. After a timeout alpha and beta are Reno's until the next round.
  *
- * Departures from the kernel's tcp_illinois:
+ * Differences from the kernel's tcp_illinois:
  *  1. alpha and beta are multiples of 1/1024 (there 1/128 and 1/64): alpha_min is 0.2998, not 0.2969.
  *  2. Fractions that remain when the window grows by whole packets are kept; the kernel drops them. One ACK adds at most as
  *     many packets as it acknowledges.

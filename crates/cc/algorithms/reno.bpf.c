@@ -6,13 +6,13 @@
  * segment acknowledged, up to ssthresh; congestion avoidance w += 1 / w for each; after a loss ssthresh = w / 2, at
  * least 2.
  *
- * Departures from RFC 5681, all of them Linux's:
+ * Differences from RFC 5681, all of them Linux's:
  *  1. Growth counts acknowledged segments, not ACKs: delayed and stretched ACKs cost no growth, and one ACK may add more
  *     than one segment.
  *  2. ssthresh is half of the window, not of the packets in flight.
  *  3. The window grows only while it limits the sender, not the application (in the spirit of RFC 7661).
  *
- * Departures from the kernel's reno: none; it consists of functions that the kernel offers to all congestion controls.
+ * Differences from the kernel's reno: none; it consists of functions that the kernel offers to all congestion controls.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>

@@ -6,10 +6,10 @@
  * each segment acknowledged without loss w += 0.01, for a loss w -= 0.125 w. After a loss the old window is restored in
  * ln(1 / 0.875) / ln(1.01) = 13.4 round trips, whatever it was.
  *
- * Departures from the paper:
+ * Differences from the paper:
  *  1. Below 100 segments growth is Reno's (one segment per round trip), which is then faster.
  *
- * Departures from the kernel's tcp_scalable: none in behaviour; its two constants are parameters here.
+ * Differences from the kernel's tcp_scalable: none in behaviour; its two constants are parameters here.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>

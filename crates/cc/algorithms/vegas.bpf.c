@@ -8,14 +8,14 @@
  *   diff = cwnd x (RTT - baseRTT) / baseRTT        cwnd + 1 if diff < alpha, cwnd - 1 if diff > beta
  *   slow start ends when diff > gamma
  *
- * Departures from the paper (the kernel's as well):
+ * Differences from the paper (the kernel's as well):
  *  1. diff is divided by baseRTT, not by RTT: it is the queue that the window would build at the uncongested rate.
  *  2. Slow start doubles the window every round trip, not every other one.
  *  3. RTT is the smallest of the round, so that a delayed ACK does not count as a queue; a round needs three samples,
  *     otherwise it has Reno's increase.
  *  4. The kernel handles losses: no early retransmission, and half the window after each loss, as in Reno.
  *
- * Departures from the kernel's tcp_vegas:
+ * Differences from the kernel's tcp_vegas:
  *  1. Products have 64 bits: a window of 2^30 packets or an RTT of 100 s does not wrap.
  *  2. get_info is missing: BPF does not support it.
  *

@@ -10,11 +10,11 @@
  *   bandwidth: the sample through two cascaded filters, each 7/8 old + 1/8 new
  *   ssthresh = bandwidth x RTTmin / MSS, at the end of a recovery (also cwnd) and at a timeout
  *
- * Departures from the papers (the kernel's as well):
+ * Differences from the papers (the kernel's as well):
  *  1. Two filters in cascade, where the paper has one.
  *  2. After a timeout the minimum RTT is measured again: the path may have changed.
  *
- * Departures from the kernel's tcp_westwood:
+ * Differences from the kernel's tcp_westwood:
  *  1. Times are in microseconds and the bandwidth in bytes per second: neither depends on HZ, and RTTs below one tick
  *     are exact.
  *  2. A loss before the end of the first interval halves the window as in Reno; in the kernel it becomes 2 packets.

@@ -18,14 +18,14 @@ pub fn find() -> PathBuf {
     })
 }
 
-pub fn compile(clang: &Path, here: &Path, source: &Path, object: &Path) -> Result<(), String> {
+pub fn compile(clang: &Path, crate_root: &Path, source: &Path, object: &Path) -> Result<(), String> {
     let output = Command::new(clang)
         .args(clang::OPTIONS)
         .arg("-Werror")
         // Verifier messages have the file's path in the repository, wherever it was built.
-        .arg(format!("-ffile-prefix-map={}/=", here.display()))
+        .arg(format!("-ffile-prefix-map={}/=", crate_root.display()))
         .arg("-I")
-        .arg(here.join("shim"))
+        .arg(crate_root.join("shim"))
         .arg(source)
         .arg("-o")
         .arg(object)

@@ -15,20 +15,22 @@ mod native;
 use std::path::{Path, PathBuf};
 
 fn main() {
-    let here = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"));
+    let crate_root =
+        PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"));
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     for folder in ["algorithms", "shim", "build"] {
-        println!("cargo::rerun-if-changed={}", here.join(folder).display());
+        println!("cargo::rerun-if-changed={}", crate_root.join(folder).display());
     }
     println!("cargo::rerun-if-env-changed=LONGFAT_CLANG");
     let clang = bpf::find();
     let mut table = String::from("&[\n");
-    for source in sources(&here.join("algorithms")) {
+    for source in sources(&crate_root.join("algorithms")) {
         let name = source.file_name().and_then(|n| n.to_str()).and_then(|n| n.strip_suffix(".bpf.c"));
         let name = name.expect("sources() returns only *.bpf.c").to_owned();
         let (object, shared) = (out.join(format!("{name}.bpf.o")), out.join(format!("{name}.so")));
-        native::compile(&here, &source, &shared).unwrap_or_else(|why| fail(&source, "natively", &why));
-        bpf::compile(&clang, &here, &source, &object).unwrap_or_else(|why| fail(&source, "to eBPF", &why));
+        native::compile(&crate_root, &source, &shared).unwrap_or_else(|why| fail(&source, "natively", &why));
+        bpf::compile(&clang, &crate_root, &source, &object)
+            .unwrap_or_else(|why| fail(&source, "to eBPF", &why));
         table.push_str(&format!(
             "    Algorithm {{ name: {name:?}, text: include_str!({source:?}), \
              native: include_bytes!({shared:?}), bpf: Aligned(include_bytes!({object:?})) }},\n"

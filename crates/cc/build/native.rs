@@ -4,12 +4,12 @@ use crate::compiler;
 use std::path::Path;
 use std::process::Command;
 
-pub fn compile(here: &Path, source: &Path, shared: &Path) -> Result<(), String> {
-    let shim = here.join("shim");
+pub fn compile(crate_root: &Path, source: &Path, shared: &Path) -> Result<(), String> {
+    let shim = crate_root.join("shim");
     let compiler = compiler::find().ok_or(compiler::MISSING)?;
     let output = Command::new(&compiler)
         .args(compiler::OPTIONS)
-        .arg(format!("-ffile-prefix-map={}=.", here.display()))
+        .arg(format!("-ffile-prefix-map={}=.", crate_root.display()))
         .arg("-I")
         .arg(&shim)
         .arg(source)

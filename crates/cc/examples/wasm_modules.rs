@@ -59,15 +59,15 @@ fn main() -> ExitCode {
 fn build_all(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
     let (clang, linker) = (clang::find()?, linker()?);
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let runtime = folder.join("runtime.o");
-    compile(&clang, here, &here.join("shim/native/runtime.c"), &runtime)?;
+    compile(&clang, crate_root, &crate_root.join("shim/native/runtime.c"), &runtime)?;
     let mut table = String::from("&[\n");
     for algorithm in Algorithm::all() {
         let (name, source) = (algorithm.name, Source::BuiltIn(algorithm));
         let (object, module) = (folder.join(format!("{name}.o")), folder.join(format!("{name}.wasm")));
-        let file = here.join(format!("algorithms/{name}.bpf.c"));
-        compile(&clang, here, &file, &object)?;
+        let file = crate_root.join(format!("algorithms/{name}.bpf.c"));
+        compile(&clang, crate_root, &file, &object)?;
         let operations = Library::open(&source, &ParameterValues::new())?.main_name().to_owned();
         let parameters = source.parameters()?;
         let variables = parameters.iter().map(|parameter| parameter.name.as_str());
@@ -98,11 +98,11 @@ fn parameter_text(parameter: &Parameter) -> String {
     )
 }
 
-fn compile(clang: &Path, here: &Path, source: &Path, object: &Path) -> Result<()> {
-    let shim = here.join("shim");
+fn compile(clang: &Path, crate_root: &Path, source: &Path, object: &Path) -> Result<()> {
+    let shim = crate_root.join("shim");
     run(Command::new(clang)
         .args(OPTIONS)
-        .arg(format!("-ffile-prefix-map={}=.", here.display()))
+        .arg(format!("-ffile-prefix-map={}=.", crate_root.display()))
         .arg("-I")
         .arg(shim.join("wasm"))
         .arg("-I")

@@ -71,7 +71,7 @@ pub enum Build {
 pub struct Headers {
     folder: tempfile::TempDir,
     /// The user's folder, as absolute path and as given.
-    beside: PathBuf,
+    user_folder: PathBuf,
     written: PathBuf,
 }
 
@@ -82,10 +82,10 @@ impl Headers {
     /// If a temporary folder, file or link cannot be created.
     pub fn lay_out(path: &Path) -> io::Result<Headers> {
         let written = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(""));
-        let beside =
+        let user_folder =
             std::path::absolute(if written.as_os_str().is_empty() { Path::new(".") } else { written })?;
         let folder = tempfile::Builder::new().prefix("longfat-cc-").tempdir()?;
-        let headers = Headers { folder, beside, written: written.to_owned() };
+        let headers = Headers { folder, user_folder, written: written.to_owned() };
         for (name, text) in FILES {
             let path = headers.shim().join(name);
             if let Some(parent) = path.parent() {
@@ -103,7 +103,7 @@ impl Headers {
         let is_header = |entry: &fs::DirEntry| {
             entry.path().extension().is_some_and(|e| e == "h") || entry.file_type().is_ok_and(|t| t.is_dir())
         };
-        for entry in fs::read_dir(&headers.beside).into_iter().flatten().flatten().filter(is_header) {
+        for entry in fs::read_dir(&headers.user_folder).into_iter().flatten().flatten().filter(is_header) {
             match symlink(entry.path(), headers.links().join(entry.file_name())) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
                 _ => {}
@@ -139,7 +139,7 @@ impl Headers {
         folder("-I", self.links());
         folder("-I", self.shim());
         // For "../other.h" and "other.c", which are not linked.
-        folder("-I", self.beside.clone());
+        folder("-I", self.user_folder.clone());
         if build == Build::Bpf {
             folder("-I", self.shim().join("libc"));
         }
@@ -154,7 +154,7 @@ impl Headers {
         if let Ok(header) = file.strip_prefix(self.shim()) {
             return Path::new("(longfat's headers)").join(header);
         }
-        let users = file.strip_prefix(self.links()).or_else(|_| file.strip_prefix(&self.beside));
+        let users = file.strip_prefix(self.links()).or_else(|_| file.strip_prefix(&self.user_folder));
         users.map_or_else(|_| file.to_owned(), |header| self.written.join(header))
     }
 }

@@ -44,9 +44,9 @@ impl Algorithm {
         self.comment_lines().find(|l| !l.is_empty() && !l.starts_with("SPDX")).unwrap_or_default()
     }
 
-    /// How its behaviour departs from that of the kernel's algorithm of this name, in a few words; `None`
+    /// How its behaviour differs from that of the kernel's algorithm of this name, in a few words; `None`
     /// if it does not, or if the kernel has none of this name. The file's opening comment lists all
-    /// departures.
+    /// differences.
     pub fn departure(&self) -> Option<&'static str> {
         let line = self.comment_lines().find_map(|line| line.strip_prefix("Unlike the kernel's: "))?;
         Some(line.trim_end_matches('.'))
@@ -152,18 +152,19 @@ mod tests {
     use crate::kernel_source::kernel_source_file;
 
     #[test]
-    fn each_algorithm_of_the_kernel_lists_its_departures_and_names_them_in_short() {
+    fn each_algorithm_of_the_kernel_lists_its_differences_and_summarizes_them() {
         for algorithm in Algorithm::all() {
             let name = algorithm.name;
-            let has_list = algorithm.text.contains("Departures from the kernel's");
+            let has_list = algorithm.text.contains("Differences from the kernel's");
             let has_none = algorithm
                 .text
                 .lines()
-                .any(|line| line.contains("Departures from the kernel's") && line.contains(": none"));
+                .any(|line| line.contains("Differences from the kernel's") && line.contains(": none"));
             assert_eq!(has_list, kernel_source_file(name).is_some(), "{name}");
             assert_eq!(algorithm.departure().is_some(), has_list && !has_none, "{name}");
         }
-        let alike = |name: &str| Algorithm::all().iter().any(|a| a.name == name && a.departure().is_none());
-        assert!(["highspeed", "bic", "hybla", "reno", "scalable"].into_iter().all(alike));
+        let is_unchanged =
+            |name: &str| Algorithm::all().iter().any(|a| a.name == name && a.departure().is_none());
+        assert!(["highspeed", "bic", "hybla", "reno", "scalable"].into_iter().all(is_unchanged));
     }
 }

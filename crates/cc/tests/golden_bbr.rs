@@ -24,7 +24,7 @@ fn startup_paces_at_2_89_windows_per_round_trip() {
     let expected = 739.0 / 256.0 * 10.0 * 1448.0 / 0.020 * 0.99;
     let rate = flow.sk().sk_pacing_rate as f64;
     assert!((rate / expected - 1.0).abs() < 0.001, "{rate} bytes/s instead of {expected}");
-    assert_eq!(flow.sk().sk_pacing_status, 1, "the socket is asked to pace");
+    assert_eq!(flow.sk().sk_pacing_status, 1, "the socket is set to pace");
 }
 
 #[test]

@@ -119,20 +119,20 @@ fn a_loss_below_the_last_maximum_reduces_it_further() {
         0.01,
         "with fast convergence",
     );
-    let off = values([("fast_convergence", ParameterValue::Bool(false))]);
-    assert_close(plateau(&off), 8000.0, 0.01, "without");
+    let without = values([("fast_convergence", ParameterValue::Bool(false))]);
+    assert_close(plateau(&without), 8000.0, 0.01, "without");
 }
 
 #[test]
 fn a_pause_of_the_application_does_not_count() {
-    let grown = |tell: bool| {
+    let grown = |notify: bool| {
         let mut flow = cubic(100_000, &ParameterValues::new()).at_window(10_000);
         flow.lose();
         flow.rounds(20);
         let before = flow.cwnd();
         flow.sk.lsndtime = flow.jiffies();
         flow.wait_us(60_000_000);
-        if tell {
+        if notify {
             flow.cc.cwnd_event(&mut flow.sk, CaEvent::TxStart);
         }
         flow.rounds(20);

@@ -122,6 +122,6 @@ fn beta_is_a_half_if_throughput_changed_by_a_fifth() {
             &format!("1000, then {window} segments a round trip"),
         );
     }
-    let off = values([("bandwidth_switch", ParameterValue::Bool(false))]);
-    assert_close(after(2000, &off), 0.8, 0.01, "without the switch");
+    let without = values([("bandwidth_switch", ParameterValue::Bool(false))]);
+    assert_close(after(2000, &without), 0.8, 0.01, "without the switch");
 }

@@ -1,7 +1,7 @@
 //! `highspeed`, `bic` and `hybla` by default against Linux's modules, ACK by ACK.
 //!
-//! Each reference below is derived again from the rules of the kernel's module (the list of departures in the
-//! C file), as plain as possible: integers as the module has them, a linear search, no shared code.
+//! Each reference below is derived again from the rules of the kernel's module (the C file lists the
+//! differences from them), as plain as possible: integers as the module has them, a linear search, no shared code.
 
 use crate::ideal;
 use cc::ParameterValues;

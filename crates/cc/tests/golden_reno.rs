@@ -19,7 +19,7 @@ fn slow_start_doubles_per_round_trip_however_many_segments_an_ack_covers() {
 }
 
 #[test]
-fn the_rest_of_an_ack_after_slow_start_counts_for_congestion_avoidance() {
+fn the_remainder_of_an_ack_after_slow_start_counts_for_congestion_avoidance() {
     let mut flow = reno();
     flow.sk.snd_ssthresh = 12;
     flow.ack(5);

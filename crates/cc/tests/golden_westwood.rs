@@ -37,8 +37,8 @@ fn ssthresh_is_bandwidth_times_minimum_rtt() {
     let ends = after_recoveries(PATH);
     assert!(ends.len() >= 3, "{ends:?}");
     for (ssthresh, cwnd) in &ends {
-        let of_bdp = f64::from(*ssthresh) / PATH.bdp_packets();
-        assert!((0.97..=1.01).contains(&of_bdp), "{of_bdp} bandwidth-delay products: {ends:?}");
+        let bdp_share = f64::from(*ssthresh) / PATH.bdp_packets();
+        assert!((0.97..=1.01).contains(&bdp_share), "{bdp_share} bandwidth-delay products: {ends:?}");
         assert!(cwnd - ssthresh <= 1, "the window is {cwnd}, the threshold {ssthresh}");
     }
 }

@@ -43,7 +43,7 @@ fn reno() -> Source {
     Source::built_in("reno").unwrap()
 }
 
-/// A user's file; the text follows the usual headers.
+/// A user's file; the text follows the default headers.
 fn file(name: &str, text: &str) -> Source {
     let headers = "#include \"vmlinux.h\"\n#include <bpf/bpf_helpers.h>\n#include <bpf/bpf_tracing.h>\n\
                    #include \"bpf_tracing_net.h\"\nchar _license[] SEC(\"license\") = \"GPL\";\n\
@@ -104,8 +104,8 @@ fn a_killed_process_leaves_no_registration() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let said = BufReader::new(holder.stdout.take().unwrap()).lines().map(|l| l.unwrap());
-    let name = said.filter_map(|l| l.strip_prefix("holding ").map(str::to_string)).next().unwrap();
+    let lines = BufReader::new(holder.stdout.take().unwrap()).lines().map(|l| l.unwrap());
+    let name = lines.filter_map(|l| l.strip_prefix("holding ").map(str::to_string)).next().unwrap();
     let message = kernel::loaded_controls().unwrap().into_iter().find(|l| l.name == name).unwrap();
     assert!(message.held_by.iter().any(|(pid, _)| *pid == holder.id()), "{message:?}");
     holder.kill().unwrap();

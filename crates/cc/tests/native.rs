@@ -42,13 +42,13 @@ fn griddt(a: i64, rounds: u64) -> Vec<tcp::test_kit::Round> {
 fn parallel_libraries_with_different_parameters_do_not_interfere() {
     let alone: Vec<_> = [1, 7, 30].map(|a| griddt(a, 400)).into();
     assert_ne!(alone[0], alone[1]);
-    let together: Vec<Vec<_>> = std::thread::scope(|scope| {
+    let parallel: Vec<Vec<_>> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4)
             .map(|_| scope.spawn(|| [1, 7, 30].map(|a| griddt(a, 400)).into_iter().collect::<Vec<_>>()))
             .collect();
         threads.into_iter().map(|t| t.join().unwrap()).collect()
     });
-    for one in together {
+    for one in parallel {
         assert!(one == alone, "a run among others differs from the same run alone");
     }
 }

@@ -56,8 +56,9 @@ enum Step {
 }
 
 /// A number of up to this many bits; all lengths have the same probability.
-fn bits(most: u32) -> impl Strategy<Value = u64> {
-    (0..=most, any::<u64>()).prop_map(|(length, value)| if length == 0 { 0 } else { value >> (64 - length) })
+fn bits(max_bits: u32) -> impl Strategy<Value = u64> {
+    (0..=max_bits, any::<u64>())
+        .prop_map(|(length, value)| if length == 0 { 0 } else { value >> (64 - length) })
 }
 
 fn window() -> impl Strategy<Value = u32> {
@@ -154,8 +155,8 @@ impl<C: CongestionControl> Connection<C> {
 
     /// Sends what the window allows, limited to the range of sequence numbers.
     fn fill(&mut self) {
-        let most = (1 << 30) / self.sk.mss_cache;
-        let window = self.sk.snd_cwnd.min(most.max(1));
+        let max_segs = (1 << 30) / self.sk.mss_cache;
+        let window = self.sk.snd_cwnd.min(max_segs.max(1));
         if window > self.sk.packets_out {
             let more = window - self.sk.packets_out;
             self.sk.snd_nxt = self.sk.snd_nxt.wrapping_add(more * self.sk.mss_cache);
@@ -401,8 +402,8 @@ fn the_same_without_undefined_behaviour() {
         .env(FROM_SOURCE, "1")
         .output()
         .expect("starting the test again");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {said}", output.status);
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {messages}", output.status);
 }
 
 fn in_path(program: &str) -> bool {

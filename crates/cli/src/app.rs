@@ -25,7 +25,7 @@ Environment:
 ///
 /// Exit codes: 0 success, 1 failure, 2 usage or bad input, 3 a published figure was missed,
 /// 4 this machine lacks a privilege or feature, 5 unreliable with `--require-reliable`.
-/// `tune --check` has those of monitoring plugins.
+/// `tune --check` uses the exit codes of monitoring plugins.
 #[derive(Debug, Parser)]
 #[command(name = "longfat", version, max_term_width = 100, after_help = ENVIRONMENT)]
 struct Cli {
@@ -69,7 +69,7 @@ enum Command {
     Send(Box<transfer::SendArgs>),
     /// Receive files that `longfat send` sends
     Receive(Box<transfer::ReceiveArgs>),
-    /// Send or receive a real-time stream at a constant rate: which share arrives in time, and up to which rate
+    /// Send or receive a real-time stream at a constant rate; measures the share that arrives in time and the highest sustainable rate
     Stream(Box<stream::StreamArgs>),
     /// Probe a path: capacity, available bandwidth, bottleneck buffer, hops, delay, MTU, packet size x spacing
     #[command(subcommand)]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::output;
 
-/// Failure.
+/// The command failed, or was interrupted.
 const FAILED: u8 = 1;
 /// Usage or bad input.
 pub const BAD_INPUT: u8 = 2;
@@ -37,7 +37,7 @@ pub enum Exit {
     /// A measurement is unreliable, and `--require-reliable` was given.
     #[error("{0}")]
     Unreliable(String),
-    /// `tune --check` found differences, or could not check.
+    /// `tune --check` found differences, or could not read the settings.
     #[error("{message}")]
     Check {
         /// The state as monitoring plugins report it.
@@ -118,16 +118,16 @@ pub fn report_usage(error: &clap::Error, args: &[OsString]) -> ExitCode {
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
-    let own = || args.iter().skip(1).take_while(|arg| *arg != "--");
-    let is_check = own().any(|arg| arg == "tune") && own().any(|arg| arg == "--check");
+    let own_args = || args.iter().skip(1).take_while(|arg| *arg != "--");
+    let is_check = own_args().any(|arg| arg == "tune") && own_args().any(|arg| arg == "--check");
     let code = if is_check { CheckState::Unknown.code() } else { BAD_INPUT };
     let text = error.render().to_string();
     // Without the usage and the hint to --help.
-    let own_part = text.split("\n\nUsage:").next().unwrap_or_default().split("\n\nFor more").next();
-    let words: Vec<&str> = own_part.unwrap_or_default().split_whitespace().collect();
+    let first_part = text.split("\n\nUsage:").next().unwrap_or_default().split("\n\nFor more").next();
+    let words: Vec<&str> = first_part.unwrap_or_default().split_whitespace().collect();
     let message = words.join(" ");
     let message = message.trim_start_matches("error: ");
-    if own().any(|arg| arg == "--json") {
+    if own_args().any(|arg| arg == "--json") {
         let _ = output::json(&document("bad_input", message, code, &[]));
     } else if is_check {
         let _ = output::text(&format!("{}: {message}", CheckState::Unknown.word()));
@@ -221,7 +221,7 @@ fn print_mistakes(error: &scenario::Error) {
     let handler = GraphicalReportHandler::new_themed(theme).with_links(false);
     for mistake in error.mistakes() {
         let mut text = String::new();
-        // Without its source the position is not in the report.
+        // The report lacks the position if the text of the file is not known.
         let is_rendered = handler.render_report(&mut text, mistake).is_ok();
         if !is_rendered || !text.contains(mistake.location()) {
             text = mistake.line();

@@ -1,4 +1,4 @@
-//! Signals: the first SIGINT, SIGTERM or SIGHUP ends a run early and orderly, a second one ends the program immediately.
+//! Signals: the first SIGINT, SIGTERM or SIGHUP ends a run early and cleanly, a second one ends the program immediately.
 
 use std::sync::{Arc, atomic::AtomicBool};
 
@@ -20,7 +20,7 @@ pub fn flag() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// The ignored signals of this process as a mask (proc(5), SigIgn of status); 0 if it cannot be read.
+/// The ignored signals of this process as a mask (SigIgn in /proc/self/status, proc(5)); 0 if it cannot be read.
 fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

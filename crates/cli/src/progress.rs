@@ -78,7 +78,7 @@ impl Observer for ProgressDisplay {
         });
         let is_quiet = self.completed().of > MAX_RUNS_WITH_LINES;
         if bar.is_none() && !is_quiet {
-            output::note(&format!("{title}: {duration} to go"));
+            output::note(&format!("{title}: {duration} remaining"));
         }
         let (title, goodput) = (title.into(), RecentGoodput::default());
         Box::new(RunLine { title, duration, bar, is_quiet, last_line: Instant::now(), goodput })

@@ -227,10 +227,10 @@ fn the_sheets_topology_is_built_in_and_offers_the_settings_of_its_machine() {
     assert_eq!(sheet.stdout.matches("16777216").count(), 2, "{sheet:?}");
     assert!(!sheet.stderr.contains("--defaults linux-4.15"), "nothing differs any more: {sheet:?}");
     // With this machine's settings a note names each that differs.
-    let here = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_rmem").unwrap();
+    let machine_value = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_rmem").unwrap();
     let own = test_dir.run(&["lab", "shell", "lab13.mn", "-c", "h1 cat /proc/sys/net/ipv4/tcp_rmem"]);
     assert_eq!(own.code, 0, "{own:?}");
-    let differs = here.split_whitespace().ne("10240 87380 16777216".split(' '));
+    let differs = machine_value.split_whitespace().ne("10240 87380 16777216".split(' '));
     assert_eq!(own.stderr.contains("net.ipv4.tcp_rmem = "), differs, "{own:?}");
     assert_eq!(own.stderr.contains("--defaults linux-4.15"), own.stderr.contains("not those of"), "{own:?}");
     let ran = test_dir.run(&["lab", "up", "lab8.mn", "--defaults", "linux-9"]);

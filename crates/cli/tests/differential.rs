@@ -74,10 +74,10 @@ fn simulator_and_lab_retransmit_the_same_segments() {
 /// five patterns.) Buffers are large from the start, so that the time at which threads wake up does not matter.
 fn scenario(pattern: u32) -> String {
     let mut state = u64::from(pattern) + 1;
-    let mut below = |most: u64| {
+    let mut below = |bound: u64| {
         // Knuth's MMIX generator; its high bits are the better ones.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % most
+        (state >> 33) % bound
     };
     let (rate, delay_us) = (20 + below(31), 10_000 + below(15_001));
     let cc = ["cubic", "reno"][below(2) as usize];

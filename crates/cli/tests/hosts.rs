@@ -426,8 +426,8 @@ fn flows_of_all_kinds_overlap_at_their_times() {
     // Both ends' samples and all flows have one time axis.
     let csv = test_dir.run(&["export", "csv", "last"]).stdout;
     let first = |name: &str| {
-        let mut of_flow = csv.lines().filter(|line| line.split(',').nth(1) == Some(name));
-        of_flow
+        let mut flow_rows = csv.lines().filter(|line| line.split(',').nth(1) == Some(name));
+        flow_rows
             .next()
             .and_then(|line| line.split(',').next()?.parse::<f64>().ok())
             .unwrap_or_else(|| panic!("{csv}"))
@@ -476,8 +476,8 @@ fn two_runs_do_not_change_one_host_at_the_same_time() {
         let options = ["--engine", "hosts", "--at", "h2=10.0.0.2", "--variant", variant, "--set", duration];
         test_dir.longfat(&[&run[..], &options[..]].concat())
     };
-    let of_receiver = SCENARIO.replace("hosts.\"*\"", "hosts.h2");
-    std::fs::write(test_dir.path("receiver.toml"), of_receiver).unwrap();
+    let receiver_only = SCENARIO.replace("hosts.\"*\"", "hosts.h2");
+    std::fs::write(test_dir.path("receiver.toml"), receiver_only).unwrap();
     let mut first =
         start("small", "duration=20s").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     assert!(eventually(|| setting(&lab, "h2") != before));

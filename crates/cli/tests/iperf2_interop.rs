@@ -211,7 +211,7 @@ fn hostile_clients_hold_nobody() {
     let (port, iperf2_port) = (free_port(), free_port());
     let _server = serve(port, iperf2_port, &["--phase-timeout", "1"]);
     let connect = || TcpStream::connect(("127.0.0.1", iperf2_port)).unwrap();
-    // Silent; half a header; garbage; the announcement of a header that never comes.
+    // Silent; half a header; garbage; the announcement of a header that never arrives.
     let mut hostile: Vec<TcpStream> = (0..20).map(|_| connect()).collect();
     for (index, bytes) in [&b"\x40\x01\x00\x78"[..], b"\xff\xff\xff\xff", b"\x40", b"\x00\x80\x00\x00"]
         .into_iter()

@@ -75,7 +75,7 @@ const CASES: &[Case] = &[
     case("-u -n 1M -b 50M -R"),
 ];
 
-/// Loopback itself loses nothing.
+/// Maximum share of datagrams lost: loopback itself loses none, a full buffer of a busy machine does.
 const MAX_LOST_PERCENT: f64 = 20.0;
 
 /// The documents that both ends of a test printed.

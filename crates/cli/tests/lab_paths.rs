@@ -24,8 +24,8 @@ use crate::common::{
     lab_slots::{acquire_all_lab_slots, acquire_lab_slot},
 };
 
-/// Paths that are tried without LONGFAT_PATHS; each takes more than a minute.
-const USUAL: [&str; 2] = ["other datagrams at 60 Mb/s", "policer, 41.7 Mb/s and 60 kB"];
+/// The paths that are tried without LONGFAT_PATHS; each takes more than a minute.
+const DEFAULT_PATHS: [&str; 2] = ["other datagrams at 60 Mb/s", "policer, 41.7 Mb/s and 60 kB"];
 /// Maximum number of tries of a path until its result is right: other programs on the machine disturb labs.
 const MAX_TRIES: u32 = 3;
 /// Labs at a time.
@@ -33,7 +33,7 @@ const LABS: usize = 4;
 /// Duration of each TCP test.
 const TEST_S: &str = "8";
 /// TCP payload of a link of 100 Mb/s, in Mb/s: 1448 of 1514 bytes.
-const USUAL_MOST: f64 = 95.7;
+const USUAL_MAX_MBPS: f64 = 95.7;
 /// A goodput may exceed what the path allows by this share: samples of both ends are some milliseconds apart.
 const TOLERANCE: f64 = 1.02;
 /// Gains that simulations predict vary by this share of the path's rate.
@@ -59,15 +59,15 @@ struct LabPath {
     prepare: Vec<String>,
     #[serde(default)]
     steps: Vec<(f64, String)>,
-    #[serde(default = "usual_most")]
-    most: f64,
+    #[serde(default = "usual_max_mbps")]
+    max_mbps: f64,
 }
 
-fn usual_most() -> f64 {
-    USUAL_MOST
+fn usual_max_mbps() -> f64 {
+    USUAL_MAX_MBPS
 }
 
-/// A program that runs beside; killed on drop.
+/// A program that runs during the test; killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
@@ -175,12 +175,13 @@ impl LabPath {
         let got = mbps(&document["flow"]["steady_goodput_bps"]).or(mbps(&document["flow"]["goodput_bps"]));
         let got_mbps = got.unwrap_or(0.0);
         let mut failures = Vec::new();
-        if got_mbps > TOLERANCE * self.most {
-            failures.push(format!("a steady goodput of {got_mbps:.1} Mb/s where {} are possible", self.most));
+        if got_mbps > TOLERANCE * self.max_mbps {
+            failures
+                .push(format!("a steady goodput of {got_mbps:.1} Mb/s where {} are possible", self.max_mbps));
         }
         let gain = mbps(&limit["gain_bps"]).filter(|gain| *gain > 0.0 && limit["measured"] == true);
         let without = gain.map(|gain| got_mbps + gain);
-        if without.is_some_and(|without| without > GAIN_TOLERANCE * USUAL_MOST) {
+        if without.is_some_and(|without| without > GAIN_TOLERANCE * USUAL_MAX_MBPS) {
             failures.push(format!("{without:?} Mb/s are promised on a path of 100 Mb/s"));
         }
         if document["healthy"] == true && kind != "path_rate" {
@@ -299,7 +300,7 @@ fn named_limits(flow: &Value) -> Vec<String> {
     ["verdict", "verdict_also"].iter().filter_map(|key| flow[key].as_str()).map(str::to_owned).collect()
 }
 
-/// The verdict of a run of the same path: another flow, beside the same other traffic.
+/// The verdict of a run of the same path: another flow, with the same other traffic.
 fn verdict_of_run(test_dir: &TestDir) -> Vec<String> {
     let run = ["run", "s.toml", "--engine", "lab", "--variant", "path", "--json"];
     let ran = test_dir.run(&run).parsed();
@@ -316,7 +317,7 @@ fn the_described_paths_are_diagnosed() {
     }
     let wanted = std::env::var("LONGFAT_PATHS").ok();
     let is_wanted = |path: &LabPath| match wanted.as_deref() {
-        None => USUAL.contains(&path.name.as_str()),
+        None => DEFAULT_PATHS.contains(&path.name.as_str()),
         Some(part) => part == "all" || path.name.contains(part),
     };
     let paths: Vec<LabPath> = toml::from_str::<Paths>(&read("paths.toml")).unwrap().paths;

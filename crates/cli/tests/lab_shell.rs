@@ -85,24 +85,24 @@ fn completion_and_history_work() {
     terminal.press("\x04");
     assert_eq!(terminal.code(), Some(0));
     // Arrow up shows the last line of the previous session.
-    let mut again = shell_at_terminal(&test_dir, &lab, &state);
-    again.press("\x1b[A\r");
-    again.expect("\nh2 done");
-    again.press("exit\r");
-    assert_eq!(again.code(), Some(0));
-    // No history can be kept below a file.
+    let mut second_session = shell_at_terminal(&test_dir, &lab, &state);
+    second_session.press("\x1b[A\r");
+    second_session.expect("\nh2 done");
+    second_session.press("exit\r");
+    assert_eq!(second_session.code(), Some(0));
+    // Without a history: the state directory is a file.
     std::fs::write(test_dir.path("file"), "").unwrap();
-    let mut without = shell_at_terminal(&test_dir, &lab, &test_dir.path("file"));
-    without.press("h1 echo fine\r");
-    without.expect("\nfine");
-    without.expect(PROMPT);
-    without.press("\x03");
-    without.expect(PROMPT);
+    let mut no_history = shell_at_terminal(&test_dir, &lab, &test_dir.path("file"));
+    no_history.press("h1 echo fine\r");
+    no_history.expect("\nfine");
+    no_history.expect(PROMPT);
+    no_history.press("\x03");
+    no_history.expect(PROMPT);
     // Pasted lines are executed one by one, and an `exit` among them ends the shell.
-    without.press("\x1b[200~h1 echo one\nh1 echo two\nexit\x1b[201~\r");
-    without.expect("\none");
-    without.expect("\ntwo");
-    assert_eq!(without.code(), Some(0));
+    no_history.press("\x1b[200~h1 echo one\nh1 echo two\nexit\x1b[201~\r");
+    no_history.expect("\none");
+    no_history.expect("\ntwo");
+    assert_eq!(no_history.code(), Some(0));
 }
 
 #[test]
@@ -220,12 +220,12 @@ fn guides_check_each_step() {
         );
         assert!(ran.stdout.contains(&format!("All {steps} steps are done")), "{ran:?}");
         assert!(ran.stdout.contains("the sheet: about"), "{ran:?}");
-        let gone = test_dir.run(&["lab", "status"]).stdout;
+        let status = test_dir.run(&["lab", "status"]).stdout;
         let name = ran.stdout.split("as lab ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
         // Another lab of this user may have the sheet's name.
         assert!(name.starts_with(sheet), "{ran:?}");
         assert!(ran.stdout.contains(&format!("longfat lab exec --lab {name} h1 -- ")), "{ran:?}");
-        assert!(gone.lines().all(|line| !line.starts_with(&format!("{name}: "))), "{gone}");
+        assert!(status.lines().all(|line| !line.starts_with(&format!("{name}: "))), "{status}");
     }
     // A step that is missing or wrong does not pass.
     std::fs::write(

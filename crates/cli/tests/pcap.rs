@@ -216,8 +216,8 @@ fn round_trips_of_imported_captures_match_the_kernels() {
             let seen = flows.iter().max_by_key(bytes).unwrap();
             let case = format!("{address} {options} {rate:?} {name}");
             // 20 ms, plus at most the time that the sender's bursts wait at the link.
-            let least = figure(seen, "min_rtt_us") / figure(&kernel, "min_rtt_us");
-            assert!((0.95..1.05).contains(&least), "{case}: {seen:#} {kernel:#}");
+            let min_rtt_ratio = figure(seen, "min_rtt_us") / figure(&kernel, "min_rtt_us");
+            assert!((0.95..1.05).contains(&min_rtt_ratio), "{case}: {seen:#} {kernel:#}");
             // The kernel is sampled at intervals, but captures have a value per ACK, and ACKs bunch when the queue is long.
             let share = match name {
                 _ if is_bulk => 0.4,

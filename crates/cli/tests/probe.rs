@@ -93,16 +93,16 @@ fn hops_mtu_and_delay_of_a_chain_of_routers() {
     let mtu = probe(&lab, "near", &["mtu", "10.0.2.2"]);
     assert_eq!(mtu["answer"]["mtu_bytes"], 1400, "{mtu:#}");
     let delay = probe(&lab, "near", &["delay", "10.0.2.2", "-c", "30", "-i", "10ms"]);
-    let least = delay["answer"]["rtt_ms"][0].as_f64().unwrap();
+    let min_rtt_ms = delay["answer"]["rtt_ms"][0].as_f64().unwrap();
     // 15 ms each way, and the transmission of small packets.
-    assert!((29.9..60.0).contains(&least), "{delay:#}");
+    assert!((29.9..60.0).contains(&min_rtt_ms), "{delay:#}");
     let twamp = probe(&lab, "near", &["delay", "10.0.2.2", "-c", "30", "-i", "10ms", "--protocol", "twamp"]);
-    let least = twamp["answer"]["rtt_ms"][0].as_f64().unwrap();
-    assert!((29.9..60.0).contains(&least) && twamp["answer"]["lost"] == 0, "{twamp:#}");
+    let min_rtt_ms = twamp["answer"]["rtt_ms"][0].as_f64().unwrap();
+    assert!((29.9..60.0).contains(&min_rtt_ms) && twamp["answer"]["lost"] == 0, "{twamp:#}");
     let owamp = probe(&lab, "near", &["delay", "fd00:2::2", "-c", "30", "-i", "10ms", "--protocol", "owamp"]);
     // The sum of both directions' minimum delays.
-    let least = owamp["answer"]["forward"]["delay_ms"]["high"].as_f64().unwrap();
-    assert!((29.5..60.0).contains(&least) && owamp["answer"]["lost"] == 0, "{owamp:#}");
+    let min_rtt_ms = owamp["answer"]["forward"]["delay_ms"]["high"].as_f64().unwrap();
+    assert!((29.5..60.0).contains(&min_rtt_ms) && owamp["answer"]["lost"] == 0, "{owamp:#}");
     let large = lab.exec("near", &[common::binary(), "probe", "delay", "10.0.2.2", "-c", "3", "-l", "1400"]);
     assert_eq!(large.code, 1, "{large:?}");
     assert!(

@@ -44,10 +44,7 @@ fn the_receiver_of_a_transfer_finds_its_own_small_buffer() {
     // The other way round: this end is the client, and an original server reports nothing about its socket.
     lab.serve_iperf3("h1");
     let tested = lab.exec("h2", &[binary(), "test", "-R", "h1", "-t", "4"]);
-    assert!(
-        tested.stdout.contains("limited by the receiver's buffer (as the receiving end sees it"),
-        "{tested:?}"
-    );
+    assert!(tested.stdout.contains("limited by the receiver's buffer (in "), "{tested:?}");
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn every_scenario_resolves_in_all_its_variants() {
 }
 
 /// Minimum rate of the link over `span_s` seconds, for spans that begin between the two instants, bit/s.
-fn least_rate(record: &std::path::Path, from_s: f64, to_s: f64, span_s: f64) -> f64 {
+fn min_rate(record: &std::path::Path, from_s: f64, to_s: f64, span_s: f64) -> f64 {
     let links = record::Run::open(record).unwrap().links().unwrap();
     let sent: Vec<(f64, f64)> = links
         .iter()
@@ -50,13 +50,13 @@ fn one_lost_segment_stalls_a_window_of_one_bdp_and_not_of_two() {
     let of = |engine: &str| {
         let json =
             test_dir.run(&["run", "s.toml", "--engine", engine, "--set", "duration=6s", "--json"]).json();
-        let least = |variant: &str| {
+        let min_goodput = |variant: &str| {
             let runs = json["runs"].as_array().unwrap();
             let run = runs.iter().find(|run| run["variant"] == variant).unwrap();
             let record = test_dir.path("runs").join("s").join(run["id"].as_str().unwrap());
-            least_rate(&record, 5.0, 5.15, 0.08) / 500e6
+            min_rate(&record, 5.0, 5.15, 0.08) / 500e6
         };
-        (least("window-1-bdp"), least("window-2-bdp"))
+        (min_goodput("window-1-bdp"), min_goodput("window-2-bdp"))
     };
     let (one, two) = of("sim");
     assert!(

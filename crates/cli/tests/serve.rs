@@ -94,7 +94,7 @@ fn stop_in_the_middle(server: &Server, n: usize) -> Vec<TcpStream> {
     control.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     control.write_all(&cookie(n)).unwrap();
     let mut connections = Vec::new();
-    // The read fails if this client's turn never comes.
+    // The read fails if this client never gets its turn.
     let mut state = [0];
     if n.is_multiple_of(5) || control.read_exact(&mut state).is_err() {
         connections.push(control);

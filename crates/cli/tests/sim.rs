@@ -108,8 +108,8 @@ fn a_trace_is_recorded_on_request() {
     let all = &counted["flows"][0]["all"];
     // As above.
     let segments = all["DataSegsOut"].as_i64().unwrap() + all["SegsRetrans"].as_i64().unwrap();
-    let of_kernel = last.data_segs_out_segs.unwrap();
-    assert!(segments >= of_kernel && segments < of_kernel + 100, "{segments} segments, not {of_kernel}");
+    let expected = last.data_segs_out_segs.unwrap();
+    assert!(segments >= expected && segments < expected + 100, "{segments} segments, not {expected}");
     assert!(all["SlowStart"].as_i64() > Some(0) && all["acks_in"].as_i64() > Some(0), "{all}");
     let text = test_dir.run(&["show", "last", "--web100"]).stdout;
     assert!(text.contains("DupAcksIn") && text.lines().count() == 5, "{text}");

@@ -36,9 +36,9 @@ fn a_named_kernel_brings_its_own_buffers() {
     let refused = test_dir.run(&["run", "s.toml", "--engine", "sim", "--kernel", "2.4-web100"]);
     assert_eq!(refused.code, 2);
     assert!(refused.stderr.contains("a patched kernel is a host's"), "{refused:?}");
-    let of_2_4 = of("2.4");
-    assert_eq!(of_2_4["sysctl_defaults"], "Linux 2.4's defaults");
-    assert!(mbps(&of_2_4) < 10.5, "65,535 bytes in 50 ms are 10.5 Mb/s: {}", mbps(&of_2_4));
+    let linux_2_4 = of("2.4");
+    assert_eq!(linux_2_4["sysctl_defaults"], "Linux 2.4's defaults");
+    assert!(mbps(&linux_2_4) < 10.5, "65,535 bytes in 50 ms are 10.5 Mb/s: {}", mbps(&linux_2_4));
 }
 
 #[test]

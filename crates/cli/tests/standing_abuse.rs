@@ -106,8 +106,8 @@ fn captures_refuse_pipes_and_report_full_disks() {
     assert!(pipe.code == 1 && pipe.stderr.contains("named pipe"), "{pipe:?}");
     assert_eq!(lab.shell("pcap h1 'two words.pcapng'").code, 0);
     assert!(test_dir.path("two words.pcapng").exists());
-    let there = lab.exec("s1", &["pcap", "h2", "there.pcapng"]);
-    assert!(there.code == 0 && test_dir.path("there.pcapng").exists(), "{there:?}");
+    let captured = lab.exec("s1", &["pcap", "h2", "there.pcapng"]);
+    assert!(captured.code == 0 && test_dir.path("there.pcapng").exists(), "{captured:?}");
     assert_eq!(lab.shell("pcap h2 /dev/full").code, 0);
     assert_eq!(lab.exec("h1", &["ping", "-c", "1", "h2"]).code, 0);
     let down = test_dir.run(&["lab", "down", &lab.name]);

@@ -16,7 +16,7 @@ fn swept() -> String {
 /// The Parquet files of all records of a test directory, by point, repeat and table.
 fn tables(test_dir: &TestDir, runs: &str) -> BTreeMap<(String, u64, String), Vec<u8>> {
     let records = std::fs::read_dir(test_dir.path(runs).join("s")).unwrap();
-    let of_record = |dir: PathBuf| {
+    let read_record = |dir: PathBuf| {
         let summary: Value =
             serde_json::from_slice(&std::fs::read(dir.join("summary.json")).unwrap()).unwrap();
         let run = summary["runs"][0].clone();
@@ -25,7 +25,7 @@ fn tables(test_dir: &TestDir, runs: &str) -> BTreeMap<(String, u64, String), Vec
             (key, std::fs::read(dir.join(name)).unwrap())
         })
     };
-    records.flat_map(|entry| of_record(entry.unwrap().path())).collect()
+    records.flat_map(|entry| read_record(entry.unwrap().path())).collect()
 }
 
 #[test]
@@ -236,9 +236,10 @@ fn bad_input_is_reported() {
     }
     assert!(!test_dir.path("runs/s").exists());
     let published = TestDir::new(&with_published("A", 1e7));
-    let few = published.run(&["sweep", "s.toml", "--fit", "seed=1..9", "--repeat", "5", "--most-runs", "3"]);
-    assert_eq!(few.code, 2, "{few:?}");
-    assert!(few.stderr.contains("takes 5 runs"), "{few:?}");
+    let limited =
+        published.run(&["sweep", "s.toml", "--fit", "seed=1..9", "--repeat", "5", "--most-runs", "3"]);
+    assert_eq!(limited.code, 2, "{limited:?}");
+    assert!(limited.stderr.contains("takes 5 runs"), "{limited:?}");
 }
 
 #[test]

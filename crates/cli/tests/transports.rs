@@ -112,8 +112,8 @@ fn a_stream_is_sustainable_up_to_what_the_path_has_left() {
     let stream = &flow["stream"];
     assert_eq!((&stream["is_sustainable"], &stream["in_time_share"]), (&true.into(), &1.0.into()), "{flow}");
     // 1464 of 1538 bytes on the wire are payload: 95.2 of 100 Mb/s.
-    let most = stream["sustainable_up_to_bps"].as_f64().unwrap();
-    assert!((94e6..96.5e6).contains(&most), "{flow}");
+    let sustainable_bps = stream["sustainable_up_to_bps"].as_f64().unwrap();
+    assert!((94e6..96.5e6).contains(&sustainable_bps), "{flow}");
     let (text, flow) = run("rate = \"120mbit\"");
     assert!(text.contains("no, up to"), "{text}");
     assert_eq!(
@@ -186,8 +186,8 @@ fn the_sweep_of_transports_compares_them() {
     for point in points {
         let overhead = point["figures"][0].as_f64().unwrap();
         // Tsunami's target is eight times this path's rate.
-        let most = if point["sweep"]["flows.bulk.kind"] == "tsunami" { 8.0 } else { 1.5 };
-        assert!((1.0..most).contains(&overhead), "{point}");
+        let max_overhead = if point["sweep"]["flows.bulk.kind"] == "tsunami" { 8.0 } else { 1.5 };
+        assert!((1.0..max_overhead).contains(&overhead), "{point}");
     }
 }
 

@@ -179,8 +179,8 @@ fn contradictory_options_are_refused_before_connecting() {
     let test_dir = TestDir::new("");
     let missing = test_dir.run(&["test", "127.0.0.1", "-p", "1", "-F", "none"]);
     assert!(missing.code == 2 && missing.stderr.contains("cannot open none"), "{missing:?}");
-    let odd = test_dir.run(&["test", "127.0.0.1", "-p", "1", "--timestamps=%Q%"]);
-    assert!(odd.code == 2 && odd.stderr.contains("--timestamps"), "{odd:?}");
+    let invalid = test_dir.run(&["test", "127.0.0.1", "-p", "1", "--timestamps=%Q%"]);
+    assert!(invalid.code == 2 && invalid.stderr.contains("--timestamps"), "{invalid:?}");
     let both = test_dir.run(&["test", "127.0.0.1", "--bidir", "-F", "none"]);
     assert_eq!(both.code, 2, "{both:?}");
     // A server that cannot write the file fails the test, and continues to serve.

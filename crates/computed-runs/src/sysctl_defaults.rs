@@ -157,8 +157,8 @@ mod tests {
         assert_eq!(stated("", &sim), [Some(OF_6_1.into()), Some(OF_6_1.into())]);
         let own = stated("sysctl = { \"net.ipv4.tcp_rmem\" = \"1 2 3\" }", &sim);
         assert_eq!(own, [Some("1 2 3".into()), Some(OF_6_1.into())]);
-        let of_2_4 = stated("kernel = \"2.4\"", &sim);
-        assert_eq!(of_2_4, [Some("4096 87380 174760".into()), Some(OF_6_1.into())]);
+        let linux_2_4 = stated("kernel = \"2.4\"", &sim);
+        assert_eq!(linux_2_4, [Some("4096 87380 174760".into()), Some(OF_6_1.into())]);
         assert_eq!(stated("kernel = \"2.4\"", &lab), [None, None], "--kernel is the simulator's");
         assert_eq!(stated("", &EngineChoice::Kernel(None)), [None, None], "a guest has its own");
     }

@@ -33,7 +33,7 @@ pub struct SourcePlan {
     /// Payload of a datagram, bytes.
     pub payload: u32,
     /// Number of datagrams sent back to back at one instant; 0 counts as 1.
-    pub together: u32,
+    pub back_to_back: u32,
     /// Total payload to send; `None` for no limit.
     pub size: Option<Bytes>,
     /// Bursts and pauses; `None` sends continuously.
@@ -43,7 +43,7 @@ pub struct SourcePlan {
 impl Default for SourcePlan {
     /// Single datagrams of one byte at 1 bit/s, without a limit.
     fn default() -> Self {
-        SourcePlan { rate: BitRate(1), payload: 1, together: 1, size: None, bursts: None }
+        SourcePlan { rate: BitRate(1), payload: 1, back_to_back: 1, size: None, bursts: None }
     }
 }
 
@@ -53,7 +53,7 @@ impl Default for SourcePlan {
 pub struct DatagramSource {
     rate: BitRate,
     payload: u32,
-    together: u64,
+    back_to_back: u64,
     /// Payload not sent yet, bytes; `u64::MAX` for no limit.
     remaining_bytes: u64,
     /// Datagrams sent.
@@ -85,7 +85,7 @@ impl DatagramSource {
         let mut source = DatagramSource {
             rate: plan.rate,
             payload: plan.payload.max(1),
-            together: u64::from(plan.together.max(1)),
+            back_to_back: u64::from(plan.back_to_back.max(1)),
             remaining_bytes: plan.size.map_or(u64::MAX, |size| size.0),
             sent: 0,
             sent_bytes: 0,
@@ -117,7 +117,7 @@ impl DatagramSource {
         self.sent += 1;
         self.sent_bytes += payload;
         self.last = self.next;
-        if self.sent.is_multiple_of(self.together) {
+        if self.sent.is_multiple_of(self.back_to_back) {
             let bits = u128::from(self.sent) * u128::from(self.payload) * 8;
             let elapsed = bits * 1_000_000_000 / u128::from(self.rate.0.max(1));
             self.next = self.burst.instant_after(u64::try_from(elapsed).map_or(Time::MAX, Time));
@@ -171,8 +171,11 @@ mod tests {
         assert_eq!(times(&plan, 4), [1_000, 2_667_666, 5_334_333, 8_001_000]);
         let sized = SourcePlan { size: Some(Bytes(2_500)), ..plan };
         assert_eq!(times(&sized, 9).len(), 3);
-        let together = SourcePlan { together: 3, ..plan };
-        assert_eq!(times(&together, 7), [1_000, 1_000, 1_000, 8_001_000, 8_001_000, 8_001_000, 16_001_000]);
+        let plan_of_three = SourcePlan { back_to_back: 3, ..plan };
+        assert_eq!(
+            times(&plan_of_three, 7),
+            [1_000, 1_000, 1_000, 8_001_000, 8_001_000, 8_001_000, 16_001_000]
+        );
     }
 
     #[test]

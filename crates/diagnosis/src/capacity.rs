@@ -15,9 +15,9 @@ const RATE_FACTOR: u64 = 4;
 /// Minimum length of a burst, as a time and in round trips.
 const MIN_BURST_TIME: Time = Time::from_millis(500);
 const MIN_BURST_ROUND_TRIPS: u64 = 10;
-/// Minimum loss rate of a burst that overloaded the path...
+/// Minimum loss rate of a burst that overloaded the path.
 const MIN_OVERLOAD_LOSS: f64 = 0.1;
-/// ...if its goodput is at most this multiple of the previous burst's.
+/// The last burst overloaded the path, and its goodput is less than this multiple of the previous burst's.
 const MAX_OVERLOAD_GROWTH: f64 = 1.2;
 /// Minimum ratio of the goodput of an overloading burst to the largest goodput, if it is the measurement.
 const MIN_EQUAL_BURST: f64 = 0.95;
@@ -163,7 +163,7 @@ impl Arrived {
             rows.iter().filter_map(|row| Some((row.time_us, row.datagrams_received?))).collect();
         let begin = received.iter().find(|(_, count)| *count > 0)?;
         let all = received.last()?.1;
-        // The last sample before the last arrival: that one came at an unknown time since this sample.
+        // The last sample before the last arrival: it arrived at an unknown time after this sample.
         let end = received.iter().rfind(|(_, count)| *count < all)?;
         let from = begin.0 + ((end.0 - begin.0) as f64 * SETTLING_SHARE) as i64;
         let first = received.iter().find(|(time, _)| *time >= from)?;
@@ -188,7 +188,7 @@ fn bytes_at_once(burst: &Burst, payload: u32) -> f64 {
     let Arrived { bps, delays_us } = burst.arrived;
     let bytes_of = |datagrams: u64| datagrams as f64 * f64::from(payload);
     let sending = bytes_of(burst.sent) * 8.0 / burst.sent_bps.max(1.0);
-    let queued = delays_us.map_or(0.0, |(least, most)| (most - least) as f64 * 1e-6);
+    let queued = delays_us.map_or(0.0, |(min, max)| (max - min) as f64 * 1e-6);
     (bytes_of(burst.sent.saturating_sub(burst.lost)) - bps / 8.0 * (sending + queued)).max(0.0)
 }
 

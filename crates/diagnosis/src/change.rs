@@ -102,9 +102,9 @@ impl Change {
 
 fn pieces(rows: &[FlowSample]) -> Vec<Piece> {
     let mut round_trips: Vec<f64> = rows.iter().filter_map(|row| Some(row.srtt_us? as f64)).collect();
-    let usual = median(&mut round_trips).unwrap_or(0.0) as i64;
+    let median_rtt_us = median(&mut round_trips).unwrap_or(0.0) as i64;
     let span = rows.first().zip(rows.last()).map_or(0, |(first, last)| last.time_us - first.time_us);
-    let length = (ROUND_TRIPS * usual).max(MIN_PIECE_US).max(span / MAX_PIECES);
+    let length = (ROUND_TRIPS * median_rtt_us).max(MIN_PIECE_US).max(span / MAX_PIECES);
     let mut pieces = Vec::new();
     let mut begin: Option<(i64, i64)> = None;
     let (mut full, mut all) = (0, 0);
@@ -134,15 +134,16 @@ fn delivered_bytes(row: &FlowSample) -> Option<i64> {
 fn steady(pieces: &[Piece]) -> Option<f64> {
     let full = pieces.iter().filter(|piece| piece.is_full).count();
     let mut rates: Vec<f64> = pieces.iter().map(|piece| piece.bps).collect();
-    let usual = median(&mut rates).filter(|rate| *rate > 0.0)?;
-    (full as f64 >= MIN_FULL * pieces.len() as f64 && spread(pieces, usual) <= MAX_SPREAD).then_some(usual)
+    let typical = median(&mut rates).filter(|rate| *rate > 0.0)?;
+    (full as f64 >= MIN_FULL * pieces.len() as f64 && spread(pieces, typical) <= MAX_SPREAD)
+        .then_some(typical)
 }
 
 /// The 90th percentile of the rates' distances from this rate, as a share of it.
 fn spread(pieces: &[Piece], rate: f64) -> f64 {
-    let mut off: Vec<f64> = pieces.iter().map(|piece| (piece.bps / rate - 1.0).abs()).collect();
-    off.sort_by(f64::total_cmp);
-    off.get(off.len() * 9 / 10).copied().unwrap_or(0.0)
+    let mut deviations: Vec<f64> = pieces.iter().map(|piece| (piece.bps / rate - 1.0).abs()).collect();
+    deviations.sort_by(f64::total_cmp);
+    deviations.get(deviations.len() * 9 / 10).copied().unwrap_or(0.0)
 }
 
 #[cfg(test)]
@@ -154,7 +155,7 @@ mod tests {
         sampled(1000, 10, rate, cause)
     }
 
-    /// The same with this many samples, one each `every_ms`.
+    /// This number of samples, one each `every_ms`, at a rate (Mb/s) of the time (s), labelled.
     fn sampled(count: u32, every_ms: u32, rate: impl Fn(f64) -> f64, cause: Cause) -> Vec<FlowSample> {
         let every = f64::from(every_ms) * 1e-3;
         let mut bytes = 0.0;

@@ -18,7 +18,7 @@ mod simulated_path;
 
 pub use capacity::lost_at_once;
 pub use change::{Change, Variation};
-pub use limit::{Doubt, Kind, Limit, Ranking, Together};
+pub use limit::{Doubt, JointRemoval, Kind, Limit, Ranking};
 pub use losses::Losses;
 pub use native::Native;
 pub use observed::{Capacity, Datagrams, Mtu, Observed, is_busy};

@@ -96,14 +96,14 @@ pub struct Ranking {
     /// TCP gets the path's full rate, and that rate is as expected.
     pub healthy: bool,
     /// Two limits that hide each other: removing only one gains little.
-    pub together: Option<Together>,
+    pub together: Option<JointRemoval>,
     /// The measured path as a scenario file, if it was simulated.
     pub scenario: Option<String>,
 }
 
 /// The gain of removing two limits.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Together {
+pub struct JointRemoval {
     /// The two kinds.
     pub kinds: [Kind; 2],
     /// Goodput gained, bit/s.

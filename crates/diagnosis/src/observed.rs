@@ -15,8 +15,8 @@ use crate::{
 
 /// Minimum share of the path's capacity at which a test counts as limited by the path's rate.
 const MIN_FULL_SHARE: f64 = 0.88;
-/// The same of a test that was limited by a window or a buffer and had no standing queue: those samples show that the path had space,
-/// so only the error of the capacity remains.
+/// [`MIN_FULL_SHARE`] for a test that was limited by a window or a buffer and had no standing queue: its samples show that the path had
+/// space, so only the error of the capacity remains.
 const MIN_FULL_SHARE_OF_WINDOW: f64 = 0.95;
 /// Minimum ratio of a burst's goodput to the test's; a lower one shows that the burst was not measured well.
 const MIN_BURST_SHARE_OF_TEST: f64 = 0.95;
@@ -166,11 +166,11 @@ pub(crate) struct FairQueueing {
     /// Estimated number of other connections.
     pub others: f64,
     /// Goodput of one connection, bit/s.
-    pub one: f64,
+    pub one_bps: f64,
     /// Number of parallel connections.
     pub connections: u32,
     /// Their total goodput, bit/s.
-    pub together: f64,
+    pub total_bps: f64,
 }
 
 /// A clamped MSS.
@@ -212,8 +212,8 @@ impl Observed {
     /// Capacity of the slowest link, as TCP payload in bit/s. A burst of datagrams shares it with other traffic, the probe's trains
     /// do not.
     pub fn capacity_bps(&self) -> Option<f64> {
-        if let Some(FairQueueing { others, one, .. }) = self.fair_queueing() {
-            return Some(one * (others + 1.0));
+        if let Some(FairQueueing { others, one_bps, .. }) = self.fair_queueing() {
+            return Some(one_bps * (others + 1.0));
         }
         self.policed_bps()
             .or_else(|| [self.burst_bps(), self.probed_bps()].into_iter().flatten().reduce(f64::max))
@@ -226,11 +226,11 @@ impl Observed {
         Some(if self.is_burst_valid() {
             burst
         } else {
-            self.parallel.map_or(0.0, |(_, together)| together).max(self.test_goodput_bps())
+            self.parallel.map_or(0.0, |(_, total_bps)| total_bps).max(self.test_goodput_bps())
         })
     }
 
-    /// Whether the burst of datagrams got as much as the test.
+    /// Whether the burst of datagrams had as much goodput as the test.
     fn is_burst_valid(&self) -> bool {
         self.capacity
             .as_ref()
@@ -247,12 +247,12 @@ impl Observed {
     /// Fair queueing with other connections: several connections get more than one, and a burst of datagrams gets as much as one
     /// connection.
     pub(crate) fn fair_queueing(&self) -> Option<FairQueueing> {
-        let (connections, together) = self.parallel.filter(|_| self.is_burst_valid())?;
-        let (count, one) = (f64::from(connections), self.capacity.as_ref()?.goodput_bps);
-        let ratio = (together / one.max(1.0)).min(count - 0.1);
+        let (connections, total_bps) = self.parallel.filter(|_| self.is_burst_valid())?;
+        let (count, one_bps) = (f64::from(connections), self.capacity.as_ref()?.goodput_bps);
+        let ratio = (total_bps / one_bps.max(1.0)).min(count - 0.1);
         // One of others + 1 shares, compared with `count` of others + count.
         let others = count * (ratio - 1.0) / (count - ratio);
-        (ratio >= MIN_FAIR_QUEUEING_RATIO).then_some(FairQueueing { others, one, connections, together })
+        (ratio >= MIN_FAIR_QUEUEING_RATIO).then_some(FairQueueing { others, one_bps, connections, total_bps })
     }
 
     /// Capacity of the slowest link by the probe's trains, as TCP payload in bit/s.
@@ -310,8 +310,8 @@ impl Observed {
 
     /// Available bandwidth, as TCP payload in bit/s: by the probe, otherwise by a burst that overloaded the path.
     pub fn available_bps(&self) -> Option<Interval> {
-        if let Some(FairQueueing { one, .. }) = self.fair_queueing() {
-            return Some(Interval { low: one, value: one, high: one });
+        if let Some(FairQueueing { one_bps, .. }) = self.fair_queueing() {
+            return Some(Interval { low: one_bps, value: one_bps, high: one_bps });
         }
         let probed = self
             .available
@@ -386,8 +386,8 @@ impl Observed {
     /// Whether there was queueing delay without load.
     fn is_queued_without_load(&self) -> bool {
         let base = self.base_rtt_us();
-        self.median_rtt.is_some_and(|usual| {
-            usual.as_micros_f64() - base >= (MIN_UNLOADED_EXCESS.0 * base).max(MIN_UNLOADED_EXCESS.1)
+        self.median_rtt.is_some_and(|median| {
+            median.as_micros_f64() - base >= (MIN_UNLOADED_EXCESS.0 * base).max(MIN_UNLOADED_EXCESS.1)
         })
     }
 

@@ -88,7 +88,7 @@ pub struct Burst {
     pub sent: u64,
     /// Datagrams lost.
     pub lost: u64,
-    /// The most that were lost between two samples of the receiver; 0 if it reports none.
+    /// Maximum number of datagrams lost between two samples of the receiver; 0 if it reports none.
     pub lost_at_once: u64,
     /// Packets dropped by this host's device or queueing discipline during the burst; included in `lost`.
     pub dropped_here: u64,

@@ -4,7 +4,7 @@ use units::{BitRate, Time, three_digits};
 
 use crate::{
     change::Variation,
-    limit::{Doubt, Kind, Limit, Ranking, Together},
+    limit::{Doubt, JointRemoval, Kind, Limit, Ranking},
     observed::Observed,
     simulated_path::SimulatedPath,
 };
@@ -20,21 +20,27 @@ const MIN_NEAR_GAIN: f64 = 0.6;
 
 /// Sets the gains of the limits by simulating the path without each, and their order, if the path is known well enough.
 pub(crate) fn predict(seen: &Observed, time: Time, ranking: &mut Ranking) {
-    let got = seen.test_goodput_bps();
+    let test_bps = seen.test_goodput_bps();
     let path = if ranking.healthy { None } else { SimulatedPath::of(seen, time, &ranking.limits) };
-    let Some((path, now)) = path.and_then(|path| path.fitted(got, seen.marked_segs)) else { return };
+    let Some((path, simulated_bps)) = path.and_then(|path| path.fitted(test_bps, seen.marked_segs)) else {
+        return;
+    };
     ranking.scenario = Some(path.scenario());
-    if !SimulatedPath::matches(now, got) {
-        doubt(ranking, now, got, seen.variation);
+    if !SimulatedPath::matches(simulated_bps, test_bps) {
+        doubt(ranking, simulated_bps, test_bps, seen.variation);
         return;
     }
     let gains: Vec<Option<f64>> = ranking
         .limits
         .iter()
         .map(|limit| {
-            let then = path.without(limit.kind)?.mean_goodput()?;
+            let without_bps = path.without(limit.kind)?.mean_goodput()?;
             // Repeated runs of the same path differ by as much.
-            Some(if then < MIN_RATIO * now { 0.0 } else { (then - got).max(0.0) })
+            Some(if without_bps < MIN_RATIO * simulated_bps {
+                0.0
+            } else {
+                (without_bps - test_bps).max(0.0)
+            })
         })
         .collect();
     for (limit, gain) in ranking.limits.iter_mut().zip(gains) {
@@ -43,15 +49,15 @@ pub(crate) fn predict(seen: &Observed, time: Time, ranking: &mut Ranking) {
             limit.gain_is_upper_bound = path.hides_other_limits(limit.kind);
         }
     }
-    sort(ranking, got);
+    sort(ranking, test_bps);
     doubt_variation(ranking, seen);
-    ranking.together = together(&path, ranking, got);
+    ranking.together = joint_removal(&path, ranking, test_bps);
 }
 
 /// The pair of limits whose removal gains most, if removing a single one gains little.
-fn together(path: &SimulatedPath, ranking: &Ranking, got: f64) -> Option<Together> {
+fn joint_removal(path: &SimulatedPath, ranking: &Ranking, test_bps: f64) -> Option<JointRemoval> {
     let alone = ranking.limits.iter().filter_map(|limit| limit.gain_bps).fold(0.0, f64::max);
-    if alone >= MIN_WORTHWHILE * got {
+    if alone >= MIN_WORTHWHILE * test_bps {
         return None;
     }
     let kinds: Vec<Kind> = ranking.limits.iter().map(|limit| limit.kind).take(MAX_PAIRED).collect();
@@ -60,17 +66,18 @@ fn together(path: &SimulatedPath, ranking: &Ranking, got: f64) -> Option<Togethe
         .enumerate()
         .flat_map(|(index, one)| kinds[..index].iter().map(move |other| [*other, *one]));
     let gains = pairs.filter_map(|[one, other]| {
-        let then = path.without(one)?.without(other)?.mean_goodput()?;
-        Some(Together { kinds: [one, other], gain_bps: then - got })
+        let without_bps = path.without(one)?.without(other)?.mean_goodput()?;
+        Some(JointRemoval { kinds: [one, other], gain_bps: without_bps - test_bps })
     });
     gains
-        .filter(|both| both.gain_bps >= MIN_WORTHWHILE * got)
+        .filter(|both| both.gain_bps >= MIN_WORTHWHILE * test_bps)
         .max_by(|a, b| a.gain_bps.total_cmp(&b.gain_bps))
 }
 
 /// Sorts limits by gain, and marks the first as uncertain if the second gains nearly as much.
-fn sort(ranking: &mut Ranking, got: f64) {
-    let gain = |limit: &Limit| limit.gain_bps.filter(|gain| *gain >= (MIN_RATIO - 1.0) * got).unwrap_or(0.0);
+fn sort(ranking: &mut Ranking, test_bps: f64) {
+    let gain =
+        |limit: &Limit| limit.gain_bps.filter(|gain| *gain >= (MIN_RATIO - 1.0) * test_bps).unwrap_or(0.0);
     // Stable sort: limits without gain keep their order.
     ranking.limits.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
     let bound = ranking.limits.iter().find(|limit| limit.measured).map(|limit| limit.kind);
@@ -93,7 +100,7 @@ fn sort(ranking: &mut Ranking, got: f64) {
 }
 
 /// Reports that the limits found do not explain the test, and removes their gains.
-fn doubt(ranking: &mut Ranking, simulated: f64, got: f64, variation: Option<Variation>) {
+fn doubt(ranking: &mut Ranking, simulated: f64, test_bps: f64, variation: Option<Variation>) {
     let rate = |bps: f64| BitRate(three_digits(bps));
     for limit in &mut ranking.limits {
         limit.gain_bps = None;
@@ -103,7 +110,7 @@ fn doubt(ranking: &mut Ranking, simulated: f64, got: f64, variation: Option<Vari
     let unexplained = format!(
         "a simulated path with these limits gives {}, but the test got {}",
         rate(simulated),
-        rate(got)
+        rate(test_bps)
     );
     first.doubt = Some(match variation {
         Some(variation) => varied(variation, &unexplained),

@@ -22,7 +22,7 @@ const DISPROVED_FACTOR: f64 = 1.02;
 
 /// Ranks the limits of a path.
 pub fn rank(seen: &Observed) -> Ranking {
-    let mut limits = Limits { seen, got: seen.test_goodput_bps(), found: Vec::new() };
+    let mut limits = Limits { seen, test_bps: seen.test_goodput_bps(), found: Vec::new() };
     limits.mtu();
     limits.busy();
     limits.windows();
@@ -39,7 +39,7 @@ pub fn rank(seen: &Observed) -> Ranking {
 
 struct Limits<'a> {
     seen: &'a Observed,
-    got: f64,
+    test_bps: f64,
     found: Vec<Limit>,
 }
 
@@ -53,8 +53,8 @@ impl<'a> Limits<'a> {
         change: Option<String>,
     ) {
         let (allows_bps, measured) = match allows {
-            Allows::TestGoodput => (self.got, true),
-            Allows::Computed(bps) if bps < self.got => (self.got * DISPROVED_FACTOR, false),
+            Allows::TestGoodput => (self.test_bps, true),
+            Allows::Computed(bps) if bps < self.test_bps => (self.test_bps * DISPROVED_FACTOR, false),
             Allows::Computed(bps) => (bps, false),
         };
         let host = host.map(Into::into);
@@ -112,7 +112,7 @@ impl<'a> Limits<'a> {
         let gains: Vec<Option<f64>> = self
             .found
             .iter()
-            .map(|limit| self.without(limit).map(|without| (without - self.got).max(0.0)))
+            .map(|limit| self.without(limit).map(|without| (without - self.test_bps).max(0.0)))
             .collect();
         for (limit, gain) in self.found.iter_mut().zip(gains) {
             // A limit that does not bind gains nothing; the path's rate cannot be changed.

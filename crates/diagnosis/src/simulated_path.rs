@@ -26,7 +26,7 @@ const MAX_PACKETS: f64 = 1e6;
 /// Minimum number of round trips of a simulated test. If the maximum number of packets does not suffice for them, nothing is predicted.
 const MIN_ROUND_TRIPS: f64 = 50.0;
 /// The congestion control of most connections.
-const USUAL_CC: &str = "cubic";
+const MOST_COMMON_CC: &str = "cubic";
 /// Time for which other traffic runs before the test begins.
 const WARM_UP: Time = Time::from_secs(2);
 /// Settings that are copied from the measured hosts to the simulated ones.
@@ -46,11 +46,11 @@ const SCENARIO_DURATION: &str = "1000s";
 const AMPLE_BUFFER: u64 = 1 << 28;
 /// A transmit queue that does not overflow, packets.
 const AMPLE_TX_QUEUE: u32 = 10_000;
-/// Maximum ratio of simulated to measured goodput, either way round, if the simulated path matches the measured one.
+/// Maximum ratio of simulated to measured goodput, or of measured to simulated, if the simulated path matches the measured one.
 const MAX_MISFIT: f64 = 1.5;
-/// Maximum number of simulated tests over which goodput is averaged, and of their packets together.
+/// Maximum number of simulated tests over which goodput is averaged, and maximum total of their packets.
 const MAX_TRIES: f64 = 3.0;
-const MAX_PACKETS_TOGETHER: f64 = 2e6;
+const MAX_TOTAL_PACKETS: f64 = 2e6;
 /// Maximum number of other connections that are tried.
 const MAX_FLOWS: u32 = 8;
 /// Candidate multiples of a small send buffer: a single write may exceed it.
@@ -76,7 +76,7 @@ struct SimulatedTest {
 pub(crate) struct SimulatedPath {
     /// The slowest link's rate, and its expected rate without a slow hop, bit/s with Ethernet's headers.
     link_bps: f64,
-    usual_bps: f64,
+    expected_bps: f64,
     /// The largest packet that passes, bytes of IP.
     packet: f64,
     /// Round-trip time without queues.
@@ -139,22 +139,23 @@ impl SimulatedPath {
             return None;
         }
         let packet = seen.mtu.passes.map_or(DEFAULT_PACKET, f64::from);
-        let on_link = (packet + ETHERNET_HEADER) / (packet - TCP_IP_HEADERS);
-        let carried = seen.capacity_bps()? * on_link;
-        let expected = seen.expected.as_ref().map_or(carried, |(bps, _)| bps * on_link);
-        let policed = seen.policed_bps().map(|bps| bps * on_link);
+        let link_factor = (packet + ETHERNET_HEADER) / (packet - TCP_IP_HEADERS);
+        let carried = seen.capacity_bps()? * link_factor;
+        let expected = seen.expected.as_ref().map_or(carried, |(bps, _)| bps * link_factor);
+        let policed = seen.policed_bps().map(|bps| bps * link_factor);
         // The link behind a policer cannot be measured.
         let link_bps = match (policed, seen.probed_bps()) {
             (None, _) => carried,
-            (Some(_), Some(probed)) if !seen.emptied_a_bucket() => probed * on_link,
+            (Some(_), Some(probed)) if !seen.emptied_a_bucket() => probed * link_factor,
             _ => carried.max(expected),
         };
-        let in_turn = seen.fair_queueing();
-        let has_tcp = has(Kind::CompetingTraffic) && (seen.is_other_traffic_elastic() || in_turn.is_some());
+        let fair_queueing = seen.fair_queueing();
+        let has_tcp =
+            has(Kind::CompetingTraffic) && (seen.is_other_traffic_elastic() || fair_queueing.is_some());
         let behind_others = seen.policed_behind_others_bps().filter(|_| has(Kind::CompetingTraffic));
-        let behind_others = behind_others.map(|bps| bps * on_link);
+        let behind_others = behind_others.map(|bps| bps * link_factor);
         let rtt = Time::from_secs_f64(seen.base_rtt_us() * 1e-6);
-        let left = seen.available_bps().map_or(seen.test_goodput_bps(), |left| left.value) * on_link;
+        let left = seen.available_bps().map_or(seen.test_goodput_bps(), |left| left.value) * link_factor;
         let others_bps =
             if has(Kind::CompetingTraffic) && !has_tcp { (carried - left).max(0.0) } else { 0.0 };
         // The kernel notifies TCP of drops at the device. If TCP detects them as losses instead, the device's queue is like one on the path.
@@ -176,7 +177,7 @@ impl SimulatedPath {
         }
         Some(SimulatedPath {
             link_bps,
-            usual_bps: expected.max(link_bps),
+            expected_bps: expected.max(link_bps),
             packet,
             rtt,
             queue,
@@ -186,11 +187,12 @@ impl SimulatedPath {
                 .or(behind_others)
                 .map(|bps| (bps, capacity.at_once_bytes.unwrap_or(0.0).max(2.0 * packet))),
             others_bps,
-            other_flows: in_turn.map_or(u32::from(has_tcp), |in_turn| in_turn.others.round() as u32),
-            other_cc: USUAL_CC.into(),
+            other_flows: fair_queueing
+                .map_or(u32::from(has_tcp), |fair_queueing| fair_queueing.others.round() as u32),
+            other_cc: MOST_COMMON_CC.into(),
             loses_among_others: loss > 0.0 && !has(Kind::Loss) && !is_probed,
             is_share_by_burst: others_bps > 0.0 && !is_probed,
-            is_fair: in_turn.is_some(),
+            is_fair: fair_queueing.is_some(),
             own_queue: own.then(|| {
                 let wait = capacity.queue.unwrap_or(rtt).as_secs_f64();
                 wait * link_bps / 8.0 / (packet + ETHERNET_HEADER)
@@ -202,7 +204,7 @@ impl SimulatedPath {
                 let small = |number: u32| u8::try_from(number).unwrap_or(u8::MAX);
                 (small(version.major), small(version.minor))
             }),
-            cc: flow.cc.clone().unwrap_or_else(|| USUAL_CC.into()),
+            cc: flow.cc.clone().unwrap_or_else(|| MOST_COMMON_CC.into()),
             mss: seen.clamped_mss().map(|clamped| clamped.mss as u32 + TIMESTAMP_OPTION),
             time,
             seed: 1,
@@ -211,15 +213,15 @@ impl SimulatedPath {
 
     /// Fits the parameters that could not be measured to the test's goodput, and to the number of segments with ECN marks. Returns the
     /// fitted path and its goodput.
-    pub(crate) fn fitted(self, got: f64, marked_segs: u64) -> Option<(Self, f64)> {
+    pub(crate) fn fitted(self, test_bps: f64, marked_segs: u64) -> Option<(Self, f64)> {
         let marks = |step: u32| (f64::from(step) / 2.0).exp2().round();
         let wmem = |times: f64| Some(SimulatedPath { sender: self.with_send_buffer(times)?, ..self.clone() });
         let candidates: Vec<SimulatedPath> = if self.fills_send_buffer {
             SEND_BUFFERS.into_iter().filter_map(wmem).collect()
         } else if self.other_flows > 0 {
             // Other connections, too, may use the test's congestion control.
-            let ccs = [USUAL_CC, self.cc.as_str()];
-            let ccs = &ccs[..if self.cc == USUAL_CC { 1 } else { 2 }];
+            let ccs = [MOST_COMMON_CC, self.cc.as_str()];
+            let ccs = &ccs[..if self.cc == MOST_COMMON_CC { 1 } else { 2 }];
             let each = ccs.iter().flat_map(|cc| (1..=MAX_FLOWS).map(move |other_flows| (*cc, other_flows)));
             each.map(|(cc, other_flows)| SimulatedPath { other_flows, other_cc: cc.into(), ..self.clone() })
                 .collect()
@@ -231,10 +233,10 @@ impl SimulatedPath {
             vec![self]
         };
         // A test that a window limits gets the same goodput at different thresholds, but not the same marks.
-        let off = |(path, now): &(SimulatedPath, SimulatedTest)| {
+        let misfit = |(path, now): &(SimulatedPath, SimulatedTest)| {
             let marks = ((now.marked_segs + 1) as f64 / (marked_segs + 1) as f64).ln().abs();
             let marks = if path.marks_from.is_some() { WEIGHT_OF_MARKS * marks } else { 0.0 };
-            (now.goodput_bps / got).ln().abs() + marks
+            (now.goodput_bps / test_bps).ln().abs() + marks
         };
         let mut best: Option<(SimulatedPath, SimulatedTest)> = None;
         let tries = candidates.first()?.tries(MAX_SEEDS);
@@ -244,8 +246,8 @@ impl SimulatedPath {
                 let now = path.test()?;
                 Some((path, now))
             });
-            best = tried.chain(best).min_by(|a, b| off(a).total_cmp(&off(b)));
-            if best.as_ref().is_some_and(|(_, now)| Self::matches(now.goodput_bps, got)) {
+            best = tried.chain(best).min_by(|a, b| misfit(a).total_cmp(&misfit(b)));
+            if best.as_ref().is_some_and(|(_, now)| Self::matches(now.goodput_bps, test_bps)) {
                 break;
             }
         }
@@ -262,11 +264,11 @@ impl SimulatedPath {
     }
 
     /// Whether a simulated goodput matches the test's, within random variation.
-    pub(crate) fn matches(now: f64, got: f64) -> bool {
-        (now / got).ln().abs() <= MAX_MISFIT.ln()
+    pub(crate) fn matches(simulated_bps: f64, test_bps: f64) -> bool {
+        (simulated_bps / test_bps).ln().abs() <= MAX_MISFIT.ln()
     }
 
-    /// The same path without a limit of this kind; `None` for limits that are not simulated.
+    /// This path without a limit of this kind; `None` for limits that are not simulated.
     pub(crate) fn without(&self, kind: Kind) -> Option<Self> {
         let mut path = self.clone();
         let ample = |host: &mut BTreeMap<String, String>, name: &str| {
@@ -290,7 +292,7 @@ impl SimulatedPath {
             Kind::EcnMarks => path.marks_from = None,
             Kind::SmallMss => path.mss = None,
             Kind::LocalQueue => (path.own_queue, path.queue) = (None, path.queue.max(path.rtt)),
-            Kind::SlowHop => path.link_bps = path.usual_bps,
+            Kind::SlowHop => path.link_bps = path.expected_bps,
             Kind::CompetingTraffic => {
                 (path.others_bps, path.other_flows) = (0.0, 0);
                 if self.loses_among_others {
@@ -330,16 +332,16 @@ impl SimulatedPath {
     /// Number of tests to simulate, at most `maximum`.
     fn tries(&self, maximum: f64) -> u64 {
         let packets = self.link_bps * self.time.as_secs_f64() / 8.0 / (self.packet + ETHERNET_HEADER);
-        (MAX_PACKETS_TOGETHER / packets).clamp(1.0, maximum) as u64
+        (MAX_TOTAL_PACKETS / packets).clamp(1.0, maximum) as u64
     }
 
-    /// A test of one connection; `None` if it cannot be simulated.
+    /// Simulates a test of one connection; `None` if it cannot be simulated.
     fn test(&self) -> Option<SimulatedTest> {
         let file = ScenarioFile::parse("measured.toml", &self.text()).ok()?;
         let scenario: Scenario = MeasurementSession::reserve(file.resolve(None, &[]).ok()?, "h1", "h2", 1);
-        let usual = HostDefaults::default();
-        let kernel = self.kernel.filter(|kernel| scenario::is_simulated(*kernel)).unwrap_or(usual.kernel);
-        let (machine, mut native) = (HostDefaults { kernel, ..usual }, Native::default());
+        let defaults = HostDefaults::default();
+        let kernel = self.kernel.filter(|kernel| scenario::is_simulated(*kernel)).unwrap_or(defaults.kernel);
+        let (machine, mut native) = (HostDefaults { kernel, ..defaults }, Native::default());
         let mut session = MeasurementSession::new(&scenario, 1, &machine, &mut native).ok()?;
         session.advance(WARM_UP).ok()?;
         let tcp = TcpSpec { cc: Some(Cc::Named(self.cc.clone())), mss: self.mss, ..TcpSpec::default() };
@@ -381,8 +383,8 @@ impl SimulatedPath {
         let frame = self.packet + ETHERNET_HEADER;
         let link = |bps: f64| format!("rate = \"{}bit\"", bps as u64);
         let queue = self.queue.as_secs_f64() * self.link_bps / 8.0 + frame;
-        let usual = if self.is_fair { ", qdisc = \"fq_codel\"" } else { "" };
-        let marks = self.marks_from.map_or(usual.to_owned(), |from| {
+        let unmarked = if self.is_fair { ", qdisc = \"fq_codel\"" } else { "" };
+        let marks = self.marks_from.map_or(unmarked.to_owned(), |from| {
             format!(", qdisc = {{ kind = \"droptail\", mark_above = \"{from:.0}p\" }}")
         });
         let police = self.policer.map_or(String::new(), |(bps, bytes)| {

@@ -1,4 +1,4 @@
-//! The tests of this crate, one program: each file is a module, and linking costs once.
+//! The tests of this crate: one program with a module per file, so that only one program is linked.
 
 mod cases;
 mod generated;

@@ -130,13 +130,13 @@ impl Case {
         self.find(|fault| if let Fault::SlowHop(share) = fault { Some(*share) } else { None }).unwrap_or(1.0)
     }
 
-    /// The same case without all faults of a kind.
+    /// This case without any fault of a kind.
     pub fn without(&self, kind: Kind) -> Self {
         let faults = self.faults.iter().copied().filter(|fault| fault.kind() != kind).collect();
         Case { faults, ..self.clone() }
     }
 
-    /// The same without a fault.
+    /// This case without any fault.
     pub fn without_any(&self) -> Self {
         Case { faults: Vec::new(), ..self.clone() }
     }

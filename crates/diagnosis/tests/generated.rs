@@ -91,17 +91,19 @@ struct Scored {
 
 /// Predicted and true gain of removing the first limit, bit/s.
 struct Gains {
-    promised: f64,
-    true_one: f64,
-    got: f64,
-    is_most: bool,
+    predicted: f64,
+    true_gain: f64,
+    /// Goodput of the test.
+    test_bps: f64,
+    /// Whether the prediction is only an upper bound.
+    is_upper_bound: bool,
 }
 
 impl Gains {
     fn are_close(&self) -> bool {
-        let off = self.promised - self.true_one;
-        let off = if self.is_most { -off } else { off.abs() };
-        off <= (CLOSE * self.true_one.abs()).max(SLIGHT * self.got)
+        let error = self.predicted - self.true_gain;
+        let error = if self.is_upper_bound { -error } else { error.abs() };
+        error <= (CLOSE * self.true_gain.abs()).max(SLIGHT * self.test_bps)
     }
 }
 
@@ -109,8 +111,8 @@ fn scored(case: Case) -> Scored {
     let without = truth(&case);
     let (seen, ranking) = diagnosed(&case);
     // With other traffic the goodput differs from test to test: count the gain relative to this test.
-    let got = seen.test_goodput_bps();
-    let gain = |without: f64| (without - got) / got.max(1.0);
+    let test_bps = seen.test_goodput_bps();
+    let gain = |without: f64| (without - test_bps) / test_bps.max(1.0);
     let best = without.iter().map(|(_, without)| gain(*without)).fold(0.0, f64::max);
     let mut right: Vec<Kind> = without
         .iter()
@@ -119,8 +121,8 @@ fn scored(case: Case) -> Scored {
         .collect();
     if best < MATERIAL {
         // The two limits hide each other: removing only one gains little, so either may come first.
-        let together = case.faults.len() > 1 && gain(goodput(&case.without_any())) >= MATERIAL;
-        right.extend(case.faults.iter().filter(|_| together).map(|fault| fault.kind()));
+        let hide_each_other = case.faults.len() > 1 && gain(goodput(&case.without_any())) >= MATERIAL;
+        right.extend(case.faults.iter().filter(|_| hide_each_other).map(|fault| fault.kind()));
         right.push(Kind::PathRate);
     }
     let kinds: Vec<Kind> = ranking.limits.iter().map(|limit| limit.kind).collect();
@@ -131,13 +133,13 @@ fn scored(case: Case) -> Scored {
         _ => Score::Wrong,
     };
     let gains = ranking.limits.first().filter(|_| score == Score::RightFirst).and_then(|first| {
-        let of_kind = without.iter().filter(|(fault, _)| fault.kind() == first.kind);
-        let (_, without) = of_kind.max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let same_kind = without.iter().filter(|(fault, _)| fault.kind() == first.kind);
+        let (_, without) = same_kind.max_by(|a, b| a.1.total_cmp(&b.1))?;
         Some(Gains {
-            promised: first.gain_bps?,
-            true_one: (without - got).max(0.0),
-            got,
-            is_most: first.gain_is_upper_bound,
+            predicted: first.gain_bps?,
+            true_gain: (without - test_bps).max(0.0),
+            test_bps,
+            is_upper_bound: first.gain_is_upper_bound,
         })
     });
     let mb = |bps: f64| format!("{:.1}", bps / 1e6);
@@ -150,7 +152,7 @@ fn scored(case: Case) -> Scored {
         case.cc,
         case.queue_bdp,
         case.faults,
-        mb(got),
+        mb(test_bps),
         without
             .iter()
             .map(|(fault, without)| format!("{} {}", fault.name(), mb(*without)))
@@ -254,15 +256,15 @@ fn table(done: &[Scored]) -> String {
 struct Promises {
     faults: usize,
     exact: [usize; 2],
-    most: [usize; 2],
+    upper_bounds: [usize; 2],
 }
 
 impl Promises {
     fn of(done: &[Scored], faults: usize) -> Self {
         let mut promises = Promises { faults, ..Promises::default() };
-        let of_these = done.iter().filter(|scored| scored.case.faults.len() == faults);
-        for gains in of_these.filter_map(|scored| scored.gains.as_ref()) {
-            let counts = if gains.is_most { &mut promises.most } else { &mut promises.exact };
+        let selected = done.iter().filter(|scored| scored.case.faults.len() == faults);
+        for gains in selected.filter_map(|scored| scored.gains.as_ref()) {
+            let counts = if gains.is_upper_bound { &mut promises.upper_bounds } else { &mut promises.exact };
             counts[0] += 1;
             counts[1] += usize::from(gains.are_close());
         }
@@ -270,16 +272,16 @@ impl Promises {
     }
 
     fn right_share(&self) -> f64 {
-        (self.exact[1] + self.most[1]) as f64 / (self.exact[0] + self.most[0]).max(1) as f64
+        (self.exact[1] + self.upper_bounds[1]) as f64 / (self.exact[0] + self.upper_bounds[0]).max(1) as f64
     }
 }
 
 impl std::fmt::Display for Promises {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Promises { faults, exact: [exact, close], most: [most, hold] } = self;
+        let Promises { faults, exact: [exact, close], upper_bounds: [upper_bounds, hold] } = self;
         write!(
             f,
-            "{faults} faults: {close} of {exact} gains within a quarter, {hold} of {most} gains at most"
+            "{faults} faults: {close} of {exact} gains within a quarter, {hold} of {upper_bounds} gains at most"
         )
     }
 }
@@ -321,11 +323,11 @@ fn limits_that_hide_each_other_are_named_together() {
         faults: vec![Fault::NoWindowScaling, Fault::ReceiveBuffer(80_000)],
     };
     let (_, ranking) = diagnosed(&case);
-    let together = ranking.together.expect("neither alone is worth removing");
-    let mut kinds = together.kinds.map(|kind| format!("{kind:?}"));
+    let joint = ranking.together.expect("neither alone is worth removing");
+    let mut kinds = joint.kinds.map(|kind| format!("{kind:?}"));
     kinds.sort();
     assert_eq!(kinds, ["ReceiveBuffer", "WindowScaling"], "{ranking:?}");
-    assert!(together.gain_bps > 30e6, "{together:?}");
+    assert!(joint.gain_bps > 30e6, "{joint:?}");
 }
 
 /// Larger values of LONGFAT_CASES give the table of docs/diagnose.md.
@@ -340,7 +342,7 @@ fn generated_cases_are_diagnosed() {
     }
     for scored in done.iter().filter(|scored| scored.gains.as_ref().is_some_and(|gains| !gains.are_close())) {
         let Some(gains) = &scored.gains else { continue };
-        println!("gain {:.1} for {:.1}: {}", gains.promised / 1e6, gains.true_one / 1e6, scored.line);
+        println!("gain {:.1} for {:.1}: {}", gains.predicted / 1e6, gains.true_gain / 1e6, scored.line);
     }
     println!("{}", table(&done));
     for faults in 1..=MAX_FAULTS {

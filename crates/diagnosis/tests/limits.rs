@@ -293,11 +293,14 @@ fn arrivals_of_a_burst() {
 
 #[test]
 fn window_scaling_is_named_before_the_window() {
-    let off = Some(facts(&[("net.ipv4.tcp_window_scaling", "0")]));
-    let there = first(&Observed { receiver: off.clone(), ..seen(25e6, Cause::ReceiveWindow) });
-    assert_eq!((there.kind, there.host.as_deref(), there.measured), (Kind::WindowScaling, Some("h2"), true));
-    let here = first(&Observed { sender: off, ..seen(25e6, Cause::ReceiveWindow) });
-    assert_eq!((here.kind, here.host.as_deref()), (Kind::WindowScaling, Some("h1")));
+    let scaling_off = Some(facts(&[("net.ipv4.tcp_window_scaling", "0")]));
+    let at_receiver = first(&Observed { receiver: scaling_off.clone(), ..seen(25e6, Cause::ReceiveWindow) });
+    assert_eq!(
+        (at_receiver.kind, at_receiver.host.as_deref(), at_receiver.measured),
+        (Kind::WindowScaling, Some("h2"), true)
+    );
+    let at_sender = first(&Observed { sender: scaling_off, ..seen(25e6, Cause::ReceiveWindow) });
+    assert_eq!((at_sender.kind, at_sender.host.as_deref()), (Kind::WindowScaling, Some("h1")));
 }
 
 #[test]
@@ -397,8 +400,8 @@ proptest! {
     fn facts_of_a_peer_cause_no_panic(rmem in "[-0-9 a-z]{0,40}", scaling in "[-0-9]{0,3}", got in 0.0f64..1e12, rtt in any::<u64>(), busy in any::<f64>()) {
         let peer = facts(&[("net.ipv4.tcp_rmem", &rmem), ("net.ipv4.tcp_window_scaling", &scaling)]);
         for cause in Cause::ALL {
-            let odd = Observed { receiver: Some(peer.clone()), rtt: Time(rtt), receiver_busy: Some(busy), ..seen(got, cause) };
-            let limits = rank(&odd).limits;
+            let observed = Observed { receiver: Some(peer.clone()), rtt: Time(rtt), receiver_busy: Some(busy), ..seen(got, cause) };
+            let limits = rank(&observed).limits;
             prop_assert!(limits.windows(2).all(|pair| pair[0].allows_bps <= pair[1].allows_bps));
         }
     }
@@ -442,7 +445,7 @@ fn a_cached_threshold_explains_a_slow_start() {
     assert_eq!(first(&seen(8e6, Cause::SlowStart)).kind, Kind::SlowStart);
 }
 
-/// Bursts overflow a short queue, so that a probe finds hardly any available bandwidth, though nobody else uses the path.
+/// Bursts overflow a short queue, so that a probe finds hardly any available bandwidth, although no other traffic uses the path.
 #[test]
 fn an_unconfirmed_probe_is_refuted_by_datagrams_that_all_arrive() {
     let unconfirmed = |lost| Observed {

@@ -15,66 +15,67 @@ use crate::{
     virtual_path::{MAX_MEASUREMENTS, VirtualPath},
 };
 
-const TEST: Time = Time::from_secs(10);
+/// Duration of each test.
+const TEST_DURATION: Time = Time::from_secs(10);
 /// Paths of each row of the table.
-const PATHS: usize = 30;
-/// The first path's number: these paths were not used to choose thresholds.
-const FIRST: u64 = 90_000;
-/// Minimum share of right findings, and maximum share of wrong ones, over the whole table.
-const MIN_RIGHT: f64 = 0.8;
-const MAX_WRONG: f64 = 0.05;
+const PATHS_PER_ROW: usize = 30;
+/// The seed of the first path: these paths were not used to choose thresholds.
+const FIRST_SEED: u64 = 90_000;
+/// Minimum share of correct findings, and maximum share of wrong ones, over the whole table.
+const MIN_CORRECT_SHARE: f64 = 0.8;
+const MAX_WRONG_SHARE: f64 = 0.05;
 
-/// A limit that a test requests from its own ends; the path has no fault.
+/// A limit that the sender or the receiver of the test sets; the path has no fault.
 #[derive(Debug, Clone, Copy)]
-enum Request {
-    /// The writer's rate as a share of the path's.
+enum HostLimit {
+    /// The writer's rate, as a share of the path's rate.
     WriteRate(f64),
-    /// The reader's.
+    /// The reader's rate, as a share of the path's rate.
     ReadRate(f64),
-    /// The pacing rate.
+    /// The pacing rate, as a share of the path's rate.
     Pacing(f64),
     /// BBR, which fills no queue.
     Bbr,
 }
 
-impl Request {
-    const ALL: [(&'static str, Request); 4] = [
-        ("slow writer", Request::WriteRate(0.4)),
-        ("slow reader", Request::ReadRate(0.4)),
-        ("pacing", Request::Pacing(0.5)),
-        ("none, BBR", Request::Bbr),
+impl HostLimit {
+    const ALL: [(&'static str, HostLimit); 4] = [
+        ("slow writer", HostLimit::WriteRate(0.4)),
+        ("slow reader", HostLimit::ReadRate(0.4)),
+        ("pacing", HostLimit::Pacing(0.5)),
+        ("none, BBR", HostLimit::Bbr),
     ];
 
     fn spec(self, rate_bps: f64, cc: &str) -> TcpSpec {
         let share = |share: f64| Some(BitRate((share * rate_bps) as u64));
         let spec = TcpSpec { cc: Some(Cc::Named(cc.into())), ..TcpSpec::default() };
         match self {
-            Request::WriteRate(of) => TcpSpec { write_rate: share(of), ..spec },
-            Request::ReadRate(of) => TcpSpec { read_rate: share(of), ..spec },
-            Request::Pacing(of) => TcpSpec { pacing: share(of), ..spec },
-            Request::Bbr => TcpSpec { cc: Some(Cc::Named("bbr".into())), ..spec },
+            HostLimit::WriteRate(of) => TcpSpec { write_rate: share(of), ..spec },
+            HostLimit::ReadRate(of) => TcpSpec { read_rate: share(of), ..spec },
+            HostLimit::Pacing(of) => TcpSpec { pacing: share(of), ..spec },
+            HostLimit::Bbr => TcpSpec { cc: Some(Cc::Named("bbr".into())), ..spec },
         }
     }
 }
 
 /// A test's samples and the verdict of both ends.
-fn measured(case: &Case, request: Option<Request>) -> (Vec<FlowSample>, Option<Cause>) {
+fn measured(case: &Case, limit: Option<HostLimit>) -> (Vec<FlowSample>, Option<Cause>) {
     let file = ScenarioFile::parse("case.toml", &case.text()).unwrap();
     let resolved = file.resolve(None, &[]).unwrap();
     let scenario: Scenario = MeasurementSession::reserve(resolved, "h1", "h2", MAX_MEASUREMENTS);
     let (machine, mut native) = (HostDefaults::default(), Native::default());
     let mut session = MeasurementSession::new(&scenario, MAX_MEASUREMENTS, &machine, &mut native).unwrap();
-    let Some(request) = request else {
+    let Some(limit) = limit else {
         let mut path = VirtualPath::new(session, &scenario, case.cc);
-        let seen = path.tcp(&TcpPlan { time: TEST, congestion: None }).unwrap().unwrap();
+        let seen = path.tcp(&TcpPlan { time: TEST_DURATION, congestion: None }).unwrap().unwrap();
         return (seen.rows, seen.flow.verdict);
     };
-    let spec = request.spec(case.rate_bps, case.cc);
+    let spec = limit.spec(case.rate_bps, case.cc);
     let bps = |rate: Option<BitRate>| rate.map(BitRate::as_f64);
     let generator =
         Generator { write_bps: bps(spec.write_rate), read_bps: bps(spec.read_rate), ..Generator::default() };
     let pacing_bps = bps(spec.pacing);
-    let mut seen = session.measure(FlowKind::Tcp(spec), TEST).unwrap();
+    let mut seen = session.measure(FlowKind::Tcp(spec), TEST_DURATION).unwrap();
     let name = seen.rows[0].flow.clone();
     let context = FlowContext {
         name,
@@ -96,7 +97,7 @@ fn measured(case: &Case, request: Option<Request>) -> (Vec<FlowSample>, Option<C
     (seen.rows, verdict)
 }
 
-/// The samples of a receiver's own socket.
+/// The part of a sample that the receiver's own socket gives.
 fn receiver_only(row: &FlowSample) -> FlowSample {
     FlowSample {
         time_us: row.time_us,
@@ -131,24 +132,24 @@ fn corresponding(verdict: Option<Cause>, reads_slowly: bool) -> ReceiverFinding 
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Score {
-    right: usize,
+    correct: usize,
     unknown: usize,
     wrong: usize,
 }
 
 impl Score {
-    fn add(&mut self, case: &Case, request: Option<Request>, name: &str) {
-        let (rows, verdict) = measured(case, request);
+    fn add(&mut self, case: &Case, limit: Option<HostLimit>, name: &str) {
+        let (rows, verdict) = measured(case, limit);
         let alone: Vec<FlowSample> = rows.iter().map(receiver_only).collect();
         let found = judge_receiver(&alone, &rows[0].flow);
         let finding = found.as_ref().map_or(ReceiverFinding::Unknown, |found| found.finding);
-        let right = corresponding(verdict, matches!(request, Some(Request::ReadRate(_))));
+        let correct = corresponding(verdict, matches!(limit, Some(HostLimit::ReadRate(_))));
         match finding {
-            finding if finding == right => self.right += 1,
+            finding if finding == correct => self.correct += 1,
             ReceiverFinding::Unknown => self.unknown += 1,
             _ => self.wrong += 1,
         }
-        if finding != right {
+        if finding != correct {
             println!(
                 "{name} {}: {:.0} Mb/s, {:.0} ms, {}: both ends {verdict:?}, receiver {finding:?}: {:?}",
                 case.seed,
@@ -161,16 +162,16 @@ impl Score {
     }
 
     fn row(self, name: &str) -> String {
-        let all = self.right + self.unknown + self.wrong;
-        format!("| {name} | {all} | {} | {} | {} |\n", self.right, self.unknown, self.wrong)
+        let all = self.correct + self.unknown + self.wrong;
+        format!("| {name} | {all} | {} | {} | {} |\n", self.correct, self.unknown, self.wrong)
     }
 }
 
 /// The first paths with this fault only, or without a fault.
 fn paths(fault: Option<&str>, count: usize) -> Vec<Case> {
-    let is = |case: &Case| case.faults.first().map(|fault: &Fault| fault.name()) == fault;
+    let has_fault = |case: &Case| case.faults.first().map(|fault: &Fault| fault.name()) == fault;
     let faults = usize::from(fault.is_some());
-    (FIRST..).map(|seed| Case::drawn(seed, faults)).filter(is).take(count).collect()
+    (FIRST_SEED..).map(|seed| Case::drawn(seed, faults)).filter(has_fault).take(count).collect()
 }
 
 const FAULTS: [&str; 12] = [
@@ -190,12 +191,12 @@ const FAULTS: [&str; 12] = [
 
 #[test]
 fn the_receiving_end_finds_most_limits_alone() {
-    let count = std::env::var("LONGFAT_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(PATHS);
+    let count = std::env::var("LONGFAT_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(PATHS_PER_ROW);
     let (mut table, mut all) = (String::new(), Score::default());
     let mut add_row = |name: &str, score: Score| {
         table.push_str(&score.row(name));
         all = Score {
-            right: all.right + score.right,
+            correct: all.correct + score.correct,
             unknown: all.unknown + score.unknown,
             wrong: all.wrong + score.wrong,
         };
@@ -206,17 +207,17 @@ fn the_receiving_end_finds_most_limits_alone() {
         paths(fault, count).iter().for_each(|case| score.add(case, None, name));
         add_row(name, score);
     }
-    for (name, request) in Request::ALL {
+    for (name, limit) in HostLimit::ALL {
         let mut score = Score::default();
-        paths(None, count).iter().for_each(|case| score.add(case, Some(request), name));
+        paths(None, count).iter().for_each(|case| score.add(case, Some(limit), name));
         add_row(name, score);
     }
     let _ = write!(table, "{}", all.row("**all**"));
     println!("{table}");
-    let cases = (all.right + all.unknown + all.wrong) as f64;
-    assert!(all.right as f64 >= MIN_RIGHT * cases, "{table}");
-    assert!(all.wrong as f64 <= MAX_WRONG * cases, "{table}");
-    if count == PATHS {
+    let cases = (all.correct + all.unknown + all.wrong) as f64;
+    assert!(all.correct as f64 >= MIN_CORRECT_SHARE * cases, "{table}");
+    assert!(all.wrong as f64 <= MAX_WRONG_SHARE * cases, "{table}");
+    if count == PATHS_PER_ROW {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/receiver.md");
         let text = std::fs::read_to_string(page).unwrap();
         assert!(text.contains(&table), "docs/receiver.md needs this table:\n{table}");

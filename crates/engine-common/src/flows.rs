@@ -41,6 +41,6 @@ pub fn datagram_source(
     start: Time,
 ) -> DatagramSource {
     let payload = udp.packet.map_or(max_payload, |bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX));
-    let plan = SourcePlan { rate: udp.rate, payload, together: 1, size: udp.size, bursts: udp.bursts };
+    let plan = SourcePlan { rate: udp.rate, payload, back_to_back: 1, size: udp.size, bursts: udp.bursts };
     DatagramSource::new(&plan, Draws::new(seed, 2 * index as u32 + 1), start)
 }

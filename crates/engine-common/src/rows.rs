@@ -112,14 +112,14 @@ fn drops(
 ) -> impl Iterator<Item = Event> {
     let queue = now.dropped_queue + now.dropped_aqm - before.dropped_queue - before.dropped_aqm;
     let loss = now.dropped_loss - before.dropped_loss;
-    let event = move |(kind, grown): (EventKind, u64)| {
+    let event = move |(kind, increase): (EventKind, u64)| {
         let subject = format!("{} {}", pipe.name, pipe.direction());
-        (grown > 0).then(|| Event { time_us: micros(at), subject, kind, value: grown as i64 })
+        (increase > 0).then(|| Event { time_us: micros(at), subject, kind, value: increase as i64 })
     };
     [(EventKind::DropQueue, queue), (EventKind::DropLoss, loss)].into_iter().filter_map(event)
 }
 
-/// A row of a udp flow as of `now`. `sent` is datagrams and bytes of their payload.
+/// A row of a udp flow as of `now`. `sent`: number of datagrams sent, and bytes of their payload.
 pub fn datagram_row(flow: &str, now: Time, sent: (u64, u64), received: &mut ReceiverCounters) -> FlowSample {
     let count = |number: u64| i64::try_from(number).ok();
     let owd = received.owd_ns;

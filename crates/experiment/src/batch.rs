@@ -95,7 +95,7 @@ pub fn run_all(jobs: &[Job<'_>], options: &RunOptions<'_>) -> Result<Vec<Complet
     all.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Waits, or until `stop` is set.
+/// Waits for `time`, or until `stop` is set.
 fn pause(time: Duration, stop: &AtomicBool) {
     let begun = Instant::now();
     while begun.elapsed() < time && !stop.load(Ordering::Relaxed) {

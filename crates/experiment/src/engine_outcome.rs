@@ -78,8 +78,8 @@ fn device_drops(scenario: &Scenario, flow: &FlowSpec, outcome: &lab::Outcome) ->
         return 0;
     };
     let retransmitted = |name: &str| retransmitted_segs(&outcome.flows, name);
-    let of_host = scenario.flows.iter().filter(|other| other.from == flow.from);
-    let all: u64 = of_host.map(|other| retransmitted(&other.name)).sum();
+    let host_flows = scenario.flows.iter().filter(|other| other.from == flow.from);
+    let all: u64 = host_flows.map(|other| retransmitted(&other.name)).sum();
     let own = outcome.flows.iter().filter(|row| row.flow == flow.name);
     let mss = own.filter_map(|row| row.snd_mss_bytes).max().unwrap_or(0);
     counted.segments_dropped(u64::try_from(mss).unwrap_or(0)) * retransmitted(&flow.name) / all.max(1)

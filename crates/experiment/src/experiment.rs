@@ -77,7 +77,7 @@ impl Experiment {
     pub fn summary(&self, runs: Vec<RunSummary>) -> Summary {
         let file = &self.file;
         let outside_sweeps: Vec<RunSummary> = runs.iter().filter(|r| r.sweep.is_empty()).cloned().collect();
-        let of_these: Vec<Published> = file
+        let relevant: Vec<Published> = file
             .published()
             .iter()
             .filter(|p| {
@@ -87,7 +87,7 @@ impl Experiment {
             .cloned()
             .collect();
         let predictions = ModelPredictions { file };
-        let mut published = published::compare(&of_these, &outside_sweeps, &self.host.kernel, &predictions);
+        let mut published = published::compare(&relevant, &outside_sweeps, &self.host.kernel, &predictions);
         if self.is_changed() {
             published.iter_mut().for_each(excuse_miss);
         }

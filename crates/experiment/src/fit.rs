@@ -199,8 +199,8 @@ fn figures(
 ) -> Vec<PublishedFigure> {
     let mut all = Vec::new();
     for Target { experiment, .. } in targets {
-        let of_file = jobs.iter().zip(runs).filter(|(job, _)| std::ptr::eq(job.experiment, *experiment));
-        let summary = experiment.summary(of_file.map(|(_, run)| run.clone()).collect());
+        let file_runs = jobs.iter().zip(runs).filter(|(job, _)| std::ptr::eq(job.experiment, *experiment));
+        let summary = experiment.summary(file_runs.map(|(_, run)| run.clone()).collect());
         let of = |result: &PublishedResult| {
             let same = |p: &&Published| {
                 p.id == result.id && p.variant == result.variant && p.metric_path() == result.metric

@@ -108,7 +108,7 @@ fn differences(comparisons: &[PathComparison]) -> Vec<String> {
     comparisons.iter().filter(|one| !one.is_as_expected).map(text).collect()
 }
 
-/// `The path is as the scenario describes it, but for the round-trip time of bulk: 25.1 ms, described as 20 ms.`; `None`
+/// `The path is not as the scenario describes it: the round-trip time of bulk is 25.1 ms; the scenario has 20 ms.`; `None`
 /// without comparisons.
 pub fn sentence(comparisons: &[PathComparison]) -> Option<String> {
     if comparisons.is_empty() {

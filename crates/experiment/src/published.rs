@@ -47,13 +47,13 @@ fn compare_one(
     let is_closed_form = published.figure.is_closed_form();
     let is_run = |engine: &EngineName| runs.iter().any(|run| run.engine == *engine && !run.partial);
     let candidate = |engine: EngineName, own_kernel: Option<&str>| {
-        let of_engine = |run: &&RunSummary| {
+        let is_comparable = |run: &&RunSummary| {
             run.engine == engine
                 && published.variants().contains(&run.variant.as_deref())
                 && !run.partial
                 && (own_kernel.is_none() || run.kernel.as_deref() == own_kernel)
         };
-        let runs: Vec<&RunSummary> = runs.iter().filter(of_engine).collect();
+        let runs: Vec<&RunSummary> = runs.iter().filter(is_comparable).collect();
         let figure = match engine {
             EngineName::Model if is_closed_form => predictions.model(published),
             _ => across_runs(published, &runs, predictions),
@@ -233,8 +233,8 @@ impl Candidate<'_> {
 
 /// The versions of all guest kernels among the runs, oldest first.
 fn guest_kernels(runs: &[RunSummary]) -> Vec<&str> {
-    let of_guests = runs.iter().filter(|run| run.engine == EngineName::Kernel);
-    sorted_releases(of_guests.filter_map(|run| run.kernel.as_deref()))
+    let guest_runs = runs.iter().filter(|run| run.engine == EngineName::Kernel);
+    sorted_releases(guest_runs.filter_map(|run| run.kernel.as_deref()))
 }
 
 #[cfg(test)]

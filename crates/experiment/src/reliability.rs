@@ -127,7 +127,7 @@ fn excess(figure: &MetricPath, run: &RunSummary) -> f64 {
     }
 }
 
-/// Maximum amount that stalls can have taken away from a figure, in its unit: they can make a standard deviation smaller too.
+/// Maximum amount that stalls can have subtracted from a figure, in its unit: they can make a standard deviation smaller too.
 fn shortfall(figure: &MetricPath, run: &RunSummary) -> f64 {
     let MetricPath::Flow { flow, metric: Metric::MdevRtt } = figure else { return 0.0 };
     let total = run.quality.stalled_total_us.unwrap_or(0.0) * 1e-6;

@@ -183,9 +183,9 @@ fn disturbed(job: &Job<'_>, run: &RunSummary) -> Option<DiscardedRun> {
         return None;
     }
     let published = job.experiment.file.published().iter();
-    let of_variant = published.filter(|p| p.variant == job.variant && !p.figure.is_closed_form());
+    let figures = published.filter(|p| p.variant == job.variant && !p.figure.is_closed_form());
     let mut unreliable = Unreliability::default();
-    of_variant.map(|p| reliability::judge(p, run)).filter(|u| u.disturbed).for_each(|u| unreliable.merge(u));
+    figures.map(|p| reliability::judge(p, run)).filter(|u| u.disturbed).for_each(|u| unreliable.merge(u));
     unreliable.has_faults().then(|| DiscardedRun { started: run.started.clone(), faults: unreliable.faults })
 }
 

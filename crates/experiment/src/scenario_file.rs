@@ -27,7 +27,7 @@ pub fn read(path: &Path, note: impl Fn(&str)) -> Result<ScenarioFile> {
 /// # Errors
 /// The text has mistakes, or a file that it names cannot be read.
 pub fn parse(path: &Path, text: &str) -> Result<ScenarioFile> {
-    Ok(ScenarioFile::parse_with(&path.display().to_string(), text, &reader_beside(path))?)
+    Ok(ScenarioFile::parse_with(&path.display().to_string(), text, &reader_relative_to(path))?)
 }
 
 /// Resolves the base or a variant of a scenario file with overridden values.
@@ -40,7 +40,7 @@ pub fn resolve(
     variant: Option<&str>,
     sets: &[(String, String)],
 ) -> Result<Scenario> {
-    Ok(file.resolve_with(variant, sets, &reader_beside(path))?)
+    Ok(file.resolve_with(variant, sets, &reader_relative_to(path))?)
 }
 
 /// The folder to which files named by the scenario file at `path` are relative: the file's. A built-in scenario itself names no
@@ -50,7 +50,7 @@ pub fn folder(path: &Path) -> &Path {
 }
 
 /// Returns a function that reads files in the folder of the scenario file at `path`.
-fn reader_beside(path: &Path) -> impl Fn(&str) -> std::result::Result<String, String> {
+fn reader_relative_to(path: &Path) -> impl Fn(&str) -> std::result::Result<String, String> {
     let folder = folder(path).to_owned();
     move |file| {
         let file = folder.join(file);

@@ -12,7 +12,7 @@ use crate::{EngineChoice, Error, Experiment, Job, Result, engines::Sim};
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What the caller sets.
+/// The values that the caller sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowControl {
     /// Congestion window; at least 1.

@@ -65,9 +65,9 @@ impl Experiment {
 
     /// The swept fields: the file's, then the selection's.
     fn swept_fields(&self, selection: &Selection) -> Vec<String> {
-        let of_file = self.file.points().into_iter().next().unwrap_or_default();
-        let of_selection = selection.over.iter().map(|(field, _)| field.clone());
-        of_file.into_iter().map(|(field, _)| field).chain(of_selection).collect()
+        let file_point = self.file.points().into_iter().next().unwrap_or_default();
+        let selected_fields = selection.over.iter().map(|(field, _)| field.clone());
+        file_point.into_iter().map(|(field, _)| field).chain(selected_fields).collect()
     }
 }
 
@@ -96,8 +96,8 @@ impl<'a> SweepPlan<'a> {
     pub fn run_shard(&self, shard: Shard, options: &RunOptions<'_>) -> Result<usize> {
         self.jobs.iter().try_for_each(|job| point_store::check_engine(&job.engine))?;
         let all = self.jobs.iter().zip(&self.recorded).enumerate();
-        let of_shard = all.filter(|(index, (_, recorded))| shard.contains(*index) && recorded.is_none());
-        let jobs: Vec<Job<'_>> = of_shard.map(|(_, (job, _))| job.clone()).collect();
+        let shard_jobs = all.filter(|(index, (_, recorded))| shard.contains(*index) && recorded.is_none());
+        let jobs: Vec<Job<'_>> = shard_jobs.map(|(_, (job, _))| job.clone()).collect();
         Ok(run_all_for_summaries(&jobs, options)?.len())
     }
 

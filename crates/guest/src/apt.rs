@@ -247,12 +247,12 @@ fn configuration(machine: &str, directory: &Path) -> String {
 fn source_line(targets: &str, os_release: &str, suite: &str) -> String {
     let mirrors =
         targets.lines().filter_map(|line| line.strip_suffix(" main")).map(|uri| uri.trim_end_matches('/'));
-    let of_machine = mirrors.clone().find_map(|uri| {
+    let configured = mirrors.clone().find_map(|uri| {
         DISTRIBUTIONS.iter().find(|(ending, ..)| uri.ends_with(ending)).map(|(_, _, keyring)| (uri, *keyring))
     });
     let is_ubuntu = os_release.lines().any(|line| line.trim() == "ID=ubuntu");
     let (_, main, keyring) = DISTRIBUTIONS[usize::from(is_ubuntu)];
-    let (mirror, keyring) = of_machine.unwrap_or((main, keyring));
+    let (mirror, keyring) = configured.unwrap_or((main, keyring));
     let signed = if Path::new(keyring).exists() { format!("[signed-by={keyring}] ") } else { String::new() };
     format!("deb {signed}{mirror} {suite} main\n")
 }

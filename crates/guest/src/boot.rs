@@ -38,7 +38,7 @@ pub struct Guest<'a> {
 
 /// Output on a guest's console: messages of its kernel. The guest's programs do not write to the console: the
 /// interrupt after
-/// a write comes at a different instant in every run, and the kernel mixes that into its random numbers.
+/// a write occurs at a different instant in every run, and the kernel mixes that into its random numbers.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ConsoleOutput {
     /// A line of the console.

@@ -116,12 +116,13 @@ impl Image {
             }
             read => read.attempted(|| format!("read {}", path.display()))?,
         };
-        let wrong = |why: String| Error::Os {
+        let invalid = |why: String| Error::Os {
             what: format!("read {} (remove its directory)", path.display()),
             source: io::Error::new(io::ErrorKind::InvalidData, why),
         };
-        let record: Record = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
-        let version = record.release.parse().map_err(|e: units::KernelVersionError| wrong(e.to_string()))?;
+        let record: Record = serde_json::from_str(&text).map_err(|e| invalid(e.to_string()))?;
+        let version =
+            record.release.parse().map_err(|e: units::KernelVersionError| invalid(e.to_string()))?;
         let name = directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         Ok(Some(Image {
             name,

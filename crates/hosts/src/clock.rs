@@ -48,10 +48,10 @@ mod tests {
             offset in -1_000_000_000_000i64..1_000_000_000_000,
             delays in prop::collection::vec((0i64..1_000_000_000, 0i64..1_000_000_000), 1..10),
         ) {
-            let exchange = |(there, back): (i64, i64)| Exchange {
+            let exchange = |(forward, backward): (i64, i64)| Exchange {
                 sent_ns: 1_700_000_000_000_000_000,
-                server_ns: 1_700_000_000_000_000_000 + there + offset,
-                received_ns: 1_700_000_000_000_000_000 + there + back,
+                server_ns: 1_700_000_000_000_000_000 + forward + offset,
+                received_ns: 1_700_000_000_000_000_000 + forward + backward,
             };
             let all: Vec<Exchange> = delays.into_iter().map(exchange).collect();
             let found = ClockOffset::of(&all).unwrap();

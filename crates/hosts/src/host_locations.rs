@@ -12,7 +12,7 @@ pub struct HostLocations {
 }
 
 impl HostLocations {
-    /// HostLocations of hosts, by their names in the scenario.
+    /// The locations of hosts, by their names in the scenario.
     pub fn new(at: impl IntoIterator<Item = (String, HostLocation)>) -> Self {
         HostLocations { at: at.into_iter().collect(), data: BTreeMap::new() }
     }

@@ -14,7 +14,8 @@ pub(crate) const COOKIE_PREFIX: &str = "longfat-hosts-1-";
 #[serde(tag = "request", rename_all = "snake_case")]
 pub(crate) enum Request {
     /// Describe the host and these settings: [`Reply::Host`].
-    /// Names as of [`tune::read_setting`]; the device `nic` is that with the data address, or of the session's connection.
+    /// Settings have the names of [`tune::read_setting`]; `nic` stands for the device with the data address, or else with the address of
+    /// the session's connection.
     Inspect {
         settings: Vec<String>,
         #[serde(default)]
@@ -42,7 +43,7 @@ pub(crate) enum Reply {
         realtime_ns: i64,
     },
     Changed,
-    /// Settings that another program has changed meanwhile, with its value.
+    /// Settings that another program has changed meanwhile, with the values that it set.
     Restored {
         changed_since: Vec<(String, String)>,
     },
@@ -81,11 +82,11 @@ pub(crate) struct HostDescription {
     pub kernel: String,
     /// The requested settings that it has, and their values; `nic` is replaced by the name of the device.
     pub settings: BTreeMap<String, String>,
-    /// It changes settings on request (`serve --allow-tune`).
+    /// Whether it changes settings on request (`serve --allow-tune`).
     pub allows_tune: bool,
-    /// It sends flows to other hosts than the client (it has a token).
+    /// Whether it sends flows to other hosts than the client (it has a token).
     pub sends_to_others: bool,
-    /// The device of the data's or of the session's address.
+    /// The device with the data address, or else with the session's address.
     #[serde(default)]
     pub device: Option<String>,
 }
@@ -143,7 +144,7 @@ pub(crate) enum Traffic {
 /// The result of a flow.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct FlowEnd {
-    /// When its data began, ns since 1970 by the clock of the end that made this; `None` if it never did.
+    /// When its data began, ns since 1970 by the clock of the end that sends this; `None` if it never did.
     pub started_ns: Option<i64>,
     /// Duration of the data, microseconds.
     pub duration_us: u64,

@@ -47,10 +47,11 @@ pub fn check(scenario: &Scenario, locations: &HostLocations) -> Result<(), Error
         return bad(format!("the scenario has no host \"{unknown}\"; its hosts are {}", names.join(", ")));
     }
     let ends = || scenario.flows.iter().flat_map(|flow| [&flow.from, &flow.to]);
-    let mut here: Vec<&String> = ends().filter(|host| *locations.of(host) == HostLocation::Here).collect();
-    here.sort_unstable();
-    here.dedup();
-    if let [first, second, ..] = here.as_slice() {
+    let mut on_this_host: Vec<&String> =
+        ends().filter(|host| *locations.of(host) == HostLocation::Here).collect();
+    on_this_host.sort_unstable();
+    on_this_host.dedup();
+    if let [first, second, ..] = on_this_host.as_slice() {
         return bad(format!(
             "hosts {first} and {second} would both be this machine; say where one of them is, as in --at {second}=node2.example.org"
         ));

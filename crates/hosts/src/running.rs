@@ -49,7 +49,7 @@ struct FlowState {
     is_requested: bool,
     /// By this machine's clock.
     started_ns: Option<i64>,
-    /// Rows since the flow's start, until its end brings those of both ends.
+    /// Rows since the flow's start; the message about its end replaces them by those of both ends.
     rows: Vec<FlowSample>,
     end: Option<FlowEnd>,
 }
@@ -150,12 +150,12 @@ impl<'a> Running<'a> {
                         Err(error) => {
                             let reason = crate::error::chain(&error);
                             let flows = &self.scenario.flows;
-                            let is_its =
+                            let is_of_server =
                                 |number: usize| flows[number].from == *name || flows[number].to == *name;
-                            for number in (0..stops.len()).filter(|number| is_its(*number)) {
+                            for number in (0..stops.len()).filter(|number| is_of_server(*number)) {
                                 stops[number].store(true, Ordering::Release);
                             }
-                            self.give_up(is_its, &reason);
+                            self.give_up(is_of_server, &reason);
                             if self.states.iter().all(|state| state.end.is_some()) {
                                 return Ok(());
                             }
@@ -279,7 +279,7 @@ impl<'a> Running<'a> {
     }
 }
 
-/// From the run's start to the flow's start, microseconds.
+/// Time from the run's start to the flow's start, microseconds.
 fn shift_us(started_ns: Option<i64>, zero_ns: Option<i64>) -> i64 {
     started_ns.zip(zero_ns).map_or(0, |(started, zero)| started.saturating_sub(zero) / 1000)
 }

@@ -93,7 +93,7 @@ struct Session<'a> {
     /// The address of this host to which the client has connected.
     local: IpAddr,
     changed: Option<ChangedSettings>,
-    /// Connections have the buffers of the time at which the listening socket was made.
+    /// Renews the listening socket: connections inherit the buffers that were set when it was created.
     listener: ListenerRenewal<'a>,
     flows: usize,
     stop_flows: &'a AtomicBool,

@@ -43,10 +43,13 @@ pub(crate) fn stated(host: &Host) -> Vec<(String, String)> {
     let device = |name: &str, value: String| (format!("{DATA_DEVICE} {name}"), value);
     let nic = if host.kernel.is_none() { host.nic.clone() } else { Nic::default() };
     let queue = nic.tx_queue.map(|packets| device("txqueuelen", packets.to_string()));
-    let off = |name: &'static str, is_off: bool| is_off.then(|| device(name, "off".into()));
+    let disabled = |name: &'static str, is_off: bool| is_off.then(|| device(name, "off".into()));
     let no_super_packets = nic.has_no_super_packets(host.mtu);
-    let offloads =
-        [off("tso", no_super_packets), off("gso", no_super_packets), off("gro", nic.gro == Some(1))];
+    let offloads = [
+        disabled("tso", no_super_packets),
+        disabled("gso", no_super_packets),
+        disabled("gro", nic.gro == Some(1)),
+    ];
     sysctls.chain(queue).chain(offloads.into_iter().flatten()).collect()
 }
 
@@ -88,13 +91,13 @@ impl ChangedSettings {
     pub fn change(purpose: &str, settings: &[(String, String)]) -> Result<ChangedSettings, Error> {
         let paths = HostPaths::for_run()?;
         let lock = lock_changes()?;
-        let of_guard = lock.try_clone().attempted(|| "share the lock of changed settings".into())?;
+        let guard_lock = lock.try_clone().attempted(|| "share the lock of changed settings".into())?;
         tune::revert(&paths, |_| {})?;
         let guard = Command::new("/proc/self/exe")
             .arg(GUARD_COMMAND)
             .stdin(Stdio::piped())
             // It holds the lock until it ends.
-            .stdout(Stdio::from(OwnedFd::from(of_guard)))
+            .stdout(Stdio::from(OwnedFd::from(guard_lock)))
             .stderr(Stdio::null())
             // Signals of the terminal do not reach it.
             .process_group(0)

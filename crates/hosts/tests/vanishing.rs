@@ -102,8 +102,8 @@ fn forward(mut from: TcpStream, mut to: TcpStream, limit: u64, is_silent: &Atomi
             std::thread::sleep(Duration::from_millis(20));
             continue;
         }
-        let most = usize::try_from(limit - forwarded).unwrap_or(usize::MAX).min(buffer.len());
-        match from.read(&mut buffer[..most]) {
+        let max_bytes = usize::try_from(limit - forwarded).unwrap_or(usize::MAX).min(buffer.len());
+        match from.read(&mut buffer[..max_bytes]) {
             Ok(0) => break,
             Ok(count) if to.write_all(&buffer[..count]).is_ok() => forwarded += count as u64,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}

@@ -18,7 +18,7 @@ use crate::{
 /// The port of iperf 2's servers.
 pub const DEFAULT_PORT: u16 = 5001;
 
-/// Tests with an iperf 2 server. Of the options only those apply that iperf 2's protocol has. Ends early when `stop`
+/// Tests with an iperf 2 server. Options that iperf 2's protocol does not have are ignored. Ends early when `stop`
 /// is set.
 pub fn test(options: &ClientOptions, stop: &AtomicBool, observer: &mut dyn Observer) -> TestOutcome {
     let outcome = match options.spec.protocol {

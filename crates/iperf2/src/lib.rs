@@ -5,7 +5,7 @@
 //! - [`Server`]: a server for TCP and UDP on one port;
 //! - [`document`]: reports from iperf 2's CSV and text.
 //!
-//! Departures from iperf 2:
+//! Differences from iperf 2:
 //!
 //! 1. A sender's time ends when the last byte is acknowledged, and a test of an amount sends exactly that amount.
 //! 2. The server refuses UDP tests in which it would send (`-R`, `-d`, `-r`, `--full-duplex`): the sender's address of a

@@ -1,4 +1,4 @@
-//! What TCP and UDP tests of a client share: the server's addresses, local addresses, and the header.
+//! Common parts of a client's TCP and UDP tests: the server's addresses, local addresses, and the header.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
@@ -15,12 +15,12 @@ pub(crate) fn addresses(options: &ClientOptions) -> Result<Vec<SocketAddr>, Erro
     let found = (options.host.as_str(), options.port)
         .to_socket_addrs()
         .map_err(|error| no_address(options, &error.to_string()))?;
-    let of_version = |address: &SocketAddr| match options.ip {
+    let has_version = |address: &SocketAddr| match options.ip {
         Some(IpVersion::V4) => address.is_ipv4(),
         Some(IpVersion::V6) => address.is_ipv6(),
         None => options.bind.is_none_or(|bind| bind.is_ipv4() == address.is_ipv4()),
     };
-    Ok(found.filter(of_version).collect())
+    Ok(found.filter(has_version).collect())
 }
 
 pub(crate) fn no_address(options: &ClientOptions, reason: &str) -> Error {

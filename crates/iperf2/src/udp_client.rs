@@ -39,7 +39,7 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(3);
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// A server that sends is requested again after this time without data.
 const HELLO_INTERVAL: Duration = Duration::from_millis(500);
-/// At most this far behind schedule a sender catches up.
+/// Maximum delay behind the schedule that a sender catches up.
 const MAX_LATE: Duration = Duration::from_millis(100);
 /// Sleeping is only worthwhile for longer waits.
 const MIN_SLEEP: Duration = Duration::from_micros(60);
@@ -283,7 +283,7 @@ impl UdpStream {
         let plan = SourcePlan {
             rate: spec.rate.unwrap_or(NO_LIMIT),
             payload: block as u32,
-            together: spec.burst,
+            back_to_back: spec.burst,
             size: size.map(|bytes| Bytes(bytes.div_ceil(u64::from(spec.streams.max(1))))),
             bursts: None,
         };

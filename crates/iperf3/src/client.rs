@@ -30,7 +30,7 @@ use crate::{
 
 /// Maximum size of the server's results, bytes: they may contain the server's own report.
 const RESULTS_LIMIT: usize = 64 << 20;
-/// The usual port of iperf 2's servers.
+/// The default port of iperf 2's servers.
 const IPERF2_PORT: u16 = 5001;
 /// The user is notified if the server makes the client wait for longer than this.
 const QUEUE_NOTE_AFTER: Duration = Duration::from_secs(1);
@@ -96,7 +96,7 @@ pub struct TestOutcome {
     pub peer_host: Option<serde_json::Value>,
     /// The fraction of the time in which this end's busiest stream ran or waited for a processor, 0 to 1.
     pub busy: Option<f64>,
-    /// The same fraction at the other end.
+    /// The fraction of the time in which the other end's busiest stream ran or waited for a processor, 0 to 1.
     pub peer_busy: Option<f64>,
 }
 
@@ -246,12 +246,12 @@ pub(crate) fn connect(options: &ClientOptions, stop: &AtomicBool) -> Result<TcpS
     let no_address = |reason: String| Error::NoAddress { host: options.host.clone(), reason };
     let found =
         (options.host.as_str(), options.port).to_socket_addrs().map_err(|e| no_address(e.to_string()))?;
-    let of_version = |address: &SocketAddr| match options.ip {
+    let has_version = |address: &SocketAddr| match options.ip {
         Some(IpVersion::V4) => address.is_ipv4(),
         Some(IpVersion::V6) => address.is_ipv6(),
         None => options.bind.is_none_or(|bind| bind.is_ipv4() == address.is_ipv4()),
     };
-    let addresses: Vec<SocketAddr> = found.filter(of_version).collect();
+    let addresses: Vec<SocketAddr> = found.filter(has_version).collect();
     if addresses.is_empty() {
         return Err(no_address("no address of the requested IP version".into()));
     }

@@ -13,13 +13,13 @@ use traffic::{Attempted, Error as SystemError};
 
 use crate::Error;
 
-/// Time after which the next address is tried beside the earlier ones (RFC 8305, section 8).
+/// Time after which the next address is tried in parallel with the earlier ones (RFC 8305, section 8).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// Interval at which a wait checks for a stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A host that acknowledges no keepalive is gone: first probe, interval and number of probes. It is noticed in every phase, the server's queue
-/// included, after 30 s.
+/// A host that acknowledges no keepalive is unreachable: first probe, interval and number of probes. This is noticed after 30 s in every
+/// phase, also while the client waits in the server's queue.
 const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(15))
     .with_interval(Duration::from_secs(5))
@@ -29,21 +29,21 @@ const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
 struct Attempt {
     to: SocketAddr,
     socket: Socket,
-    begun: Instant,
+    started: Instant,
 }
 
-/// Connects to the first of `addresses` that accepts; each is given up after `within`. `open` makes an unconnected socket. The connection sends
-/// keepalives.
+/// Connects to the first of `addresses` that accepts; each attempt is given up after `timeout`. `open` creates an unconnected socket. The
+/// connection sends keepalives.
 ///
 /// # Errors
 /// If no address accepts: the last error. If `stop` is set.
 pub(crate) fn connect_to_any(
     addresses: &[SocketAddr],
-    within: Duration,
+    timeout: Duration,
     stop: &AtomicBool,
     open: impl Fn(SocketAddr) -> Result<Socket, SystemError>,
 ) -> Result<Socket, Error> {
-    let mut waiting = alternating(addresses).into_iter();
+    let mut untried = alternating(addresses).into_iter();
     let mut attempts: Vec<Attempt> = Vec::new();
     let mut failed: Option<Error> = None;
     let mut next_at = Instant::now();
@@ -52,12 +52,12 @@ pub(crate) fn connect_to_any(
             return Err(Error::Interrupted);
         }
         if (attempts.is_empty() || Instant::now() >= next_at)
-            && let Some(to) = waiting.next()
+            && let Some(to) = untried.next()
         {
             next_at = Instant::now() + ATTEMPT_DELAY;
             match begin(to, &open) {
                 Ok((socket, true)) => return Ok(socket),
-                Ok((socket, false)) => attempts.push(Attempt { to, socket, begun: Instant::now() }),
+                Ok((socket, false)) => attempts.push(Attempt { to, socket, started: Instant::now() }),
                 Err(error) => failed = Some(error),
             }
             continue;
@@ -67,7 +67,7 @@ pub(crate) fn connect_to_any(
             return Err(failed.unwrap_or_else(none));
         }
         let sockets: Vec<_> = attempts.iter().map(|attempt| attempt.socket.as_fd()).collect();
-        let wait = match waiting.len() {
+        let wait = match untried.len() {
             0 => STOP_CHECK_INTERVAL,
             _ => STOP_CHECK_INTERVAL.min(next_at.saturating_duration_since(Instant::now())),
         };
@@ -79,7 +79,7 @@ pub(crate) fn connect_to_any(
                     Ok(None) => return established(attempt.socket),
                     Ok(Some(error)) | Err(error) => error,
                 },
-                false if attempt.begun.elapsed() >= within => io::ErrorKind::TimedOut.into(),
+                false if attempt.started.elapsed() >= timeout => io::ErrorKind::TimedOut.into(),
                 false => {
                     pending.push(attempt);
                     continue;
@@ -105,7 +105,7 @@ fn alternating(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     all
 }
 
-/// Begins to connect; whether it is connected already.
+/// Begins to connect; also returns whether the connection is established already.
 fn begin(
     to: SocketAddr,
     open: &impl Fn(SocketAddr) -> Result<Socket, SystemError>,
@@ -141,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    static RUNS: AtomicBool = AtomicBool::new(false);
+    static NOT_STOPPED: AtomicBool = AtomicBool::new(false);
 
     fn open(to: SocketAddr) -> Result<Socket, SystemError> {
         Socket::new(Domain::for_address(to), Type::STREAM, None).attempted(|| "cannot create a socket".into())
@@ -170,11 +170,11 @@ mod tests {
         let good = listener.local_addr().unwrap();
         let begin = Instant::now();
         let long = Duration::from_secs(300);
-        let socket = connect_to_any(&[silent, good], long, &RUNS, open).unwrap();
+        let socket = connect_to_any(&[silent, good], long, &NOT_STOPPED, open).unwrap();
         assert_eq!(socket.peer_addr().unwrap().as_socket(), Some(good));
         assert!(begin.elapsed() < long / 2, "it does not wait for the silent address");
         // Alone it times out, and the reason names it.
-        let error = connect_to_any(&[silent], Duration::from_millis(300), &RUNS, open).unwrap_err();
+        let error = connect_to_any(&[silent], Duration::from_millis(300), &NOT_STOPPED, open).unwrap_err();
         assert!(error.to_string().contains(&format!("cannot connect to {silent}")), "{error}");
     }
 
@@ -183,9 +183,9 @@ mod tests {
         let refusing = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let good = listener.local_addr().unwrap();
-        let socket = connect_to_any(&[refusing, good], Duration::from_secs(60), &RUNS, open).unwrap();
+        let socket = connect_to_any(&[refusing, good], Duration::from_secs(60), &NOT_STOPPED, open).unwrap();
         assert_eq!(socket.peer_addr().unwrap().as_socket(), Some(good));
-        assert!(connect_to_any(&[refusing], Duration::from_secs(60), &RUNS, open).is_err());
+        assert!(connect_to_any(&[refusing], Duration::from_secs(60), &NOT_STOPPED, open).is_err());
         let stopped = AtomicBool::new(true);
         let (silent, _sockets) = silent_port();
         let ended = connect_to_any(&[silent], Duration::from_secs(60), &stopped, open);

@@ -62,43 +62,43 @@ impl<'a> Control<'a> {
         SockRef::from(&self.stream).tcp_mss().ok()
     }
 
-    pub(crate) fn send_cookie(&mut self, cookie: &Cookie, within: Duration) -> Result<(), Error> {
-        self.send(cookie.as_bytes(), within)
+    pub(crate) fn send_cookie(&mut self, cookie: &Cookie, timeout: Duration) -> Result<(), Error> {
+        self.send(cookie.as_bytes(), timeout)
     }
 
-    pub(crate) fn send_state(&mut self, state: State, within: Duration) -> Result<(), Error> {
+    pub(crate) fn send_state(&mut self, state: State, timeout: Duration) -> Result<(), Error> {
         tracing::debug!(state = state.name(), "sends");
-        self.send(&state.code().to_be_bytes(), within)
+        self.send(&state.code().to_be_bytes(), timeout)
     }
 
     /// Sends a client the reason why its test ends.
-    pub(crate) fn send_error(&mut self, code: Code, errno: i32, within: Duration) -> Result<(), Error> {
+    pub(crate) fn send_error(&mut self, code: Code, errno: i32, timeout: Duration) -> Result<(), Error> {
         let mut message = vec![State::ServerError.code() as u8];
         message.extend(code.0.to_be_bytes());
         message.extend(errno.to_be_bytes());
-        self.send(&message, within)
+        self.send(&message, timeout)
     }
 
-    pub(crate) fn send_json(&mut self, document: &impl Serialize, within: Duration) -> Result<(), Error> {
+    pub(crate) fn send_json(&mut self, document: &impl Serialize, timeout: Duration) -> Result<(), Error> {
         let message = match &mut self.seal {
             None => wire::encode(document),
             Some(seal) => serde_json::to_string(document).and_then(|text| wire::encode(&seal.close(text))),
         };
         let message = message.map_err(|reason| Error::Malformed { what: "message to send", reason })?;
-        self.send(&message, within)
+        self.send(&message, timeout)
     }
 
-    /// Waits up to `within` until a message or the end of the connection can be read; false on a timeout.
-    pub(crate) fn wait(&self, within: Duration) -> Result<bool, Error> {
-        Ok(os::wait_readable(&self.stream, within)
+    /// Waits up to `timeout` until a message or the end of the connection can be read; false on a timeout.
+    pub(crate) fn wait(&self, timeout: Duration) -> Result<bool, Error> {
+        Ok(os::wait_readable(&self.stream, timeout)
             .or_else(|e| if e.kind() == ErrorKind::Interrupted { Ok(false) } else { Err(e) })
             .attempted(|| "cannot wait for the control connection".into())?)
     }
 
     /// Reads the next state, whichever it is. States that end the test are returned as errors.
-    pub(crate) fn read_state(&mut self, expected: &'static str, within: Duration) -> Result<i8, Error> {
+    pub(crate) fn read_state(&mut self, expected: &'static str, timeout: Duration) -> Result<i8, Error> {
         let mut byte = [0];
-        self.read(&mut byte, expected, within)?;
+        self.read(&mut byte, expected, timeout)?;
         let code = i8::from_be_bytes(byte);
         tracing::debug!(code, state = State::from_code(code).map(State::name), expected, "receives");
         match State::from_code(code) {
@@ -107,7 +107,7 @@ impl<'a> Control<'a> {
             Some(State::ClientTerminate) => Err(Error::ClientTerminated),
             Some(State::ServerError) => {
                 let mut numbers = [0; 8];
-                self.read(&mut numbers, "the server's error", within)?;
+                self.read(&mut numbers, "the server's error", timeout)?;
                 let number = |at: usize| {
                     i32::from_be_bytes([numbers[at], numbers[at + 1], numbers[at + 2], numbers[at + 3]])
                 };
@@ -118,8 +118,8 @@ impl<'a> Control<'a> {
     }
 
     /// Waits for one state.
-    pub(crate) fn expect(&mut self, state: State, within: Duration) -> Result<(), Error> {
-        let got = self.read_state(state.name(), within)?;
+    pub(crate) fn expect(&mut self, state: State, timeout: Duration) -> Result<(), Error> {
+        let got = self.read_state(state.name(), timeout)?;
         if got == state.code() { Ok(()) } else { Err(Error::UnexpectedState { got, expected: state.name() }) }
     }
 
@@ -132,9 +132,9 @@ impl<'a> Control<'a> {
         queue: Duration,
         mut notice: impl FnMut(QueueNotice),
     ) -> Result<(), Error> {
-        let mut within = phase;
+        let mut timeout = phase;
         loop {
-            let got = self.read_state(state.name(), within)?;
+            let got = self.read_state(state.name(), timeout)?;
             if got == state.code() {
                 return Ok(());
             }
@@ -142,19 +142,19 @@ impl<'a> Control<'a> {
                 return Err(Error::UnexpectedState { got, expected: state.name() });
             }
             notice(self.read_queue_notice(phase)?);
-            within = queue;
+            timeout = queue;
         }
     }
 
     /// Reads the rest of a queue notice, after its first byte.
-    pub(crate) fn read_queue_notice(&mut self, within: Duration) -> Result<QueueNotice, Error> {
+    pub(crate) fn read_queue_notice(&mut self, timeout: Duration) -> Result<QueueNotice, Error> {
         let mut bytes = [0; QUEUE_NOTICE_BYTES];
-        self.read(&mut bytes, "the server's queue", within)?;
+        self.read(&mut bytes, "the server's queue", timeout)?;
         Ok(QueueNotice::from_bytes(bytes))
     }
 
-    pub(crate) fn send_queue_notice(&mut self, notice: QueueNotice, within: Duration) -> Result<(), Error> {
-        self.send(&notice.to_bytes(), within)
+    pub(crate) fn send_queue_notice(&mut self, notice: QueueNotice, timeout: Duration) -> Result<(), Error> {
+        self.send(&notice.to_bytes(), timeout)
     }
 
     /// Reads a document of at most `limit` bytes.
@@ -162,9 +162,9 @@ impl<'a> Control<'a> {
         &mut self,
         what: &'static str,
         limit: usize,
-        within: Duration,
+        timeout: Duration,
     ) -> Result<T, Error> {
-        let text = self.read_text(what, limit, within)?;
+        let text = self.read_text(what, limit, timeout)?;
         self.document(what, &text)
     }
 
@@ -186,32 +186,32 @@ impl<'a> Control<'a> {
         &mut self,
         what: &'static str,
         limit: usize,
-        within: Duration,
+        timeout: Duration,
     ) -> Result<Vec<u8>, Error> {
         let begin = Instant::now();
         let limit = if self.seal.is_some() { limit * SEALED_LIMIT_FACTOR } else { limit };
         let mut header = [0; 4];
-        self.read(&mut header, what, within)?;
+        self.read(&mut header, what, timeout)?;
         let len = wire::payload_len(header, limit).ok_or(Error::TooLong { what, limit })?;
         let mut text = Vec::new();
         while text.len() < len {
             let (from, piece) = (text.len(), PIECE.min(len - text.len()));
             text.resize(from + piece, 0);
-            let left = within.checked_sub(begin.elapsed()).ok_or(Error::Timeout { what, after: within })?;
+            let left = timeout.checked_sub(begin.elapsed()).ok_or(Error::Timeout { what, after: timeout })?;
             self.read(&mut text[from..], what, left)?;
         }
         Ok(text)
     }
 
-    fn read(&mut self, mut into: &mut [u8], what: &'static str, within: Duration) -> Result<(), Error> {
-        let deadline = Instant::now() + within;
+    fn read(&mut self, mut into: &mut [u8], what: &'static str, timeout: Duration) -> Result<(), Error> {
+        let deadline = Instant::now() + timeout;
         while !into.is_empty() {
             match self.stream.read(into) {
                 Ok(0) => return Err(Error::Closed { expected: what }),
                 Ok(n) => into = &mut into[n..],
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                    let left = self.left(deadline, what, within)?;
+                    let left = self.left(deadline, what, timeout)?;
                     self.wait(left.min(STOP_CHECK_INTERVAL))?;
                 }
                 Err(e) => return Err(e).attempted(|| format!("cannot receive {what}"))?,
@@ -220,19 +220,19 @@ impl<'a> Control<'a> {
         Ok(())
     }
 
-    pub(crate) fn send_bytes(&mut self, bytes: &[u8], within: Duration) -> Result<(), Error> {
-        self.send(bytes, within)
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8], timeout: Duration) -> Result<(), Error> {
+        self.send(bytes, timeout)
     }
 
-    fn send(&mut self, mut bytes: &[u8], within: Duration) -> Result<(), Error> {
-        let deadline = Instant::now() + within;
+    fn send(&mut self, mut bytes: &[u8], timeout: Duration) -> Result<(), Error> {
+        let deadline = Instant::now() + timeout;
         while !bytes.is_empty() {
             match self.stream.write(bytes) {
                 Ok(n) => bytes = &bytes[n..],
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {
                     // Rare: control messages are small and the kernel's buffer is large.
-                    let left = self.left(deadline, "space for a message", within)?;
+                    let left = self.left(deadline, "space for a message", timeout)?;
                     std::thread::sleep(left.min(Duration::from_millis(1)));
                 }
                 Err(e) => return Err(e).attempted(|| "cannot send on the control connection".into())?,
@@ -241,26 +241,26 @@ impl<'a> Control<'a> {
         Ok(())
     }
 
-    fn left(&self, deadline: Instant, what: &'static str, within: Duration) -> Result<Duration, Error> {
+    fn left(&self, deadline: Instant, what: &'static str, timeout: Duration) -> Result<Duration, Error> {
         if self.stop.load(Ordering::Acquire) {
             return Err(Error::Interrupted);
         }
         match deadline.checked_duration_since(Instant::now()) {
             Some(left) if !left.is_zero() => Ok(left),
-            _ => Err(Error::Timeout { what, after: within }),
+            _ => Err(Error::Timeout { what, after: timeout }),
         }
     }
 }
 
-/// Connects to `to` within a time; `from` is the local address.
+/// Connects to `to` from the local address `from`.
 pub(crate) fn connect(
     to: SocketAddr,
     from: Option<SocketAddr>,
     device: Option<&str>,
-    within: Duration,
+    timeout: Duration,
 ) -> Result<Socket, Error> {
     let socket = new_socket(to, from, device, Protocol::Tcp)?;
-    socket.connect_timeout(&to.into(), within).attempted(|| format!("cannot connect to {to}"))?;
+    socket.connect_timeout(&to.into(), timeout).attempted(|| format!("cannot connect to {to}"))?;
     Ok(socket)
 }
 

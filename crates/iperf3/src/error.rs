@@ -30,7 +30,7 @@ pub enum Error {
     NoReverseServer {
         /// The port at which this machine listens.
         port: u16,
-        /// Duration.
+        /// The time waited.
         after: Duration,
     },
     /// The other end sent nothing in time.
@@ -38,7 +38,7 @@ pub enum Error {
     Timeout {
         /// The expected message or event.
         what: &'static str,
-        /// Duration.
+        /// The time waited.
         after: Duration,
     },
     /// The other end closed the control connection.
@@ -95,13 +95,13 @@ pub enum Error {
         /// The problem.
         reason: serde_json::Error,
     },
-    /// A parameter out of its range.
+    /// A parameter of the requested test is out of its range.
     #[error("the requested test is refused: {0}")]
     Refused(#[from] Refusal),
     /// A service of the server rejected the client.
     #[error("the server rejects this client: {0}")]
     Rejected(String),
-    /// More than the server allows.
+    /// The requested test exceeds a limit of the server.
     #[error("{0}")]
     Limit(String, Code),
     /// The server denied access.
@@ -117,16 +117,16 @@ pub enum Error {
         /// Its errno, 0 for none.
         errno: i32,
     },
-    /// The server sent that it ends the test.
+    /// The server reported that it ends the test.
     #[error("the server ended the test")]
     ServerTerminated,
-    /// The client sent that it ends the test.
+    /// The client reported that it ends the test.
     #[error("the client ended the test")]
     ClientTerminated,
-    /// User name, password, token or keys.
+    /// A problem with user name, password, token or keys.
     #[error(transparent)]
     Auth(#[from] AuthError),
-    /// The other end speaks iperf 2.
+    /// The other end uses iperf 2's protocol.
     #[error("{0}")]
     Iperf2(String),
     /// Stopped by the user.

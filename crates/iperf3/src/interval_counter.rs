@@ -38,7 +38,7 @@ struct TcpExtremes {
 }
 
 impl IntervalCounter {
-    /// For streams by number and whether this end sends on them. `omitting`: the beginning does not count,
+    /// A counter for `streams`: number, and whether this end sends on it. `omitting`: the beginning does not count,
     /// until [`IntervalCounter::count_from`].
     pub(crate) fn new(streams: impl IntoIterator<Item = (u32, bool)>, omitting: bool) -> IntervalCounter {
         let stream = |(id, sends)| StreamCounter {

@@ -7,7 +7,7 @@
 //! - [`report`]: the report that both ends return; an [`Observer`] receives their progress;
 //! - [`document`]: reports as iperf3's JSON and text.
 //!
-//! Departures from iperf3:
+//! Differences from iperf3:
 //!
 //! 1. A test of an amount (`-n`, `-k`) sends exactly that amount, and lasts until the last byte is
 //!    acknowledged.

@@ -248,7 +248,7 @@ pub struct StreamInterval {
     pub omitted: bool,
     /// At the sender of a TCP stream.
     pub tcp: Option<TcpState>,
-    /// Of a UDP stream.
+    /// Datagram counts of a UDP stream.
     pub udp: Option<Datagrams>,
 }
 
@@ -284,7 +284,7 @@ pub struct StreamTotals {
     pub end_s: f64,
     /// Payload sent or received.
     pub bytes: u64,
-    /// Of a UDP stream.
+    /// Datagram counts of a UDP stream.
     pub udp: Option<Datagrams>,
 }
 

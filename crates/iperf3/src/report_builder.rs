@@ -29,7 +29,7 @@ const DEFAULT_MSS: u32 = 1460;
 /// The results of this end.
 pub(crate) struct LocalResults {
     pub(crate) congestion: Option<String>,
-    /// Of each stream.
+    /// The totals of each stream.
     pub(crate) totals: Vec<(StreamTotals, Option<TcpSummary>)>,
     pub(crate) counter: IntervalCounter,
     pub(crate) cpu: Cpu,
@@ -153,9 +153,10 @@ pub(crate) fn end(
         let forward = stream.sends == (role == Role::Client);
         ends.push(StreamEnd { id: stream.id, forward, sent, received, tcp });
     }
-    let (here, there) = (local.congestion.clone(), remote.congestion_used);
+    let (local_congestion, remote_congestion) = (local.congestion.clone(), remote.congestion_used);
     let we_send = streams.first().is_some_and(|stream| stream.sends);
-    let (sender_congestion, receiver_congestion) = if we_send { (here, there) } else { (there, here) };
+    let (sender_congestion, receiver_congestion) =
+        if we_send { (local_congestion, remote_congestion) } else { (remote_congestion, local_congestion) };
     let text = remote.server_output_text.map(ServerOutput::Text);
     Ok(End {
         streams: ends,
@@ -204,7 +205,7 @@ pub(crate) fn start(
     Ok(Start { cookie: cookie.as_str().into(), mss: spec.mss.or(mss).unwrap_or(DEFAULT_MSS), ..start })
 }
 
-/// The same of a test on these sockets, without a control connection; true: this end sends on the socket.
+/// The start of a test on these sockets, without a control connection; true: this end sends on the socket.
 ///
 /// # Errors
 /// The kernel does not return a socket's addresses or buffers.

@@ -49,8 +49,8 @@ fn datagrams(stream: &Stream, udp: &UdpStream, row: &mut FlowSample) {
     row.datagrams_lost = count(counts.lost());
     row.datagrams_reordered = count(counts.reordered);
     row.datagrams_duplicated = count(counts.duplicated);
-    row.min_owd_us = counts.owd_ns.map(|(least, _)| micros(least));
-    row.max_owd_us = counts.owd_ns.map(|(_, most)| micros(most));
+    row.min_owd_us = counts.owd_ns.map(|(min, _)| micros(min));
+    row.max_owd_us = counts.owd_ns.map(|(_, max)| micros(max));
     row.jitter_us = Some((counts.jitter_ns * 1e-3).round() as i64);
     row.bytes_received = count(counts.bytes);
 }

@@ -139,8 +139,8 @@ pub(crate) fn forbid_fragments(socket: &Socket) -> Result<(), SystemError> {
 /// Opens a stream on a socket that is connected to the server: sends hellos until the server replies.
 ///
 /// # Errors
-/// If the socket fails, or no reply arrives within `within`.
-pub fn greet(socket: &Socket, within: Duration) -> Result<(), Error> {
+/// If the socket fails, or no reply arrives within `timeout`.
+pub fn greet(socket: &Socket, timeout: Duration) -> Result<(), Error> {
     let what = || "cannot send a hello on a UDP stream".to_string();
     let begin = Instant::now();
     loop {
@@ -151,10 +151,10 @@ pub fn greet(socket: &Socket, within: Duration) -> Result<(), Error> {
         }
         let next_hello = Instant::now() + HELLO_INTERVAL;
         while let Some(left) = next_hello.checked_duration_since(Instant::now()) {
-            if begin.elapsed() >= within {
-                return Err(Error::Timeout { what: "reply to a UDP stream's hello", after: within });
+            if begin.elapsed() >= timeout {
+                return Err(Error::Timeout { what: "reply to a UDP stream's hello", after: timeout });
             }
-            if os::wait_readable(socket, left.min(within)).attempted(what)?
+            if os::wait_readable(socket, left.min(timeout)).attempted(what)?
                 && is_reply(socket).attempted(what)?
             {
                 return Ok(());

@@ -27,8 +27,8 @@ impl Buffers {
     /// Allocates buffers for the bytes that these links and their queues hold, and touches their pages. On a virtual machine
     /// the first use of each 2 MB may have to wait for the hypervisor, which stalls the thread for 5 ms.
     pub(crate) fn for_links(links: &[Link]) -> Self {
-        let held: u64 = links.iter().map(Self::held_by).fold(0, u64::saturating_add);
-        let count = (held / FRAME_BYTES as u64).min(MAX_PREPARED as u64) as usize;
+        let total_bytes: u64 = links.iter().map(Self::held_by).fold(0, u64::saturating_add);
+        let count = (total_bytes / FRAME_BYTES as u64).min(MAX_PREPARED as u64) as usize;
         let mut buffers = Buffers::default();
         while buffers.large.len() < count {
             buffers.grow();
@@ -40,12 +40,12 @@ impl Buffers {
     /// Bytes in flight on a link and in its queues, in both directions; 0 for directions without a rate.
     fn held_by(link: &Link) -> u64 {
         let pipes = [&link.forward, &link.backward].into_iter();
-        let of_pipe = |pipe: &net::PipeSpec| {
+        let pipe_bytes = |pipe: &net::PipeSpec| {
             let in_flight = pipe.rate.mean()?.bytes_in(pipe.delay).0;
             let queued = pipe.queue.bytes(SMALL_BYTES as u64).map_or(0, |bytes| bytes.0);
             Some(in_flight.saturating_add(queued))
         };
-        pipes.filter_map(of_pipe).fold(0, u64::saturating_add)
+        pipes.filter_map(pipe_bytes).fold(0, u64::saturating_add)
     }
 
     fn grow(&mut self) {

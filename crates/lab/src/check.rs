@@ -146,20 +146,20 @@ impl NamespaceLimits {
 fn no_namespaces(limits: &NamespaceLimits, errno: i32) -> (&'static str, &'static str) {
     let NamespaceLimits {
         unprivileged_userns_clone: clone,
-        max_user_namespaces: most_users,
-        max_net_namespaces: most_networks,
+        max_user_namespaces,
+        max_net_namespaces,
         apparmor_restrict_userns: apparmor,
         seccomp,
         root,
     } = *limits;
     let denied = errno == libc::EPERM || errno == libc::EACCES;
-    if most_users == Some(0) {
+    if max_user_namespaces == Some(0) {
         return (
             "user.max_user_namespaces is 0",
             "sudo sysctl -w user.max_user_namespaces=10000, or use sudo",
         );
     }
-    if most_networks == Some(0) {
+    if max_net_namespaces == Some(0) {
         return ("user.max_net_namespaces is 0", "sudo sysctl -w user.max_net_namespaces=10000");
     }
     if errno == libc::ENOSPC || errno == libc::EUSERS {
@@ -410,7 +410,7 @@ fn judge_turnaround(measured: &Result<Option<Turnaround>, Error>) -> CheckItem {
                 ),
             );
         }
-        Ok(None) => "no packet came back".into(),
+        Ok(None) => "no packet returned".into(),
         Err(error) => error.to_string(),
     };
     limited(NAME, format!("not measured: {why}"), "close other programs and check again")

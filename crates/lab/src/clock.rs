@@ -25,7 +25,7 @@ use crate::{stalls::Stalls, sys};
 
 /// An iteration of the emulator that takes this much longer than planned is a stall, ns.
 const STALL_NS: u64 = 300_000;
-/// The same if a link is faster than [`FAST_LINK`]: then many iterations are long because of load. The emulator catches up
+/// [`STALL_NS`] if a link is faster than [`FAST_LINK`]: then many iterations are long because of load. The emulator catches up
 /// after those; stopping the clock for them would reduce the links' rates.
 const STALL_ON_FAST_LINKS_NS: u64 = 2_000_000;
 const FAST_LINK: BitRate = BitRate(1_000_000_000);

@@ -14,7 +14,7 @@ use std::{
 
 /// Maximum exit latency to request, us: that of the lightest idle state that saves power.
 const LIGHT_IDLE_LATENCY_US: i32 = 2;
-/// The same where every idle state halts a virtual machine's processor: idle processors poll.
+/// Maximum exit latency to request where every idle state halts a virtual machine's processor, us: idle processors poll.
 const POLLING_LATENCY_US: i32 = 0;
 
 /// The request to the kernel's PM QoS interface, while it is active.

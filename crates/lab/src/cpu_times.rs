@@ -52,7 +52,7 @@ impl CpuTimes {
         })
     }
 
-    /// The same with nice time counted as idle: a real-time process preempts programs at a low priority at once.
+    /// These times with nice time counted as idle: a real-time process preempts programs at a low priority at once.
     pub(crate) fn with_nice_as_idle(self) -> Self {
         CpuTimes { idle: self.idle + self.nice, ..self }
     }

@@ -41,7 +41,7 @@ use crate::{
 /// The thread polls for this long after the last frame arrived, ns: longer than the interval between two pings, so that it
 /// releases its processor only in an idle lab.
 const LINGER_NS: u64 = 2_000_000_000;
-/// Without a frame for this long traffic is sparse, and a frame may interrupt a pause, ns.
+/// Traffic is sparse after this time without a frame, ns; then a frame may interrupt a pause.
 const SPARSE_AFTER_NS: u64 = 200_000;
 /// Capacity of a network card's ring, as the time that the link takes to send it, ns: enough to bridge this thread's lateness.
 const RING_NS: u64 = 100_000;

@@ -242,7 +242,7 @@ fn try_all() -> [Attempt; 8] {
     attempts
 }
 
-/// The same steps as [`crate::acquire_privilege`].
+/// Executes the steps of [`crate::acquire_privilege`].
 fn become_root_of_a_user_namespace() -> io::Result<()> {
     let (user, group) = os::effective_ids();
     sys::unshare_user()?;

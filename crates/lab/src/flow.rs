@@ -41,7 +41,7 @@ pub(crate) struct Flow {
     done: AtomicBool,
 }
 
-/// What flows of some kinds derive from the scenario.
+/// Values that flows of some kinds derive from the scenario.
 #[derive(Debug, Default)]
 pub(crate) struct FlowPlans {
     /// Source and addresses, if it is a udp flow.

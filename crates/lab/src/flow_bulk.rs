@@ -71,7 +71,7 @@ pub(crate) struct BulkEnds {
     receiver: Sockets,
 }
 
-/// What a flow has reached.
+/// The progress of a flow.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Milestone {
     /// Data can be sent.
@@ -91,16 +91,16 @@ pub(crate) fn connect(
     let bound = |address: IpAddr| {
         bind_bulk(SocketAddr::new(address, 0)).attempted(|| format!("bind a UDP socket to {address}"))
     };
-    let here = from.namespace.run(|| bound(plan.from))?;
-    let there = to.namespace.run(|| bound(plan.to))?;
-    for (one, other) in [(&here, &there), (&there, &here)] {
+    let sender_socket = from.namespace.run(|| bound(plan.from))?;
+    let receiver_socket = to.namespace.run(|| bound(plan.to))?;
+    for (one, other) in [(&sender_socket, &receiver_socket), (&receiver_socket, &sender_socket)] {
         other
             .local_addr()
             .and_then(|address| one.connect(&address))
             .attempted(|| "connect a UDP socket".into())?;
     }
-    let mut sender = Sockets { udp: here, control: None };
-    let mut receiver = Sockets { udp: there, control: None };
+    let mut sender = Sockets { udp: sender_socket, control: None };
+    let mut receiver = Sockets { udp: receiver_socket, control: None };
     if plan.plan.has_control_connection() {
         let listener = from.namespace.run(|| {
             TcpListener::bind(SocketAddr::new(plan.from, 0)).attempted(|| format!("listen at {}", plan.from))

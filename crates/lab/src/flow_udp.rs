@@ -101,16 +101,16 @@ pub(crate) fn connect(
     to: &Host,
     time: &RunTime,
 ) -> Result<DatagramEnds, Error> {
-    let here = from.namespace.run(|| bound(plan.from))?;
-    let there = to.namespace.run(|| bound(plan.to))?;
-    connect_to(&here, &there)?;
-    connect_to(&there, &here)?;
+    let sending = from.namespace.run(|| bound(plan.from))?;
+    let receiving = to.namespace.run(|| bound(plan.to))?;
+    connect_to(&sending, &receiving)?;
+    connect_to(&receiving, &sending)?;
     let failed = |source| Error::Flow { flow: name.into(), source };
-    let receiver = Receiver::new(there, ArrivalTimes::Exact, ReceiveBuffer::Wide).map_err(failed)?;
+    let receiver = Receiver::new(receiving, ArrivalTimes::Exact, ReceiveBuffer::Wide).map_err(failed)?;
     let counts =
         DatagramCounts { sent: SentCounts::default(), tally: SharedStatistics::new(NumberWidth::Bits64) };
     Ok(DatagramEnds {
-        sender: Sender::from_source(here, plan.source.clone())
+        sender: Sender::from_source(sending, plan.source.clone())
             .with_max_lateness(MAX_CATCH_UP)
             .with_spin_policy(match time.mode() {
                 TimeMode::Real => SpinPolicy::Limited,

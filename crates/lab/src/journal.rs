@@ -136,13 +136,13 @@ impl Journal {
         let pid_namespace = pid_namespace();
         let entry = JournalEntry { pid, start_time, pid_namespace, scenario: scenario.into(), standing };
         let path = self.0.join(format!("lab-{pid}.json"));
-        let beside = self.0.join(format!(".lab-{pid}.json"));
+        let temporary = self.0.join(format!(".lab-{pid}.json"));
         let text = serde_json::to_string(&entry).map_err(io::Error::from);
         text.and_then(|text| {
-            let mut file = File::create(&beside)?;
+            let mut file = File::create(&temporary)?;
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
-            fs::rename(&beside, &path)
+            fs::rename(&temporary, &path)
         })
         .attempted(|| format!("write {}", path.display()))?;
         Ok(JournalGuard { path, socket })
@@ -194,7 +194,7 @@ impl Journal {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(cleaned),
             other => other.attempted(|| format!("use {}", self.0.display()))?,
         }
-        let here = pid_namespace();
+        let own_namespace = pid_namespace();
         let directory = match fs::read_dir(&self.0) {
             Ok(directory) => directory,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(cleaned),
@@ -221,7 +221,7 @@ impl Journal {
             let entry: JournalEntry = serde_json::from_str(&text)
                 .map_err(|e| Error::Journal { path: path.clone(), why: e.to_string() })?;
             // 0: written by a version without this field, or on a kernel without PID namespaces.
-            if entry.pid_namespace != here && entry.pid_namespace != 0 {
+            if entry.pid_namespace != own_namespace && entry.pid_namespace != 0 {
                 if is_listening(&entry) {
                     cleaned.alive.push(entry);
                 }

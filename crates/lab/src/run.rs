@@ -388,11 +388,11 @@ impl Lab {
 
 /// The addresses of all interfaces, with the station of each: hosts' before routers', in the order of the file.
 fn station_addresses(scenario: &Scenario) -> Vec<(IpAddr, usize)> {
-    let of_hosts = scenario.hosts.iter().map(|host| (&host.name, &host.interfaces));
-    let of_routers = scenario.routers.iter().map(|router| (&router.name, &router.interfaces));
+    let host_interfaces = scenario.hosts.iter().map(|host| (&host.name, &host.interfaces));
+    let router_interfaces = scenario.routers.iter().map(|router| (&router.name, &router.interfaces));
     let mut first = 0;
     let mut addresses = Vec::new();
-    for (name, interfaces) in of_hosts.chain(of_routers) {
+    for (name, interfaces) in host_interfaces.chain(router_interfaces) {
         for (link, interface) in interfaces.iter().enumerate() {
             addresses.extend(interface.addresses.iter().map(|cidr| (cidr.address, first + link)));
         }

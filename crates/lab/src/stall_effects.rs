@@ -197,8 +197,8 @@ fn queue_us(pipe: &PipeSpec) -> Option<f64> {
     if matches!(pipe.rate, net::Rate::Trace(_)) {
         return None;
     }
-    let held = pipe.queue.bytes(u64::from(1500 + pipe.overhead))?;
-    Some(rate.transmit_time(held).as_micros_f64())
+    let queue_bytes = pipe.queue.bytes(u64::from(1500 + pipe.overhead))?;
+    Some(rate.transmit_time(queue_bytes).as_micros_f64())
 }
 
 fn micros(ns: u64) -> i64 {

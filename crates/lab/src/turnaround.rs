@@ -45,9 +45,9 @@ const SKIPPED: usize = 10;
 /// The turnaround of a host of this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Turnaround {
-    /// Of ICMP echoes: without programs.
+    /// That of ICMP echoes, to which the kernel replies.
     pub echo: HalfRoundTrips,
-    /// Of a TCP flow with a small window: with the programs at both ends. The value for a scenario.
+    /// That of a TCP flow with a small window, including the programs at both ends. This is the value for a scenario.
     pub tcp: HalfRoundTrips,
 }
 

@@ -84,7 +84,7 @@ fn packets_are_captured_at_a_host_and_on_a_link() {
     let outcome = lab::run(&scenario, &options, &mut Quiet).unwrap();
     assert!(!outcome.quality.notes.iter().any(|n| n.contains("capture")), "{:?}", outcome.quality.notes);
 
-    // A reply comes 20 ms after its request and never earlier. A delayed sender may send the next request before.
+    // A reply arrives 20 ms after its request and never earlier. A delayed sender may send the next request before.
     let host = echoes(&dir.path().join("h1.pcapng"));
     assert!(host.iter().all(|e| e.1 == "h1-eth0"));
     let times = |kind: u32| host.iter().filter(|e| e.2 == kind).map(|e| e.0).collect::<Vec<f64>>();
@@ -95,7 +95,10 @@ fn packets_are_captured_at_a_host_and_on_a_link() {
     // On the link, request and reply are captured at its output, half a round trip apart.
     let link = echoes(&dir.path().join("h1-h2.pcapng"));
     let times = |name: &str| link.iter().filter(|e| e.1 == name).map(|e| e.0).collect::<Vec<f64>>();
-    let (there, back) = (times("h1>h2"), times("h2>h1"));
-    assert_eq!((there.len(), back.len(), link.len()), (3, 3, 6), "{link:?}");
-    assert!(std::iter::zip(there, back).all(|(there, back)| back - there >= 0.009_999), "{link:?}");
+    let (forward, backward) = (times("h1>h2"), times("h2>h1"));
+    assert_eq!((forward.len(), backward.len(), link.len()), (3, 3, 6), "{link:?}");
+    assert!(
+        std::iter::zip(forward, backward).all(|(forward, backward)| backward - forward >= 0.009_999),
+        "{link:?}"
+    );
 }

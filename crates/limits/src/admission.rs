@@ -33,11 +33,11 @@ impl Enforced {
         let mut usage = Usage::default();
         let own = candidate.point.name();
         let day = candidate.start / DAY;
-        let of_candidate = candidate.point.reservation(&candidate.request.id);
-        let of_candidate = of_candidate.filter(|known| !known.has_ended());
+        let own_reservation = candidate.point.reservation(&candidate.request.id);
+        let own_reservation = reserved.filter(|known| !known.has_ended());
         for (origin, user, count) in candidate.point.open() {
             // The candidate itself does not count.
-            let is_its = of_candidate.is_some_and(|known| {
+            let is_its = own_reservation.is_some_and(|known| {
                 known.request.id.origin == *origin && known.request.spec.user.as_deref() == user
             });
             let count = count - u64::from(is_its);

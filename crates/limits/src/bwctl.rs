@@ -1,6 +1,6 @@
 //! Import of bwctl's limits files (`bwctld.limits`; the grammar and the checks are those of `bwctld/policy.c` of bwctl 1.6).
 //!
-//! Departures from bwctl:
+//! Differences from bwctl:
 //!
 //! 1. bwctl checks the permissions (`allow_...`) of a request's own class only, so that a class may allow what its parent forbids. Here all
 //!    classes above must allow it. The import widens such parents, and gives the requests that were assigned to them a separate class.

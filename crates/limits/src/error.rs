@@ -17,10 +17,10 @@ pub enum Error {
         message: String,
     },
     /// A name of a class that does not exist.
-    #[error("{place} names the class {class}, which does not exist")]
+    #[error("{location} names the class {class}, which does not exist")]
     UnknownClass {
-        /// Where.
-        place: String,
+        /// The key in the limits file.
+        location: String,
         /// The name.
         class: String,
     },
@@ -38,7 +38,7 @@ pub enum Error {
     },
     /// A class that allows more than its parent.
     #[error(
-        "class {class}: {key} = {value} allows more than {key} = {above} of its ancestor {ancestor}; a class may only narrow"
+        "class {class}: {key} = {value} allows more than {key} = {above} of its ancestor {ancestor}; a class may only narrow its parent's limits"
     )]
     Widens {
         /// The class.
@@ -53,10 +53,10 @@ pub enum Error {
         above: String,
     },
     /// A network that cannot be read.
-    #[error("{place}: {error}")]
+    #[error("{location}: {error}")]
     Net {
-        /// Where.
-        place: String,
+        /// The key in the limits file.
+        location: String,
         /// The mistake.
         error: crate::NetError,
     },

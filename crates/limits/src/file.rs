@@ -66,8 +66,8 @@ fn optional<T: FromStr<Err: Display>>(
     text.map(|text| quantity(class, key, text)).transpose()
 }
 
-fn net(place: String, text: &str) -> Result<Net, Error> {
-    text.parse().map_err(|error| Error::Net { place, error })
+fn net(location: String, text: &str) -> Result<Net, Error> {
+    text.parse().map_err(|error| Error::Net { location, error })
 }
 
 impl FromStr for Limits {

@@ -21,7 +21,7 @@ pub struct TestRequest {
     pub transport: Transport,
     /// The rate that the test sends at.
     pub rate: Option<BitRate>,
-    /// Its length.
+    /// Its duration.
     pub duration: Time,
     /// Time until its start.
     pub starts_in: Time,
@@ -56,8 +56,8 @@ impl TestRequest {
             time_error: Time::ZERO,
         };
         for part in text.split(',').map(str::trim) {
-            let wrong = || TestRequestError { text: text.into(), part: part.into() };
-            let time = |value: &str| value.parse::<Time>().map_err(|_| wrong());
+            let invalid = || TestRequestError { text: text.into(), part: part.into() };
+            let time = |value: &str| value.parse::<Time>().map_err(|_| invalid());
             match part {
                 "tcp" => request.transport = Transport::Tcp,
                 "udp" => request.transport = Transport::Udp,
@@ -65,10 +65,10 @@ impl TestRequest {
                 _ => match part.split_once('=') {
                     Some(("in", value)) => request.starts_in = time(value)?,
                     Some(("error", value)) => request.time_error = time(value)?,
-                    Some(_) => return Err(wrong()),
+                    Some(_) => return Err(invalid()),
                     None => match part.parse::<Time>() {
                         Ok(duration) => request.duration = duration,
-                        Err(_) => request.rate = Some(part.parse().map_err(|_| wrong())?),
+                        Err(_) => request.rate = Some(part.parse().map_err(|_| invalid())?),
                     },
                 },
             }

@@ -6,10 +6,10 @@ use units::{BitRate, Bytes, Time};
 
 use crate::{Error, Net};
 
-/// The limits of one class. `None` is the parent's; at the root no limit, and for the permissions the safe value.
+/// The limits of one class. `None`: the parent's; at the root there is no limit, and permissions have the default stated below.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Class {
-    /// The class above; `None` for the root.
+    /// The parent; `None` for the root.
     pub parent: Option<String>,
     /// Largest rate of UDP tests, and of all tests at a rate.
     pub max_rate: Option<BitRate>,
@@ -17,15 +17,15 @@ pub struct Class {
     pub max_duration: Option<Time>,
     /// Longest time until the start.
     pub max_horizon: Option<Time>,
-    /// Maximum number of reservations that have not ended, of this class and those below.
+    /// Maximum number of reservations that have not ended, of this class and its descendants.
     pub max_pending: Option<u64>,
-    /// Largest sum of both clocks' errors; it keeps others from blocking the calendar by padding.
+    /// Largest sum of both clocks' errors: slots are padded by it, so a large sum would block the calendar.
     pub max_time_error: Option<Time>,
-    /// Requests without authentication; not allowed by default.
+    /// Whether requests without authentication are allowed; by default they are not.
     pub allow_open: Option<bool>,
-    /// TCP tests; allowed by default.
+    /// Whether TCP tests are allowed; by default they are.
     pub allow_tcp: Option<bool>,
-    /// UDP tests; not allowed by default.
+    /// Whether UDP tests are allowed; by default they are not.
     pub allow_udp: Option<bool>,
 }
 
@@ -34,7 +34,7 @@ pub struct Class {
 pub struct Link {
     /// Its name.
     pub name: String,
-    /// Tests with hosts in these networks load it.
+    /// Tests with hosts in these networks use it.
     pub nets: Vec<Net>,
     /// Its rate: what a TCP test without a rate is assumed to send.
     pub rate: BitRate,
@@ -43,7 +43,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Whether a test with this host loads it.
+    /// Whether a test with this host uses the link.
     pub fn carries(&self, address: IpAddr) -> bool {
         self.nets.iter().any(|net| net.contains(address))
     }
@@ -64,7 +64,7 @@ pub struct Limits {
     pub(crate) links: Vec<Link>,
 }
 
-/// A value that a class has: compared with those above, and printed.
+/// The value of a limit, which can be compared with an ancestor's, and printed.
 pub(crate) trait Value: PartialOrd + Copy {
     fn text(&self) -> String;
 }
@@ -94,7 +94,7 @@ impl Limits {
         self.default.as_deref().map(|class| (class, "default".into()))
     }
 
-    /// A class and those above it, to the root.
+    /// A class and its ancestors, up to the root.
     pub(crate) fn chain(&self, class: &str) -> impl Iterator<Item = (&str, &Class)> {
         let first = self.classes.get_key_value(class);
         std::iter::successors(first, |(_, class)| self.classes.get_key_value(class.parent.as_deref()?))
@@ -103,7 +103,7 @@ impl Limits {
 
     /// Checks names, the tree, and that classes only narrow.
     pub(crate) fn validate(&self) -> Result<(), Error> {
-        let unknown = |place: String, class: &str| Error::UnknownClass { place, class: class.into() };
+        let unknown = |location: String, class: &str| Error::UnknownClass { location, class: class.into() };
         for (name, class) in &self.classes {
             if let Some(parent) = &class.parent
                 && !self.classes.contains_key(parent)
@@ -128,9 +128,9 @@ impl Limits {
         let assigned = self.users.iter().map(|(user, class)| (format!("assign.users.{user}"), class));
         let nets = self.nets.iter().map(|(net, class)| (format!("assign.nets.{net}"), class));
         let default = self.default.iter().map(|class| ("assign.default".to_owned(), class));
-        for (place, class) in assigned.chain(nets).chain(default) {
+        for (location, class) in assigned.chain(nets).chain(default) {
             if !self.classes.contains_key(class) {
-                return Err(unknown(place, class));
+                return Err(unknown(location, class));
             }
         }
         for name in self.classes.keys() {

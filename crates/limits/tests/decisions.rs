@@ -154,7 +154,7 @@ fn mistakes_are_named() {
     };
     assert_eq!(
         error("max_duration = \"10s\"", "max_duration = \"90s\""),
-        "class guests: max_duration = 90 s allows more than max_duration = 60 s of its ancestor root; a class may only narrow"
+        "class guests: max_duration = 90 s allows more than max_duration = 60 s of its ancestor root; a class may only narrow its parent's limits"
     );
     assert_eq!(
         error("parent = \"root\"\nmax_pending", "parent = \"roto\"\nmax_pending"),

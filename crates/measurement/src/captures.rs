@@ -135,13 +135,13 @@ fn distance_notes(seen: &[capture::CapturedFlow], flows: &[FlowSummary]) -> Vec<
              are those from the capture point to the receiver and back"
         )
     });
-    let far = named(&is_far_unfollowed).map(|names| {
+    let far_note = named(&is_far_unfollowed).map(|names| {
         format!(
             "the handshake alone shows how far the sender is (no time stamps, or a sender that was mostly idle): round-trip times \
              of {names} lack the queues between the sender and the capture point"
         )
     });
-    unknown.into_iter().chain(far).collect()
+    unknown.into_iter().chain(far_note).collect()
 }
 
 /// Whether the capture shows outstanding data and round-trip times as the sender sees them.

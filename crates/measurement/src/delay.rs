@@ -25,7 +25,7 @@ pub struct DelayPackets<'a> {
 /// The sender and the reflector, for the record.
 #[derive(Debug, Clone)]
 pub struct DelayTest {
-    /// The record's name, in the place of the scenario's.
+    /// The record's name, instead of a scenario's name.
     pub name: String,
     /// The title.
     pub title: String,

@@ -111,10 +111,10 @@ fn notes(engine: &EngineName, report: &Report, start: &Start) -> Vec<String> {
 
 fn flow(report: &Report, start: &Start, stream: &Stream, rows: &[FlowSample]) -> FlowSummary {
     let local = start.connections.iter().find(|one| one.id == stream.id);
-    let here = local.map_or("here".into(), |one| one.local.ip().to_canonical().to_string());
-    let there = if start.peer_name.is_empty() { start.peer.to_string() } else { start.peer_name.clone() };
+    let this_host = local.map_or("here".into(), |one| one.local.ip().to_canonical().to_string());
+    let peer = if start.peer_name.is_empty() { start.peer.to_string() } else { start.peer_name.clone() };
     let sends = stream.forward == (start.role == Role::Client);
-    let (from, to) = if sends { (here, there) } else { (there, here) };
+    let (from, to) = if sends { (this_host, peer) } else { (peer, this_host) };
     let context =
         FlowContext { name: stream.name.clone(), from, to, unknown_path: true, ..FlowContext::default() };
     let end = report.end.as_ref();

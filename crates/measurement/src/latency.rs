@@ -78,7 +78,7 @@ pub fn json(latency: &Latency) -> Value {
 
 /// Round-trip times of a set of probes.
 struct Spread {
-    /// Of the probes with replies; sorted.
+    /// The times of the probes with replies, sorted.
     times: Vec<Duration>,
     lost: usize,
 }

@@ -59,10 +59,10 @@ pub fn write(
     events: &[Event],
 ) -> Result<PathBuf> {
     let document = serde_json::to_string_pretty(&document::to_json(report))? + "\n";
-    let beside = writer.path().join(FILE_NAME);
-    if let Err(error) = std::fs::write(&beside, document) {
+    let document_path = writer.path().join(FILE_NAME);
+    if let Err(error) = std::fs::write(&document_path, document) {
         writer.abort();
-        return Err(Error::Os { attempted: format!("write {}", beside.display()), source: error });
+        return Err(Error::Os { attempted: format!("write {}", document_path.display()), source: error });
     }
     Ok(writer.finish(summary, rows, &[], events)?)
 }
@@ -95,8 +95,8 @@ pub fn set_totals(flow: &mut FlowSummary, ended: &StreamEnd) {
 pub fn title(start: &Start) -> String {
     let spec = &start.spec;
     let protocol = if spec.protocol == Protocol::Tcp { "TCP" } else { "UDP" };
-    let way = if start.role == Role::Client { "to" } else { "from" };
-    let mut title = format!("{protocol} {way} {}", start.peer_name);
+    let preposition = if start.role == Role::Client { "to" } else { "from" };
+    let mut title = format!("{protocol} {preposition} {}", start.peer_name);
     match spec.amount {
         Amount::Time(time) => title.push_str(&format!(", {} s", time.as_secs_f64())),
         Amount::Bytes(bytes) => title.push_str(&format!(", {bytes}")),

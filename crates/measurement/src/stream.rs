@@ -20,7 +20,7 @@ const RATE_OPTION: &str = "--rate";
 /// The stream, for the record.
 #[derive(Debug, Clone)]
 pub struct StreamTest {
-    /// The record's name, in the place of the scenario's.
+    /// The record's name, instead of a scenario's name.
     pub name: String,
     /// The title.
     pub title: String,
@@ -163,7 +163,7 @@ impl StreamRecorder {
         flow: &mut FlowSummary,
     ) {
         let Some(playout) = last.receiver.playout else { return };
-        // Nobody knows what the path has left.
+        // The remaining rate of the path is unknown.
         let stream = stream_summary(&playout, parameters.rate, self.test.tolerate_loss, || Some(0.0));
         flow.loss_share = Some(1.0 - stream.in_time_share);
         flow.stream = Some(stream);
@@ -175,9 +175,9 @@ impl StreamRecorder {
     fn buffer_sentence(&self, parameters: &Parameters) -> Option<String> {
         let (begin, end) = (micros(parameters.deadline), micros(parameters.time_of(parameters.packets?)));
         let filled = self.rows.iter().filter(|row| (begin..end).contains(&row.time_us));
-        let held: Vec<i64> = filled.filter_map(|row| row.rcv_queue_bytes).collect();
-        let (min, max) = (held.iter().min()?, held.iter().max()?);
-        let mean = held.iter().sum::<i64>() as f64 / held.len() as f64;
+        let queued: Vec<i64> = filled.filter_map(|row| row.rcv_queue_bytes).collect();
+        let (min, max) = (queued.iter().min()?, queued.iter().max()?);
+        let mean = queued.iter().sum::<i64>() as f64 / queued.len() as f64;
         let ms = |bytes: f64| bytes * 8e3 / parameters.rate.as_f64();
         Some(format!(
             "The play-out buffer held {:.0} ms of data on average ({:.0} to {:.0} ms; the deadline is {}).",

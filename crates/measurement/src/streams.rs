@@ -54,8 +54,8 @@ fn mss(report: &Report, start: &Start, id: u32) -> Option<u64> {
     let states: Vec<_> =
         of_stream(report, id).filter_map(|one| one.tcp).filter(|tcp| tcp.snd_cwnd_bytes > 0).collect();
     let pmtu = states.iter().map(|tcp| tcp.pmtu_bytes).max().unwrap_or(0);
-    let of_pmtu = HEADERS_BYTES.into_iter().filter_map(|headers| pmtu.checked_sub(headers));
-    let mut plausible = agreed.checked_sub(TIMESTAMPS_BYTES).into_iter().chain([agreed]).chain(of_pmtu);
+    let pmtu_mss = HEADERS_BYTES.into_iter().filter_map(|headers| pmtu.checked_sub(headers));
+    let mut plausible = agreed.checked_sub(TIMESTAMPS_BYTES).into_iter().chain([agreed]).chain(pmtu_mss);
     let fits = |size: &u64| *size > 0 && states.iter().all(|tcp| tcp.snd_cwnd_bytes.is_multiple_of(*size));
     let found = if states.is_empty() { None } else { plausible.find(fits) };
     found.or((agreed > 0).then_some(agreed))

@@ -35,7 +35,7 @@ const DEFAULT_MSS: u64 = 1448;
 pub struct Ends {
     /// Share of the time that this end's busiest stream ran or waited for a CPU, 0 to 1.
     pub busy: Option<f64>,
-    /// The same share at the other end.
+    /// Share of the time that the other end's busiest stream ran or waited for a CPU, 0 to 1.
     pub peer_busy: Option<f64>,
 }
 
@@ -222,7 +222,7 @@ pub fn complete_record(
     let all_retransmissions: u64 = retransmissions.values().sum();
     for connection in &start.connections {
         let name = flow_name(connection.id);
-        let here = connection.local.ip().to_string();
+        let this_host = connection.local.ip().to_string();
         let end = report.end.as_ref();
         let stream = end.and_then(|end| end.streams.iter().find(|stream| stream.id == connection.id));
         // The device does not count by stream.
@@ -236,7 +236,7 @@ pub fn complete_record(
                 SendingDevice::default()
             },
             is_one_host: connection.local.ip() == connection.remote.ip(),
-            ..context(start, &options.spec, &name, connection.sender, here)
+            ..context(start, &options.spec, &name, connection.sender, this_host)
         };
         let busy = if connection.sender { [ends.busy, ends.peer_busy] } else { [ends.peer_busy, ends.busy] };
         context.host_use = experiment::flow_context::describe_host_use(&context.from, &context.to, busy);
@@ -261,8 +261,8 @@ pub fn complete_record(
     let mut events = Vec::new();
     if let Some(latency) = &report.latency {
         let (echoes, lost) = latency::rows(latency);
-        let here = start.connections.first().map_or(String::new(), |c| c.local.ip().to_string());
-        run.flows.push(latency::summary(&echoes, &lost, start, here));
+        let this_host = start.connections.first().map_or(String::new(), |c| c.local.ip().to_string());
+        run.flows.push(latency::summary(&echoes, &lost, start, this_host));
         rows.extend(echoes);
         rows.sort_by_key(|row| row.time_us);
         events = lost;
@@ -294,10 +294,10 @@ fn summary(name: &str, start: &Start, run: RunSummary) -> Summary {
     record::summary(name, start, lab::host_info(), run)
 }
 
-/// The context of a stream for its verdict. Of the other host's settings only the requested ones are known.
-fn context(start: &Start, spec: &TestSpec, name: &str, sends: bool, here: String) -> FlowContext {
-    let there = start.peer_name.clone();
-    let (from, to) = if sends { (here, there) } else { (there, here) };
+/// The context of a stream for its verdict. The other host's settings are known only if they were requested.
+fn context(start: &Start, spec: &TestSpec, name: &str, sends: bool, this_host: String) -> FlowContext {
+    let peer = start.peer_name.clone();
+    let (from, to) = if sends { (this_host, peer) } else { (peer, this_host) };
     let tuned = |sysctl: &str| {
         let values = experiment::machine::setting(None, sysctl)
             .map(|text| text.split_whitespace().flat_map(str::parse).collect::<Vec<u64>>());

@@ -1,6 +1,6 @@
 //! Socket buffers: the windows that they allow, and recommended sizes.
 //!
-//! Sources: net/ipv4/tcp.c and net/core/stream.c (the writer wakes when a third of the send buffer is
+//! Sources: net/ipv4/tcp.c and net/core/stream.c (the writer is woken when a third of the send buffer is
 //! free); University of South Carolina, Lab 8 (twice the BDP; for BBR with losses four times that).
 
 use units::{BitRate, Bytes, KernelVersion, Time};
@@ -60,8 +60,8 @@ pub fn receive_buffer_window(buffer: SocketBuffer, kernel: KernelVersion, mss: u
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BufferAdvice {
     /// Twice the BDP, in whole MiB.
-    pub usual: Bytes,
-    /// Exactly four times `usual`, for BBR on a path with losses.
+    pub default: Bytes,
+    /// Exactly four times `default`, for BBR on a path with losses.
     pub bbr_with_loss: Bytes,
 }
 
@@ -70,8 +70,8 @@ pub struct BufferAdvice {
 /// Twice, because older kernels offer half of a buffer as window, because the sender keeps as little as two
 /// thirds in flight, and because data accumulates behind a lost segment for a round trip (L8-hol).
 pub fn buffer_advice(bdp: f64) -> BufferAdvice {
-    let usual = round_up_mib(2.0 * bdp);
-    BufferAdvice { usual, bbr_with_loss: Bytes(usual.0.saturating_mul(4)) }
+    let default = round_up_mib(2.0 * bdp);
+    BufferAdvice { default, bbr_with_loss: Bytes(default.0.saturating_mul(4)) }
 }
 
 /// Rounds up to whole MiB.
@@ -88,7 +88,7 @@ mod tests {
     fn lab_8s_advice() {
         // 10 Gb/s x 50 ms: 62.5 MB, 60 MiB rounded; 120 and 480 MiB in the example.
         let advice = buffer_advice(62_500_000.0);
-        assert_eq!(advice.usual, Bytes(120 << 20));
+        assert_eq!(advice.default, Bytes(120 << 20));
         assert_eq!(advice.bbr_with_loss, Bytes(480 << 20));
     }
 

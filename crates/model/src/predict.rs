@@ -83,11 +83,11 @@ pub struct PathInputs {
     pub size: Option<Bytes>,
     /// Longest duration of the flow.
     pub duration: Time,
-    /// The hosts whose packets cost time.
+    /// The hosts with processing costs.
     pub hosts: Vec<BusyHost>,
 }
 
-/// A host of a flow whose packets cost time.
+/// A host of a flow with processing costs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BusyHost {
     /// Its name.
@@ -312,7 +312,8 @@ enum Cycle {
     FillsPath(f64),
 }
 
-/// What the send buffer and this receive window allow; for kernels that send super-packets as large as the pacing rate requires.
+/// The cycle of the send buffer and this receive window; `None` for kernels whose super-packets do not have the size that the pacing rate
+/// requires.
 fn sent_in_bursts(inputs: &PathInputs, wire_limit_bps: Option<f64>, receive_window: f64) -> Option<Cycle> {
     if inputs.kernel < TSO_AUTOSIZING_SINCE {
         return None;
@@ -335,8 +336,8 @@ const SLOW_START_GROWTH_BY_ACKS: f64 = 1.5;
 
 /// The limit by the transmit queue of the sender's device.
 ///
-/// Where the host's link is the path's slowest, the sawtooth is that of the device's queue. Where another
-/// link is slower, the queue overflows once, in slow start: ACKs arrive at the rate R of the slowest link,
+/// If the host's link is the path's slowest, the sawtooth is that of the device's queue. If another link is
+/// slower, the queue overflows once, in slow start: ACKs arrive at the rate R of the slowest link,
 /// 1.5 R leaves, and the part beyond the link's rate L waits. A window of w segments leaves w (1 - L / 1.5
 /// R) of them in the queue. Growth then continues from half of that window by the increment per round trip.
 fn local_queue_limit(
@@ -546,8 +547,8 @@ mod tests {
             let remedied = predict(&reno(remedy, 1_000_000_000));
             assert!(remedied.steady_goodput_bps > 0.99 * remedied.wire_limit_bps.unwrap(), "{remedy:?}");
         }
-        // Behind it 800 Mb/s: of 600 segments in slow start 1 - 1 / 1.2 wait, which are 100. The window
-        // restarts at 300 and grows by 0.5 in each of 200 round trips.
+        // The next link has 800 Mb/s: in slow start the share 1 - 1 / 1.2 of 600 segments, which is 100, waits in
+        // the queue. The window restarts at 300 and grows by 0.5 in each of 200 round trips.
         let slower = predict(&reno(device(100, true), 800_000_000));
         assert_eq!(slower.verdict, Cause::LocalQueue);
         let segs = slower.steady_goodput_bps / 8.0 * 0.1 / f64::from(slower.mss_bytes);

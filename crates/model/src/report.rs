@@ -137,7 +137,7 @@ fn buffers(inputs: &ReportInputs) -> ReportGroup {
     ReportGroup {
         title: format!("Socket buffers, for Linux {}.{}", inputs.kernel.major, inputs.kernel.minor),
         figures: vec![
-            bytes("buffer_bytes", "buffer to set", advice.usual.as_f64(),
+            bytes("buffer_bytes", "buffer to set", advice.default.as_f64(),
                 "third value of net.ipv4.tcp_rmem and tcp_wmem on both hosts: twice the product, rounded up to whole MiB, because only a part of a buffer becomes window, \
                  the sender keeps as little as two thirds in flight, and data accumulates for a round trip behind a lost segment"),
             bytes("buffer_bbr_loss_bytes", "the same for BBR with losses", advice.bbr_with_loss.as_f64(),

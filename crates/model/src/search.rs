@@ -115,8 +115,8 @@ mod tests {
         tried.iter().min_by(|a, b| a.cost.total_cmp(&b.cost)).unwrap()
     }
 
-    fn run(ranges: &[SearchRange], most: usize, cost: impl Fn(&[f64]) -> f64) -> Vec<Trial> {
-        search(ranges, most, |p| p, |round| Ok::<_, ()>(round.iter().map(|p| cost(p)).collect())).unwrap()
+    fn run(ranges: &[SearchRange], max_runs: usize, cost: impl Fn(&[f64]) -> f64) -> Vec<Trial> {
+        search(ranges, max_runs, |p| p, |round| Ok::<_, ()>(round.iter().map(|p| cost(p)).collect())).unwrap()
     }
 
     #[test]

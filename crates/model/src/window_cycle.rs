@@ -7,7 +7,7 @@
 //! spread over the round trip, nearly all of it is. A receive window below the buffer shortens the bursts but not the wait for a third.
 //! No single share describes all cases, so [`windows_bps`] follows the cycle.
 //!
-//! Departures from the kernel:
+//! Differences from the kernel:
 //!
 //! 1. All super-packets have one size, that of the pacing rate of the whole window after slow start.
 //! 2. ACKs return per super-packet. The congestion window never limits.
@@ -16,13 +16,13 @@ use std::collections::VecDeque;
 
 use units::Time;
 
-/// `SKB_TRUESIZE(MAX_TCP_HEADER)`: memory of a packet in the send buffer beside its data, bytes.
+/// `SKB_TRUESIZE(MAX_TCP_HEADER)`: memory of a packet in the send buffer in addition to its data, bytes.
 const PACKET_OVERHEAD: f64 = 896.0;
 /// Largest super-packet, bytes.
 const MAX_SUPER_PACKET: f64 = 65_535.0;
 /// The cycle is followed for this many round trips; the second half counts.
 const ROUND_TRIPS: f64 = 60.0;
-/// Larger buffers are followed in this many packets.
+/// Maximum number of packets in the simulated cycle: with a larger buffer each stands for several.
 const MAX_PACKETS: f64 = 2000.0;
 /// With fewer packets in the buffer the bursts depend on single segments, and the cycle is not followed.
 const MIN_PACKETS: f64 = 10.0;

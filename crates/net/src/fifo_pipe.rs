@@ -5,7 +5,7 @@
 //! instant is exact, segment by segment. [`crate::event_pipe`] implements everything else (other disciplines,
 //! jitter, changes during a run) and takes over the state of this pipe.
 //!
-//! Departures from a model of single packets, all of them only for trains of several segments:
+//! Differences from a model of single packets, all of them only for trains of several segments:
 //! 1. Only the first and the last delivery of a train are stored; the others are spread evenly between them.
 //!    This is exact if the train waits in the queue.
 //! 2. A train from a slower link is accepted when its last segment arrives, as if its segments had arrived
@@ -259,7 +259,7 @@ impl<P: Packet> FifoPipe<P> {
             }
             // Segments that leave by the end of the one in service.
             let segments = packet.segments();
-            let gone = if first > serving_until {
+            let departed = if first > serving_until {
                 0
             } else if last <= serving_until {
                 segments
@@ -268,12 +268,12 @@ impl<P: Packet> FifoPipe<P> {
                 let done = u128::from(serving_until.since(first).as_nanos());
                 ((done * u128::from(segments - 1) + span / 2) / span) as u32 + 1
             };
-            if gone == 0 {
+            if departed == 0 {
                 handover.queued.push(packet);
                 continue;
             }
-            if gone < segments {
-                handover.queued.push(packet.split_off(gone));
+            if departed < segments {
+                handover.queued.push(packet.split_off(departed));
             }
             handover.leaving = Some((Fixed::from(first), packet));
         }
@@ -450,16 +450,16 @@ impl<P: Packet> FifoPipe<P> {
             }
             if front.segments > 1 && front.departs <= now {
                 let spacing = self.per_byte.unwrap_or(Fixed::ZERO) * u64::from(front.bytes);
-                let gone = if front.departs + spacing > now {
+                let departed = if front.departs + spacing > now {
                     1
                 } else {
                     let steps = now.saturating_sub(front.departs).count(spacing).saturating_add(1);
                     steps.min(u64::from(front.segments - 1))
                 };
-                self.counters.queue_packets -= gone;
-                self.counters.queue_bytes -= gone * u64::from(front.bytes);
-                front.segments -= gone as u32;
-                front.departs = front.departs + spacing * gone;
+                self.counters.queue_packets -= departed;
+                self.counters.queue_bytes -= departed * u64::from(front.bytes);
+                front.segments -= departed as u32;
+                front.departs = front.departs + spacing * departed;
             }
             break;
         }

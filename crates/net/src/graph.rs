@@ -2,7 +2,7 @@
 //!
 //! Between stations of one broadcast domain a packet takes the shortest path through switches. To any other
 //! station it takes the shortest path overall, counted in links, until it reaches a router in the station's
-//! broadcast domain. Of several shortest paths it takes the one whose links come first in the topology, link
+//! broadcast domain. Among several shortest paths it takes the one whose links come first in the topology, link
 //! by link from the sender; so the path is the same whether it is chosen at once or hop by hop.
 
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ pub(crate) struct Graph {
     hosts: u32,
     switches: u32,
     pub(crate) pipes: Vec<PipeEnds>,
-    /// For each node the pipes that lead away from it, in the order of the links.
+    /// For each node the pipes that leave it, in the order of the links.
     pub(crate) out: Vec<Vec<usize>>,
     pub(crate) stations: Vec<Station>,
     /// For each pipe the station at its far end.

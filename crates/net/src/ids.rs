@@ -81,7 +81,7 @@ pub struct Station {
     pub node: Node,
     /// Index of the interface: the node's links are its interfaces, in the order of the links.
     pub interface: u32,
-    /// The direction of the link that leads away from the node.
+    /// The direction of the link that leaves the node.
     pub out: PipeId,
 }
 

@@ -230,7 +230,7 @@ impl<P: NetworkPacket> Network<P> {
     }
 
     /// Schedules a change of one direction of a link at the future instant `at`, before any packet of that
-    /// instant. Of several changes at one instant the last one remains in effect.
+    /// instant. If several changes have the same instant, the last one remains in effect.
     pub fn schedule_change(&mut self, at: Time, pipe: PipeId, spec: PipeSpec) {
         if pipe.index() < self.links.len() {
             self.changes.insert((at, self.scheduled), (pipe.index(), spec));

@@ -1,6 +1,6 @@
 //! Routers: their interfaces and routing tables, and the interface by which packets cross them.
 //!
-//! Departures from real routers:
+//! Differences from real routers:
 //! 1. The topology determines all tables: no routing protocol, no ARP or neighbour discovery by routers. An
 //!    address that the topology gives to no station is unreachable, even if a host has configured it.
 //! 2. Without a static route a packet takes the shortest path (fewest links) to the interface that has the

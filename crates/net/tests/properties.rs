@@ -170,23 +170,23 @@ proptest! {
         let single: Vec<_> = sends.iter().map(|&(gap, bytes)| (gap, 1, bytes, bytes)).collect();
         let (log, _) = play(&mut dumbbell(spec, 1), &single);
         // The reference uses exact rationals in units of 1/rate ns.
-        let mut held: Vec<(u128, u64)> = Vec::new();
+        let mut queued: Vec<(u128, u64)> = Vec::new();
         let (mut now, mut free, mut dropped) = (0u128, 0u128, Vec::new());
         let mut near = false;
         for (number, &(gap, bytes)) in sends.iter().enumerate() {
             now += u128::from(gap) * u128::from(rate);
             let wire = u64::from(bytes) + 14;
             // Within 1e-6 ns of a departure the order depends on rounding: such cases are skipped.
-            near |= held.iter().any(|h| h.0.abs_diff(now) <= u128::from(rate) / 1_000_000);
-            held.retain(|h| h.0 > now);
+            near |= queued.iter().any(|h| h.0.abs_diff(now) <= u128::from(rate) / 1_000_000);
+            queued.retain(|h| h.0 > now);
             let fits = if in_packets {
-                (held.len() as u64) < packets
+                (queued.len() as u64) < packets
             } else {
-                held.iter().map(|h| h.1).sum::<u64>() + wire <= limit
+                queued.iter().map(|h| h.1).sum::<u64>() + wire <= limit
             };
             if fits {
                 free = free.max(now) + u128::from(wire) * 8_000_000_000;
-                held.push((free, wire));
+                queued.push((free, wire));
             } else {
                 dropped.push((DropCause::Queue, number as u64));
             }

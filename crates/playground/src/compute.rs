@@ -19,7 +19,7 @@ use crate::topology::Topology;
 /// The kernel of hosts without the key `kernel`.
 const KERNEL: KernelVersion = KernelVersion { major: 6, minor: 18, patch: 0 };
 
-/// What to compute.
+/// A run to compute.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Request {
     /// The scenario file's name.
@@ -86,7 +86,7 @@ pub trait Library: CongestionControls {
     fn parameters(&self, name: &str) -> Option<Vec<Parameter>>;
 }
 
-/// Computes a run. The rows are returned beside the answer, which does not have them.
+/// Computes a run. The rows are returned separately from the answer.
 pub fn compute(
     request: &Request,
     library: &mut dyn Library,
@@ -208,8 +208,8 @@ fn initial_summary(
     engine: &EngineChoice,
     variant: Option<String>,
 ) -> RunSummary {
-    let of_sender = scenario.flows.iter().find_map(|flow| scenario.host(&flow.from)?.kernel);
-    let kernel = match of_sender {
+    let sender_kernel = scenario.flows.iter().find_map(|flow| scenario.host(&flow.from)?.kernel);
+    let kernel = match sender_kernel {
         Some((major, minor)) => Some(format!("{major}.{minor}")),
         None => (*engine == EngineChoice::Sim).then(|| KERNEL.to_string()),
     };

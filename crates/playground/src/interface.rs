@@ -19,7 +19,7 @@ unsafe extern "C" {
     fn progress(elapsed_s: f64);
 }
 
-/// What the last call has computed.
+/// The results of the last call.
 #[derive(Default)]
 struct State {
     run: Option<MeasuredRun>,

@@ -261,7 +261,7 @@ impl Session {
         &mut self,
         into: &mut [u8],
         what: &'static str,
-        within: Duration,
+        timeout: Duration,
         stop: &AtomicBool,
     ) -> Result<(), Error> {
         let begin = Instant::now();
@@ -279,8 +279,8 @@ impl Session {
                     if stop.load(Ordering::Acquire) {
                         return Err(interrupted());
                     }
-                    if begin.elapsed() >= within {
-                        return Err(LinkError::Timeout { what, after: within }.into());
+                    if begin.elapsed() >= timeout {
+                        return Err(LinkError::Timeout { what, after: timeout }.into());
                     }
                 }
                 Err(e) => return Err(e).attempted(|| format!("cannot read from {}", self.peer))?,
@@ -303,10 +303,10 @@ fn connect(options: &SessionOptions) -> Result<TcpStream, Error> {
     }
     let found =
         (options.host.as_str(), options.port).to_socket_addrs().map_err(|e| no_address(e.to_string()))?;
-    let of_version =
+    let has_version =
         |address: &SocketAddr| options.ip.is_none_or(|ip| (ip == IpVersion::V4) == address.is_ipv4());
     let mut failed = None;
-    for to in found.filter(of_version) {
+    for to in found.filter(has_version) {
         let what = || format!("cannot connect to {to}");
         match TcpStream::connect_timeout(&to, options.timeout).attempted(what) {
             Ok(control) => {

@@ -52,9 +52,9 @@ const MIN_MTU_V6: u32 = 1280;
 pub fn resolve(host: &str, ip: Option<IpVersion>) -> Result<IpAddr, Error> {
     let no_address = |reason: String| LinkError::NoAddress { host: host.to_string(), reason };
     let found = (host, 0).to_socket_addrs().map_err(|e| no_address(e.to_string()))?;
-    let mut of_version = found.filter(|at| ip.is_none_or(|ip| (ip == IpVersion::V4) == at.is_ipv4()));
+    let mut addresses = found.filter(|at| ip.is_none_or(|ip| (ip == IpVersion::V4) == at.is_ipv4()));
     let first =
-        of_version.next().ok_or_else(|| no_address("no address of the requested IP version".into()))?;
+        addresses.next().ok_or_else(|| no_address("no address of the requested IP version".into()))?;
     Ok(first.ip())
 }
 
@@ -197,7 +197,7 @@ impl IcmpProber {
             self.send(&zeros[..self.payload(packet.bytes)], *port)?;
         }
         let mut replies = vec![None; packets.len()];
-        // Of a train only packets whose time to live expires cause a reply.
+        // Only the packets of a train whose time to live expires cause a reply.
         let awaited = |replies: &[Option<HopReply>]| {
             packets.iter().zip(replies).filter(|(packet, reply)| packet.ttl < 255 && reply.is_none()).count()
         };

@@ -19,8 +19,7 @@
 //! to the reply, ns, as u64.
 //!
 //! A reply is never larger than its request, and the server replies only on a socket that is connected to the
-//! address of the control connection, from which a hello came: it amplifies nothing, and no client can make it send to
-//! others.
+//! client's address, after a hello from it: the server amplifies nothing, and no client can make it send to others.
 
 use probe::ReplySize;
 use traffic::udp::{Header, NumberWidth};

@@ -1,7 +1,7 @@
 //! Available bandwidth by chirps: trains with increasing rate (pathChirp, Ribeiro et al., PAM 2003). They
 //! need a tenth of the packets of streams, and are less precise.
 //!
-//! Departures from pathChirp:
+//! Differences from pathChirp:
 //! 1. The capacity is measured first. It determines the range of rates, and whether there is a token bucket,
 //!    after which chirps detect nothing.
 //! 2. The available bandwidth is not the rate at which delays begin to increase, which bursts of cross

@@ -21,22 +21,22 @@ const PARTS: usize = 10;
 /// others by the reflector's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RoundTripTimes {
-    /// Departure from the sender.
+    /// Departure time at the sender.
     pub sent_ns: i64,
-    /// Arrival at the reflector.
+    /// Arrival time at the reflector.
     pub received_ns: i64,
-    /// Departure from the reflector.
+    /// Departure time at the reflector.
     pub reflected_ns: i64,
-    /// Arrival at the sender.
+    /// Arrival time at the sender.
     pub returned_ns: i64,
 }
 
 /// The two time stamps of a packet that is not returned (RFC 4656), ns: each by the clock of its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OneWayTimes {
-    /// Departure from the sender.
+    /// Departure time at the sender.
     pub sent_ns: i64,
-    /// Arrival at the receiver.
+    /// Arrival time at the receiver.
     pub received_ns: i64,
 }
 
@@ -130,7 +130,7 @@ pub fn fit_line_below(points: &[(f64, f64)]) -> Option<LineBelow> {
             hull.pop();
         }
         if hull.last().is_some_and(|last| last.0 >= point.0) {
-            // Of two points with the same x the lower one counts.
+            // If two points have the same x, the lower one counts.
             if hull.last().is_some_and(|last| last.1 <= point.1) {
                 continue;
             }
@@ -164,8 +164,8 @@ pub fn estimate_delay(trips: &[RoundTripTimes], sent: usize, stamp_error_ns: f64
         relative(t.sent_ns, t.returned_ns, 0) - relative(t.received_ns, t.reflected_ns, 0)
     };
     let rtts: Vec<f64> = trips.iter().map(trip_ns).collect();
-    let rtt_ms = minimum(rtts.iter().copied()).and_then(|least| {
-        Some([least, median(&rtts)?, quantile(&rtts, 0.95)?, quantile(&rtts, 0.99)?].map(|ns| ns / 1e6))
+    let rtt_ms = minimum(rtts.iter().copied()).and_then(|min| {
+        Some([min, median(&rtts)?, quantile(&rtts, 0.95)?, quantile(&rtts, 0.99)?].map(|ns| ns / 1e6))
     });
     if trips.len() < 20 {
         warnings.push(format!("only {} packets returned", trips.len()));
@@ -233,7 +233,9 @@ pub fn estimate_one_way_delays(
     // At the same time, so that the skew cancels out.
     let middle = forward_points.last().map_or(0.0, |point| point.0 / 2.0);
     let rtt_ns = match directions.lines {
-        [Some(there), Some(back)] => Some(there.height_at(middle) + back.height_at(middle)),
+        [Some(forward_line), Some(backward_line)] => {
+            Some(forward_line.height_at(middle) + backward_line.height_at(middle))
+        }
         _ => None,
     };
     if rtt_ns.is_some_and(|rtt| rtt < 0.0) {
@@ -254,7 +256,7 @@ pub fn estimate_one_way_delays(
         stamp_error_ms: stamp_error_ns / 1e6,
         validity: Validity::new(warnings, || {
             format!(
-                "{} packets there, {} back; variation is precise to the timestamps, the delay itself to half a \
+                "{} packets forward, {} backward; variation is precise to the timestamps, the delay itself to half a \
                 round-trip time",
                 forward.len(),
                 backward.len()
@@ -279,13 +281,13 @@ impl Directions {
     ) -> Self {
         let lines = [fit_line_below(forward), fit_line_below(backward)];
         let skew_ppm = match lines {
-            [Some(there), Some(back)] => {
+            [Some(forward_line), Some(backward_line)] => {
                 // Both directions show the same skew with opposite signs. Their difference is the uncertainty,
                 // which is at least the error of the slopes, because they may agree by chance.
-                let value = (there.slope - back.slope) / 2.0;
-                let errors =
-                    there.slope_error(forward, stamp_error_ns) + back.slope_error(backward, stamp_error_ns);
-                let spread = (there.slope + back.slope).abs().max(errors) / 2.0;
+                let value = (forward_line.slope - backward_line.slope) / 2.0;
+                let errors = forward_line.slope_error(forward, stamp_error_ns)
+                    + backward_line.slope_error(backward, stamp_error_ns);
+                let spread = (forward_line.slope + backward_line.slope).abs().max(errors) / 2.0;
                 Some(Interval {
                     low: (value - spread) * 1e6,
                     value: value * 1e6,
@@ -364,23 +366,23 @@ mod tests {
         }
     }
 
-    /// The same packets, as if each direction had its own, give the same delays.
+    /// Packets of round trips, evaluated as if each direction had separate packets, give the same delays.
     #[test]
     fn one_way_packets_give_the_same_delays_as_round_trips() {
         let trips = trips(40.0, 1000);
-        let way = |sent_ns, received_ns| OneWayTimes { sent_ns, received_ns };
-        let forward: Vec<OneWayTimes> = trips.iter().map(|t| way(t.sent_ns, t.received_ns)).collect();
-        // Of the other direction half of the packets are lost.
+        let times = |sent_ns, received_ns| OneWayTimes { sent_ns, received_ns };
+        let forward: Vec<OneWayTimes> = trips.iter().map(|t| times(t.sent_ns, t.received_ns)).collect();
+        // Half of the packets of the other direction are lost.
         let backward: Vec<OneWayTimes> =
-            trips.iter().step_by(2).map(|t| way(t.reflected_ns, t.returned_ns)).collect();
+            trips.iter().step_by(2).map(|t| times(t.reflected_ns, t.returned_ns)).collect();
         let result = estimate_one_way_delays(&forward, &backward, [1000, 1000], 1000.0);
         let counts = result.each_direction.unwrap();
         assert_eq!((counts[0].lost, counts[1].lost), (0, 500));
         assert_eq!((result.sent, result.lost, result.rtt_ms), (2000, 500, None));
         let skew = result.skew_ppm.unwrap();
         assert!((skew.value - 40.0).abs() < 1.0, "{skew:?}");
-        let (there, back) = (result.forward.unwrap(), result.backward.unwrap());
-        for way in [there, back] {
+        let (forward, backward) = (result.forward.unwrap(), result.backward.unwrap());
+        for way in [forward, backward] {
             assert!((way.delay_ms.high - 40.0).abs() < 0.5, "{way:?}");
             assert!((way.variation_ms[0] - 0.693).abs() < 0.15, "{way:?}");
         }
@@ -395,8 +397,8 @@ mod tests {
             .collect();
         let result = estimate_one_way_delays(&forward, &[], [100, 100], 1000.0);
         assert_eq!((result.lost, result.backward, result.validity.valid), (100, None, false));
-        let there = result.forward.unwrap();
-        assert!(there.delay_ms.high.is_infinite() && there.variation_ms[0] < 2.0, "{there:?}");
+        let forward = result.forward.unwrap();
+        assert!(forward.delay_ms.high.is_infinite() && forward.variation_ms[0] < 2.0, "{forward:?}");
     }
 
     #[test]
@@ -439,12 +441,12 @@ mod tests {
                 .map(|(a, b, c, d)| RoundTripTimes { sent_ns: *a, received_ns: *b, reflected_ns: *c, returned_ns: *d })
                 .collect();
             prop_assert_eq!(estimate_delay(&trips, trips.len(), 0.0).lost, 0);
-            let there: Vec<OneWayTimes> =
+            let forward: Vec<OneWayTimes> =
                 all.iter().map(|(a, b, ..)| OneWayTimes { sent_ns: *a, received_ns: *b }).collect();
-            let back: Vec<OneWayTimes> =
+            let backward: Vec<OneWayTimes> =
                 all.iter().map(|(.., c, d)| OneWayTimes { sent_ns: *c, received_ns: *d }).collect();
-            let counts = [there.len(), back.len()];
-            prop_assert_eq!(estimate_one_way_delays(&there, &back, counts, 0.0).lost, 0);
+            let counts = [forward.len(), backward.len()];
+            prop_assert_eq!(estimate_one_way_delays(&forward, &backward, counts, 0.0).lost, 0);
         }
     }
 }

@@ -100,7 +100,7 @@ pub struct HopReply {
 pub struct Hop {
     /// Number of the hop, from 1.
     pub hop: u8,
-    /// Address from which replies came; `None` without replies.
+    /// Source address of the replies; `None` without replies.
     pub address: Option<IpAddr>,
     /// Minimum round-trip time, milliseconds.
     pub rtt_ms: Option<f64>,

@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn a_link_between_routers_of_different_quotation_is_unknown() {
         let near = slopes(&SIZES, |_| 56, 80.0, 80.0);
-        let far = slopes(&SIZES, |bytes| bytes + 48, 160.0, 160.0);
-        assert_eq!(far.step_from(&near), None);
+        let distant = slopes(&SIZES, |bytes| bytes + 48, 160.0, 160.0);
+        assert_eq!(distant.step_from(&near), None);
     }
 }

@@ -105,16 +105,16 @@ fn the_time_per_byte_is_within_two_per_cent() {
             ("token bucket", PipeSpec { burst: Some(Bytes(40_000)), ..link(rate) }),
         ] {
             let result = grid(spec, IDLE, BitRate(rate * 10), rate);
-            let off = error(&result, rate);
+            let relative_error = error(&result, rate);
             let overhead = result.overhead_bytes.unwrap();
             println!(
                 "{} Mb/s, {name}: {:+.2} %, {overhead:.1} bytes, {:?}",
                 rate / 1_000_000,
-                off * 100.0,
+                relative_error * 100.0,
                 result.validity
             );
-            if off.abs() > 0.02 || !result.validity.valid {
-                failed.push((rate, name, off, result.bottleneck, result.validity));
+            if relative_error.abs() > 0.02 || !result.validity.valid {
+                failed.push((rate, name, relative_error, result.bottleneck, result.validity));
             }
         }
     }
@@ -151,11 +151,11 @@ fn a_shared_bottleneck_is_inconclusive() {
     for (seed, load) in [0.3, 0.3, 0.5, 0.7].into_iter().enumerate() {
         let cross = CrossTraffic { load, sizes: PacketSizes::One, burst: 1.0 };
         let result = grid(link(100_000_000), cross, BitRate(1_000_000_000), seed as u64);
-        let off = error(&result, 100_000_000);
-        println!("load {load}: {:+.1} %, {:?}", off * 100.0, result.validity);
+        let relative_error = error(&result, 100_000_000);
+        println!("load {load}: {:+.1} %, {:?}", relative_error * 100.0, result.validity);
         let is_named = result.validity.reasons.iter().any(|reason| reason.contains("other traffic"));
         assert!(is_named && !result.validity.valid, "{:?}", result.validity);
-        assert!((0.0..0.5).contains(&off), "{off}");
+        assert!((0.0..0.5).contains(&relative_error), "{relative_error}");
     }
 }
 

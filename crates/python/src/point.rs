@@ -103,12 +103,12 @@ fn execute(
     repeat: u32,
     stop: Option<Arc<AtomicBool>>,
 ) -> experiment::Result<(String, String)> {
-    let of_file = swept_by_file(experiment);
-    let of_selection = values.iter().filter(|(field, _)| !of_file.contains(field));
+    let file_fields = swept_by_file(experiment);
+    let selected = values.iter().filter(|(field, _)| !file_fields.contains(field));
     let selection = Selection {
         engines: vec![engine],
         variants: variant.into_iter().collect(),
-        over: of_selection.map(|(field, value)| (field.clone(), vec![value.clone()])).collect(),
+        over: selected.map(|(field, value)| (field.clone(), vec![value.clone()])).collect(),
         repeat: Some(repeat),
     };
     let point: BTreeMap<String, String> = values.iter().cloned().collect();

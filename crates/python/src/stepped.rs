@@ -21,7 +21,7 @@ use crate::{
 /// A sample: its time, and the requested columns (NaN where absent).
 type Sample = (i64, Vec<f64>);
 
-/// A running simulation, at a sample of its controlled flow.
+/// A running simulation, which pauses at each sample of its controlled flow.
 #[pyclass(frozen, module = "longfat._native")]
 pub(crate) struct Stepped {
     /// `None` after the end.

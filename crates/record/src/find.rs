@@ -109,20 +109,21 @@ fn index_of(entries: &[RunEntry], runs_dir: &Path, key: &str) -> Result<usize, E
         Some((scenario, id)) => (Some(scenario), id),
         None => (None, key),
     };
-    let of_scenario: Vec<(usize, &RunEntry)> = entries
+    let scenario_runs: Vec<(usize, &RunEntry)> = entries
         .iter()
         .enumerate()
         .filter(|(_, entry)| scenario.is_none_or(|name| entry.scenario == name))
         .collect();
     if let Some(back) = steps_back(id) {
         let is_complete = |(_, entry): &&(usize, &RunEntry)| entry.run.is_ok() && !entry.partial;
-        let complete: Vec<usize> = of_scenario.iter().filter(is_complete).map(|(index, _)| *index).collect();
+        let complete: Vec<usize> =
+            scenario_runs.iter().filter(is_complete).map(|(index, _)| *index).collect();
         let found = complete.iter().rev().nth(back).copied();
         return found
             .ok_or_else(|| not_found(runs_dir, key, format!("there are {} complete runs", complete.len())));
     }
     let matching = |is_match: &dyn Fn(&str) -> bool| -> Vec<usize> {
-        of_scenario.iter().filter(|(_, entry)| is_match(&entry.id)).map(|(index, _)| *index).collect()
+        scenario_runs.iter().filter(|(_, entry)| is_match(&entry.id)).map(|(index, _)| *index).collect()
     };
     let mut matches = matching(&|own| own == id);
     if matches.is_empty() && !id.is_empty() {
@@ -175,10 +176,10 @@ fn hint(entries: &[RunEntry], key: &str) -> String {
         return "there are no runs".to_owned();
     }
     let last = key.trim_end_matches('/').rsplit('/').next().unwrap_or(key);
-    let of_scenario = entries.iter().filter(|entry| entry.scenario == last).count();
-    if of_scenario > 0 {
+    let scenario_runs = entries.iter().filter(|entry| entry.scenario == last).count();
+    if scenario_runs > 0 {
         return format!(
-            "{last} is a scenario with {of_scenario} runs: {last}/last is the newest, and {last}/ is all of them where a command takes \
+            "{last} is a scenario with {scenario_runs} runs: {last}/last is the newest, and {last}/ is all of them where a command takes \
              several runs"
         );
     }
@@ -192,7 +193,7 @@ fn hint(entries: &[RunEntry], key: &str) -> String {
         true => entries.iter().map(RunEntry::name).collect(),
         false => entries.iter().map(|entry| entry.id.clone()).collect(),
     };
-    // Of equally near ones the newest come first.
+    // If several are equally near, the newest come first.
     let near = nearest_names(key, names.iter().rev().map(String::as_str));
     format!("the nearest of {} are {}; `longfat ls` lists them", entries.len(), near.join(", "))
 }

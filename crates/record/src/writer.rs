@@ -31,11 +31,13 @@ use crate::origin::Origin;
 use crate::parquet_file::{Encoder, decode, encode};
 use crate::table::Table;
 
-/// A part is written once the pending rows span at least this time,
+/// A part is written once the pending rows span at least this time, and at least the part of the written time that
+/// [`PART_DIVISOR`] states.
 const MIN_PART_US: i64 = 1_000_000;
-/// and at least the time already written divided by this, so that long runs have few parts.
+/// A part is written once the pending rows span at least the time already written divided by this, so that long runs
+/// have few parts.
 const PART_DIVISOR: i64 = 10;
-/// Trace rows in one part.
+/// Number of trace rows in one part.
 const TRACE_PART_ROWS: usize = 128 * 1024;
 /// Maximum number of times that another run may remove the scenario's directory while this one starts.
 const MAX_VANISHED: u32 = 100;

@@ -417,7 +417,7 @@ fn a_record_is_removed_unless_it_is_being_written_and_interrupted_removals_are_c
     create(runs, "a").finish(&summary(), &[flow(0)], &[], &[]).unwrap();
     let mut writer = create(runs, "b");
     writer.append(&[flow(0), flow(2_000_000)], &[], &[]).unwrap();
-    // What a removal left that was killed after the renaming.
+    // The directory that remains if a removal is killed after the renaming.
     fs::create_dir(runs.join("lab8/.c.removed")).unwrap();
     let entry = |id: &str| find_entry(runs, id).unwrap();
 

@@ -1,14 +1,14 @@
-//! Agreements without faults, and with one fault at a chosen place.
+//! Agreements without faults, and with one fault at a chosen step.
 
 use reservation::{
     Body, Class, Outcome, Phase, Point, Reason, Recurrence, ReservationId, Role, Settings, Spec, Task,
 };
 use units::Time;
 
-use crate::world::{EPOCH, Network, World, name, throughput};
+use crate::simulation::{EPOCH, Network, Simulation, name, throughput};
 
-fn world(count: usize) -> World {
-    World::new(count, 3, Network::default(), &Settings::default())
+fn simulation(count: usize) -> Simulation {
+    Simulation::new(count, 3, Network::default(), &Settings::default())
 }
 
 fn seconds(seconds: u64) -> Time {
@@ -19,12 +19,12 @@ fn id(origin: usize, number: u64) -> ReservationId {
     ReservationId { number, origin: name(origin) }
 }
 
-fn point(world: &World, host: usize) -> &Point {
-    world.hosts[host].point.as_ref().unwrap()
+fn point(simulation: &Simulation, host: usize) -> &Point {
+    simulation.hosts[host].point.as_ref().unwrap()
 }
 
-fn outcome(world: &World, host: usize, id: &ReservationId) -> Outcome {
-    match &point(world, host).reservation(id).unwrap().phase {
+fn outcome(simulation: &Simulation, host: usize, id: &ReservationId) -> Outcome {
+    match &point(simulation, host).reservation(id).unwrap().phase {
         Phase::Ended(outcome) => outcome.clone(),
         phase => panic!("{id} has not ended: {phase:?}"),
     }
@@ -32,59 +32,60 @@ fn outcome(world: &World, host: usize, id: &ReservationId) -> Outcome {
 
 #[test]
 fn two_points_agree_run_and_finish() {
-    let mut world = world(2);
-    let start = world.now;
-    world.request_at(start, 0, 0, throughput(1, start + seconds(60), 600, 30));
-    world.run_until(start + seconds(5));
+    let mut simulation = simulation(2);
+    let start = simulation.now;
+    simulation.request_at(start, 0, 0, throughput(1, start + seconds(60), 600, 30));
+    simulation.run_until(start + seconds(5));
     for host in 0..2 {
-        assert_eq!(point(&world, host).reservation(&id(0, 1)).unwrap().phase, Phase::Booked);
+        assert_eq!(point(&simulation, host).reservation(&id(0, 1)).unwrap().phase, Phase::Booked);
     }
-    let [lead, peer] = [0, 1].map(|host| point(&world, host).reservation(&id(0, 1)).unwrap().slot.unwrap());
+    let [lead, peer] =
+        [0, 1].map(|host| point(&simulation, host).reservation(&id(0, 1)).unwrap().slot.unwrap());
     assert_eq!(lead.start, peer.start);
     assert_eq!(lead.padding, peer.padding, "both keep the same time free");
-    let errors = world.clocks(0).error + world.clocks(1).error;
+    let errors = simulation.clocks(0).error + simulation.clocks(1).error;
     assert!(peer.padding >= seconds(1) + errors + Time::from_millis(400), "{peer:?}");
-    assert!(point(&world, 0).explain(&id(0, 1)).unwrap().contains("booked for 2027-01-15"));
-    world.run_until(start + seconds(200));
+    assert!(point(&simulation, 0).explain(&id(0, 1)).unwrap().contains("booked for 2027-01-15"));
+    simulation.run_until(start + seconds(200));
     assert_eq!(
-        (outcome(&world, 0, &id(0, 1)), outcome(&world, 1, &id(0, 1))),
+        (outcome(&simulation, 0, &id(0, 1)), outcome(&simulation, 1, &id(0, 1))),
         (Outcome::Finished, Outcome::Finished)
     );
-    assert_eq!(world.counts.runs, 1);
-    world.assert_all_ended();
+    assert_eq!(simulation.counts.runs, 1);
+    simulation.assert_all_ended();
 }
 
 #[test]
 fn the_peers_calendar_moves_the_slot() {
-    let mut world = world(3);
-    let start = world.now;
-    world.request_at(start, 2, 2, throughput(1, start + seconds(60), 0, 30));
-    world.request_at(start + seconds(5), 0, 0, throughput(1, start + seconds(60), 600, 30));
-    world.run_until(start + seconds(20));
-    let other = point(&world, 1).reservation(&id(2, 1)).unwrap().slot.unwrap();
-    let moved = point(&world, 1).reservation(&id(0, 1)).unwrap().slot.unwrap();
+    let mut simulation = simulation(3);
+    let start = simulation.now;
+    simulation.request_at(start, 2, 2, throughput(1, start + seconds(60), 0, 30));
+    simulation.request_at(start + seconds(5), 0, 0, throughput(1, start + seconds(60), 600, 30));
+    simulation.run_until(start + seconds(20));
+    let other = point(&simulation, 1).reservation(&id(2, 1)).unwrap().slot.unwrap();
+    let moved = point(&simulation, 1).reservation(&id(0, 1)).unwrap().slot.unwrap();
     let gap = moved.from().since(other.until());
     assert!(gap < seconds(1), "the next slot begins where the other ends: {gap}");
-    world.run_until(start + seconds(400));
-    assert_eq!(world.counts.runs, 2);
-    world.assert_all_ended();
+    simulation.run_until(start + seconds(400));
+    assert_eq!(simulation.counts.runs, 2);
+    simulation.assert_all_ended();
 }
 
 #[test]
 fn without_a_common_slot_the_conflict_is_named() {
-    let mut world = world(3);
-    let start = world.now;
-    world.request_at(start, 2, 2, throughput(1, start + seconds(60), 0, 30));
-    world.request_at(start + seconds(5), 0, 0, throughput(1, start + seconds(70), 5, 30));
-    world.run_until(start + seconds(20));
-    let text = point(&world, 0).explain(&id(0, 1)).unwrap();
+    let mut simulation = simulation(3);
+    let start = simulation.now;
+    simulation.request_at(start, 2, 2, throughput(1, start + seconds(60), 0, 30));
+    simulation.request_at(start + seconds(5), 0, 0, throughput(1, start + seconds(70), 5, 30));
+    simulation.run_until(start + seconds(20));
+    let text = point(&simulation, 0).explain(&id(0, 1)).unwrap();
     assert!(
         text.starts_with(
             "p0000/1: not run: no free slot at p0001: the exclusive test p0002/1 occupies 2027-01-15 "
         ),
         "{text}"
     );
-    let busy = point(&world, 1).busy(EPOCH + start, EPOCH + start + seconds(1000));
+    let busy = point(&simulation, 1).busy(EPOCH + start, EPOCH + start + seconds(1000));
     assert_eq!(busy.slots.len(), 1);
     assert_eq!(busy.not_free_for_exclusive, busy.slots[0].until.since(busy.slots[0].from));
     assert_eq!(busy.free_for_exclusive.len(), 2);
@@ -93,94 +94,94 @@ fn without_a_common_slot_the_conflict_is_named() {
 /// Both propose the same time to each other at the same instant.
 #[test]
 fn crossing_proposals_both_get_a_slot() {
-    let mut world = world(2);
-    let start = world.now;
-    world.request_at(start, 0, 0, throughput(1, start + seconds(60), 600, 30));
-    world.request_at(start, 1, 1, throughput(0, start + seconds(60), 600, 30));
-    world.run_until(start + seconds(400));
-    assert_eq!(world.counts.runs, 2);
-    world.assert_all_ended();
+    let mut simulation = simulation(2);
+    let start = simulation.now;
+    simulation.request_at(start, 0, 0, throughput(1, start + seconds(60), 600, 30));
+    simulation.request_at(start, 1, 1, throughput(0, start + seconds(60), 600, 30));
+    simulation.run_until(start + seconds(400));
+    assert_eq!(simulation.counts.runs, 2);
+    simulation.assert_all_ended();
 }
 
 #[test]
 fn a_ring_of_crossing_proposals_ends() {
-    let mut world = world(7);
-    let start = world.now;
+    let mut simulation = simulation(7);
+    let start = simulation.now;
     for host in 0..7 {
-        world.request_at(start, host, host, throughput((host + 1) % 7, start + seconds(60), 600, 30));
+        simulation.request_at(start, host, host, throughput((host + 1) % 7, start + seconds(60), 600, 30));
     }
-    world.run_until(start + seconds(1000));
-    assert_eq!(world.counts.runs, 7, "{:?}", world.outcomes());
-    world.assert_all_ended();
+    simulation.run_until(start + seconds(1000));
+    assert_eq!(simulation.counts.runs, 7, "{:?}", simulation.outcomes());
+    simulation.assert_all_ended();
 }
 
 #[test]
 fn higher_priority_displaces_and_the_displaced_test_moves() {
-    let mut world = world(3);
-    let start = world.now;
-    world.request_at(start, 0, 0, throughput(1, start + seconds(60), 600, 30));
+    let mut simulation = simulation(3);
+    let start = simulation.now;
+    simulation.request_at(start, 0, 0, throughput(1, start + seconds(60), 600, 30));
     let urgent = Spec { priority: 9, ..throughput(1, start + seconds(60), 0, 30) };
-    world.request_at(start + seconds(5), 2, 2, urgent);
-    world.run_until(start + seconds(20));
+    simulation.request_at(start + seconds(5), 2, 2, urgent);
+    simulation.run_until(start + seconds(20));
     let [moved, first] =
-        [id(0, 1), id(2, 1)].map(|id| point(&world, 1).reservation(&id).unwrap().slot.unwrap());
+        [id(0, 1), id(2, 1)].map(|id| point(&simulation, 1).reservation(&id).unwrap().slot.unwrap());
     assert!(moved.from() >= first.until());
-    let text = point(&world, 0).explain(&id(0, 1)).unwrap();
+    let text = point(&simulation, 0).explain(&id(0, 1)).unwrap();
     assert!(text.contains("lost its previous slot: p0002/1 of priority 9 displaced it at p0001"), "{text}");
-    world.run_until(start + seconds(400));
-    assert_eq!(world.counts.runs, 2);
-    world.assert_all_ended();
+    simulation.run_until(start + seconds(400));
+    assert_eq!(simulation.counts.runs, 2);
+    simulation.assert_all_ended();
 }
 
 #[test]
 fn what_runs_is_not_displaced() {
-    let mut world = world(3);
-    let start = world.now;
-    world.request_at(start, 0, 0, throughput(1, start + seconds(60), 0, 100));
+    let mut simulation = simulation(3);
+    let start = simulation.now;
+    simulation.request_at(start, 0, 0, throughput(1, start + seconds(60), 0, 100));
     let urgent = Spec { priority: 9, ..throughput(1, start + seconds(80), 600, 30) };
-    world.request_at(start + seconds(70), 2, 2, urgent);
-    world.run_until(start + seconds(600));
+    simulation.request_at(start + seconds(70), 2, 2, urgent);
+    simulation.run_until(start + seconds(600));
     let [running, urgent] =
-        [id(0, 1), id(2, 1)].map(|id| point(&world, 1).reservation(&id).unwrap().slot.unwrap());
+        [id(0, 1), id(2, 1)].map(|id| point(&simulation, 1).reservation(&id).unwrap().slot.unwrap());
     assert!(urgent.from() >= running.until());
-    assert_eq!(world.counts.runs, 2);
+    assert_eq!(simulation.counts.runs, 2);
 }
 
 #[test]
 fn background_tests_run_beside_exclusive_ones() {
-    let mut world = world(2);
-    let start = world.now;
+    let mut simulation = simulation(2);
+    let start = simulation.now;
     let background = Spec { class: Class::Background, ..throughput(1, start + seconds(60), 0, 30) };
-    world.request_at(start, 0, 0, background);
-    world.request_at(start + seconds(1), 0, 0, throughput(1, start + seconds(60), 0, 30));
-    world.run_until(start + seconds(400));
-    assert_eq!(world.counts.runs, 2);
+    simulation.request_at(start, 0, 0, background);
+    simulation.request_at(start + seconds(1), 0, 0, throughput(1, start + seconds(60), 0, 30));
+    simulation.run_until(start + seconds(400));
+    assert_eq!(simulation.counts.runs, 2);
 }
 
 #[test]
 fn a_third_party_asks_and_learns_the_end() {
-    let mut world = world(3);
-    let start = world.now;
-    world.request_at(start, 2, 0, throughput(1, start + seconds(60), 600, 30));
-    world.run_until(start + seconds(5));
-    assert_eq!(point(&world, 0).reservation(&id(2, 1)).unwrap().role, Role::Lead);
-    let text = point(&world, 2).explain(&id(2, 1)).unwrap();
+    let mut simulation = simulation(3);
+    let start = simulation.now;
+    simulation.request_at(start, 2, 0, throughput(1, start + seconds(60), 600, 30));
+    simulation.run_until(start + seconds(5));
+    assert_eq!(point(&simulation, 0).reservation(&id(2, 1)).unwrap().role, Role::Lead);
+    let text = point(&simulation, 2).explain(&id(2, 1)).unwrap();
     assert!(text.contains("p0000 has a slot at 2027-01-15"), "{text}");
-    world.run_until(start + seconds(400));
-    assert_eq!(outcome(&world, 2, &id(2, 1)), Outcome::Finished);
-    world.assert_all_ended();
+    simulation.run_until(start + seconds(400));
+    assert_eq!(outcome(&simulation, 2, &id(2, 1)), Outcome::Finished);
+    simulation.assert_all_ended();
 }
 
 /// A point behind a firewall requests that another one lead a test with itself.
 #[test]
 fn the_requester_may_be_the_peer() {
-    let mut world = world(2);
-    let start = world.now;
-    world.request_at(start, 1, 0, throughput(1, start + seconds(60), 600, 30));
-    world.run_until(start + seconds(400));
-    assert_eq!(outcome(&world, 1, &id(1, 1)), Outcome::Finished);
-    assert_eq!(world.counts.runs, 1);
-    world.assert_all_ended();
+    let mut simulation = simulation(2);
+    let start = simulation.now;
+    simulation.request_at(start, 1, 0, throughput(1, start + seconds(60), 600, 30));
+    simulation.run_until(start + seconds(400));
+    assert_eq!(outcome(&simulation, 1, &id(1, 1)), Outcome::Finished);
+    assert_eq!(simulation.counts.runs, 1);
+    simulation.assert_all_ended();
 }
 
 /// The round trip is 15 times the default: the first padding would be too short.
@@ -191,80 +192,81 @@ fn a_long_round_trip_is_learnt_before_the_slot_is_booked() {
         max_delay: Time::from_millis(1501),
         ..Network::default()
     };
-    let mut world = World::new(2, 3, network, &Settings::default());
-    let start = world.now;
-    world.request_at(start, 0, 0, throughput(1, start + seconds(60), 600, 30));
-    world.run_until(start + seconds(30));
-    let booked = point(&world, 1).reservation(&id(0, 1)).unwrap();
+    let mut simulation = Simulation::new(2, 3, network, &Settings::default());
+    let start = simulation.now;
+    simulation.request_at(start, 0, 0, throughput(1, start + seconds(60), 600, 30));
+    simulation.run_until(start + seconds(30));
+    let booked = point(&simulation, 1).reservation(&id(0, 1)).unwrap();
     assert_eq!((booked.revision, &booked.phase), (2, &Phase::Booked));
     assert!(booked.slot.unwrap().padding >= seconds(7), "{booked:?}");
-    world.run_until(start + seconds(400));
-    assert_eq!(world.counts.runs, 1);
+    simulation.run_until(start + seconds(400));
+    assert_eq!(simulation.counts.runs, 1);
 }
 
 #[test]
 fn a_third_party_withdraws() {
-    let mut world = world(3);
-    let start = world.now;
-    world.request_at(start, 2, 0, throughput(1, start + seconds(60), 600, 30));
-    world.run_until(start + seconds(10));
-    world.cancel(2, &id(2, 1));
-    world.run_until(start + seconds(20));
+    let mut simulation = simulation(3);
+    let start = simulation.now;
+    simulation.request_at(start, 2, 0, throughput(1, start + seconds(60), 600, 30));
+    simulation.run_until(start + seconds(10));
+    simulation.cancel(2, &id(2, 1));
+    simulation.run_until(start + seconds(20));
     for host in 0..2 {
-        let text = point(&world, host).explain(&id(2, 1)).unwrap();
+        let text = point(&simulation, host).explain(&id(2, 1)).unwrap();
         assert!(text.contains("not run: cancelled at p0002"), "{text}");
     }
-    assert_eq!(world.counts.runs, 0);
-    world.assert_all_ended();
+    assert_eq!(simulation.counts.runs, 0);
+    simulation.assert_all_ended();
 }
 
 #[test]
 fn a_test_without_a_peer_needs_no_message() {
-    let mut world = world(1);
-    let start = world.now;
+    let mut simulation = simulation(1);
+    let start = simulation.now;
     let trace = Spec { peer: None, ..throughput(0, start + seconds(10), 10, 5) };
-    world.request_at(start, 0, 0, trace);
-    world.run_until(start + seconds(60));
-    assert_eq!((world.counts.runs, world.counts.messages), (1, 0));
-    assert_eq!(outcome(&world, 0, &id(0, 1)), Outcome::Finished);
+    simulation.request_at(start, 0, 0, trace);
+    simulation.run_until(start + seconds(60));
+    assert_eq!((simulation.counts.runs, simulation.counts.messages), (1, 0));
+    assert_eq!(outcome(&simulation, 0, &id(0, 1)), Outcome::Finished);
 }
 
 #[test]
 fn an_unreachable_peer_is_named_after_the_last_possible_start() {
-    let mut world = world(2);
-    let start = world.now;
-    world.partition_at(start, start + seconds(5000), vec![false, true]);
-    world.request_at(start + seconds(1), 0, 0, throughput(1, start + seconds(60), 600, 30));
-    world.run_until(start + seconds(700));
+    let mut simulation = simulation(2);
+    let start = simulation.now;
+    simulation.partition_at(start, start + seconds(5000), vec![false, true]);
+    simulation.request_at(start + seconds(1), 0, 0, throughput(1, start + seconds(60), 600, 30));
+    simulation.run_until(start + seconds(700));
     let reason = Reason::Unreachable { point: name(1) };
-    assert_eq!(outcome(&world, 0, &id(0, 1)), Outcome::NotRun(reason));
-    assert!(world.counts.longest_hold <= seconds(31));
+    assert_eq!(outcome(&simulation, 0, &id(0, 1)), Outcome::NotRun(reason));
+    assert!(simulation.counts.longest_hold <= seconds(31));
 }
 
 #[test]
 fn a_partition_that_heals_delays_only() {
-    let mut world = world(2);
-    let start = world.now;
-    world.partition_at(start, start + seconds(100), vec![false, true]);
-    world.request_at(start + seconds(1), 0, 0, throughput(1, start + seconds(60), 600, 30));
-    world.run_until(start + seconds(800));
-    assert_eq!(outcome(&world, 0, &id(0, 1)), Outcome::Finished);
+    let mut simulation = simulation(2);
+    let start = simulation.now;
+    simulation.partition_at(start, start + seconds(100), vec![false, true]);
+    simulation.request_at(start + seconds(1), 0, 0, throughput(1, start + seconds(60), 600, 30));
+    simulation.run_until(start + seconds(800));
+    assert_eq!(outcome(&simulation, 0, &id(0, 1)), Outcome::Finished);
 }
 
 #[test]
 fn clocks_that_disagree_are_named() {
     for (host, by_s) in [(0, 3600), (0, -3600), (1, 3600), (1, -3600)] {
-        let mut world = world(2);
-        let start = world.now;
-        world.step_clock_at(start, host, by_s * 1_000_000_000);
+        let mut simulation = simulation(2);
+        let start = simulation.now;
+        simulation.step_clock_at(start, host, by_s * 1_000_000_000);
         let wide = Spec { earliest: EPOCH, ..throughput(1, start, 20_000, 30) };
-        world.request_at(start + seconds(1), 0, 0, wide);
-        world.run_until(start + seconds(100));
-        let Outcome::NotRun(Reason::ClocksDisagree { difference, .. }) = outcome(&world, 0, &id(0, 1)) else {
-            panic!("{:?}", outcome(&world, 0, &id(0, 1)));
+        simulation.request_at(start + seconds(1), 0, 0, wide);
+        simulation.run_until(start + seconds(100));
+        let Outcome::NotRun(Reason::ClocksDisagree { difference, .. }) = outcome(&simulation, 0, &id(0, 1))
+        else {
+            panic!("{:?}", outcome(&simulation, 0, &id(0, 1)));
         };
         assert!(difference.abs_diff(seconds(3600)) < seconds(1), "{difference}");
-        assert_eq!(world.counts.runs, 0);
+        assert_eq!(simulation.counts.runs, 0);
     }
 }
 
@@ -272,23 +274,23 @@ fn clocks_that_disagree_are_named() {
 #[test]
 fn a_clock_step_after_booking_prevents_the_run() {
     for (host, by_s) in [(0, 3600), (0, -3600), (1, 3600), (1, -3600)] {
-        let mut world = world(2);
-        let start = world.now;
-        world.request_at(start, 0, 0, throughput(1, start + seconds(600), 0, 30));
-        world.step_clock_at(start + seconds(300), host, by_s * 1_000_000_000);
-        world.run_until(start + seconds(9000));
-        assert_eq!(world.counts.runs, 0);
+        let mut simulation = simulation(2);
+        let start = simulation.now;
+        simulation.request_at(start, 0, 0, throughput(1, start + seconds(600), 0, 30));
+        simulation.step_clock_at(start + seconds(300), host, by_s * 1_000_000_000);
+        simulation.run_until(start + seconds(9000));
+        assert_eq!(simulation.counts.runs, 0);
         for host in 0..2 {
-            assert!(matches!(outcome(&world, host, &id(0, 1)), Outcome::NotRun(_)));
+            assert!(matches!(outcome(&simulation, host, &id(0, 1)), Outcome::NotRun(_)));
         }
-        world.assert_all_ended();
+        simulation.assert_all_ended();
     }
 }
 
 #[test]
 fn recurring_tests_run_with_slip_and_end() {
-    let mut world = world(2);
-    let start = world.now;
+    let mut simulation = simulation(2);
+    let start = simulation.now;
     let recurrence = Recurrence {
         first: EPOCH + start + seconds(100),
         every: seconds(600),
@@ -298,11 +300,11 @@ fn recurring_tests_run_with_slip_and_end() {
         max_runs: Some(10),
     };
     let task = Task { name: "mesh".into(), lead: name(0), spec: throughput(1, start, 0, 20), recurrence };
-    world.add_task(0, task);
-    world.run_until(start + seconds(3000));
-    world.kill(0);
-    world.run_until(start + seconds(8000));
-    let starts: Vec<Time> = point(&world, 0)
+    simulation.add_task(0, task);
+    simulation.run_until(start + seconds(3000));
+    simulation.kill(0);
+    simulation.run_until(start + seconds(8000));
+    let starts: Vec<Time> = point(&simulation, 0)
         .reservations()
         .filter(|known| known.phase == Phase::Ended(Outcome::Finished))
         .map(|known| known.slot.unwrap().start.since(EPOCH + start))
@@ -313,18 +315,18 @@ fn recurring_tests_run_with_slip_and_end() {
         assert!(late <= seconds(302), "{late}");
     }
     assert!(starts.windows(2).any(|pair| pair[1].since(pair[0]).abs_diff(seconds(600)) > seconds(30)));
-    assert!(point(&world, 0).reservations().all(|known| known.task.is_some()));
+    assert!(point(&simulation, 0).reservations().all(|known| known.task.is_some()));
 }
 
 /// Replies to requests of points that have no part in a reservation.
 #[test]
 fn strangers_change_nothing() {
-    let mut world = world(3);
-    let start = world.now;
-    world.request_at(start, 0, 0, throughput(1, start + seconds(60), 600, 30));
-    world.run_until(start + seconds(5));
-    let now = world.clocks(1);
-    let before = point(&world, 1).clone();
+    let mut simulation = simulation(3);
+    let start = simulation.now;
+    simulation.request_at(start, 0, 0, throughput(1, start + seconds(60), 600, 30));
+    simulation.run_until(start + seconds(5));
+    let now = simulation.clocks(1);
+    let before = point(&simulation, 1).clone();
     let mut peer = before.clone();
     let reason = Reason::Unknown { point: name(2) };
     for body in [Body::Confirm, Body::Start, Body::Cancel { reason }, Body::Confirmed, Body::Started] {

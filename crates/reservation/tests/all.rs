@@ -4,4 +4,4 @@ mod agreement;
 mod day;
 mod faults;
 mod load;
-mod world;
+mod simulation;

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use reservation::{Class, Settings, Spec};
 use units::Time;
 
-use crate::world::{Network, World, throughput};
+use crate::simulation::{Network, Simulation, throughput};
 
 #[derive(Debug, Clone)]
 struct Faults {
@@ -47,50 +47,51 @@ fn faults() -> impl Strategy<Value = Faults> {
     )
 }
 
-/// Requests and faults for an hour, and then time for all to end. The world asserts the properties.
-fn play(faults: &Faults) -> World {
+/// Requests and faults for an hour, and then time for all to end. The simulation asserts the properties.
+fn play(faults: &Faults) -> Simulation {
     let settings = Settings { retention: Time::from_secs(20_000), ..Settings::default() };
-    let mut world = World::new(faults.points, faults.seed, faults.network.clone(), &settings);
-    let start = world.now;
+    let mut simulation = Simulation::new(faults.points, faults.seed, faults.network.clone(), &settings);
+    let start = simulation.now;
     let points = faults.points as u64;
     for _ in 0..faults.reservations {
-        let at = start + Time::from_secs(world.draws.below(3600));
-        let lead = world.draws.below(points) as usize;
-        let peer = (lead + 1 + world.draws.below(points - 1) as usize) % faults.points;
-        let host = if world.draws.below(4) == 0 { world.draws.below(points) as usize } else { lead };
-        let window = 1 + world.draws.below(900);
+        let at = start + Time::from_secs(simulation.draws.below(3600));
+        let lead = simulation.draws.below(points) as usize;
+        let peer = (lead + 1 + simulation.draws.below(points - 1) as usize) % faults.points;
+        let host =
+            if simulation.draws.below(4) == 0 { simulation.draws.below(points) as usize } else { lead };
+        let window = 1 + simulation.draws.below(900);
         let class = [Class::Exclusive, Class::Exclusive, Class::Normal, Class::Background];
         let spec = Spec {
-            class: class[world.draws.below(4) as usize],
-            priority: world.draws.below(3) as i32,
+            class: class[simulation.draws.below(4) as usize],
+            priority: simulation.draws.below(3) as i32,
             ..throughput(
                 peer,
-                at + Time::from_secs(world.draws.below(120)),
+                at + Time::from_secs(simulation.draws.below(120)),
                 window,
-                1 + world.draws.below(120),
+                1 + simulation.draws.below(120),
             )
         };
-        world.request_at(at, host, lead, spec);
+        simulation.request_at(at, host, lead, spec);
     }
     for _ in 0..faults.clock_steps {
-        let at = start + Time::from_secs(world.draws.below(3600));
-        let host = world.draws.below(points) as usize;
-        let by_ns = [3_600_000_000_000, -3_600_000_000_000][world.draws.below(2) as usize];
-        world.step_clock_at(at, host, by_ns);
-        let corrected = at + Time::from_secs(world.draws.below(1800));
-        world.step_clock_at(corrected, host, -by_ns);
+        let at = start + Time::from_secs(simulation.draws.below(3600));
+        let host = simulation.draws.below(points) as usize;
+        let by_ns = [3_600_000_000_000, -3_600_000_000_000][simulation.draws.below(2) as usize];
+        simulation.step_clock_at(at, host, by_ns);
+        let corrected = at + Time::from_secs(simulation.draws.below(1800));
+        simulation.step_clock_at(corrected, host, -by_ns);
     }
     for _ in 0..faults.partitions {
-        let from = start + Time::from_secs(world.draws.below(3600));
-        let until = from + Time::from_secs(world.draws.below(600));
-        let side = (0..points).map(|_| world.draws.below(2) == 0).collect();
-        world.partition_at(from, until, side);
+        let from = start + Time::from_secs(simulation.draws.below(3600));
+        let until = from + Time::from_secs(simulation.draws.below(600));
+        let side = (0..points).map(|_| simulation.draws.below(2) == 0).collect();
+        simulation.partition_at(from, until, side);
     }
-    world.run_until(start + Time::from_secs(6000));
+    simulation.run_until(start + Time::from_secs(6000));
     // The faults end; so must all reservations.
-    world.network = Network::default();
-    world.run_until(start + Time::from_secs(14_000));
-    world
+    simulation.network = Network::default();
+    simulation.run_until(start + Time::from_secs(14_000));
+    simulation
 }
 
 proptest! {
@@ -98,8 +99,8 @@ proptest! {
 
     #[test]
     fn no_double_booking_and_no_stuck_calendar(faults in faults()) {
-        let world = play(&faults);
-        world.assert_all_ended();
+        let simulation = play(&faults);
+        simulation.assert_all_ended();
     }
 }
 
@@ -114,15 +115,15 @@ fn tests_run_in_spite_of_faults() {
         ..Network::default()
     };
     let faults = Faults { seed: 5, points: 5, reservations: 60, network, clock_steps: 2, partitions: 2 };
-    let world = play(&faults);
-    world.assert_all_ended();
-    assert!(world.counts.crashes > 3, "{:?}", world.counts);
-    assert!(world.counts.runs > 20, "{:?}", world.counts);
+    let simulation = play(&faults);
+    simulation.assert_all_ended();
+    assert!(simulation.counts.crashes > 3, "{:?}", simulation.counts);
+    assert!(simulation.counts.runs > 20, "{:?}", simulation.counts);
 }
 
-/// The same seed gives the same events at all points.
+/// Equal seeds give equal events at all points.
 #[test]
-fn the_world_is_deterministic() {
+fn the_simulation_is_deterministic() {
     let network = Network { loss_ppm: 100_000, crash_ppm: 10_000, ..Network::default() };
     let faults = Faults { seed: 9, points: 4, reservations: 20, network, clock_steps: 1, partitions: 1 };
     let logs = || play(&faults).hosts.into_iter().map(|host| host.log).collect::<Vec<_>>();

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use reservation::{Outcome, Reason, Settings};
 use units::Time;
 
-use crate::world::{Network, World, throughput};
+use crate::simulation::{Network, Simulation, throughput};
 
 fn size(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().map_or(default, |text| text.parse().expect("a number"))
@@ -49,45 +49,46 @@ fn mesh(points: usize, reservations: u64, load: f64, has_faults: bool) {
         Network::default()
     };
     let settings = Settings { retention: Time::from_secs(86_400 * 30), ..Settings::default() };
-    let mut world = World::new(points, 42, network, &settings);
-    // Verifying a whole calendar with each step is for the small worlds.
-    world.verify_every = 97;
-    let start = world.now;
+    let mut simulation = Simulation::new(points, 42, network, &settings);
+    // Verifying a whole calendar with each step is for the small simulations.
+    simulation.verify_every = 97;
+    let start = simulation.now;
     // Two ends each; 30 s and twice 1.24 s, the mean padding.
     let span = reservations as f64 * 2.0 * 32.5 / load / points as f64;
     let mut requested = vec![0_u64; points];
     let mut requests = BTreeMap::new();
     for _ in 0..reservations {
-        let at = start + Time::from_secs_f64(span * world.draws.below(1 << 30) as f64 / f64::from(1 << 30));
-        let lead = world.draws.below(points as u64) as usize;
-        let peer = (lead + 1 + world.draws.below(points as u64 - 1) as usize) % points;
+        let at =
+            start + Time::from_secs_f64(span * simulation.draws.below(1 << 30) as f64 / f64::from(1 << 30));
+        let lead = simulation.draws.below(points as u64) as usize;
+        let peer = (lead + 1 + simulation.draws.below(points as u64 - 1) as usize) % points;
         requests.entry((at, lead)).or_insert(peer);
     }
     for ((at, lead), peer) in &requests {
         requested[*lead] += 1;
-        world.request_at(*at, *lead, *lead, throughput(*peer, *at, 600, 30));
+        simulation.request_at(*at, *lead, *lead, throughput(*peer, *at, 600, 30));
     }
     if has_faults {
         for host in (0..points).step_by(50) {
             let at = start + Time::from_secs_f64(span / 2.0);
-            world.step_clock_at(at, host, 3_600_000_000_000);
-            world.step_clock_at(at + Time::from_secs(300), host, -3_600_000_000_000);
+            simulation.step_clock_at(at, host, 3_600_000_000_000);
+            simulation.step_clock_at(at + Time::from_secs(300), host, -3_600_000_000_000);
         }
         let side = (0..points).map(|host| host % 2 == 0).collect();
-        world.partition_at(
+        simulation.partition_at(
             start + Time::from_secs_f64(span / 4.0),
             start + Time::from_secs_f64(span / 4.0 + 120.0),
             side,
         );
     }
     let end = start + Time::from_secs_f64(span);
-    world.run_until(end);
-    let busy: f64 = world.hosts.iter().map(|host| host.exclusive_time.as_secs_f64()).sum();
-    world.network = Network::default();
-    world.run_until(end + Time::from_secs(6000));
-    world.assert_all_ended();
+    simulation.run_until(end);
+    let busy: f64 = simulation.hosts.iter().map(|host| host.exclusive_time.as_secs_f64()).sum();
+    simulation.network = Network::default();
+    simulation.run_until(end + Time::from_secs(6000));
+    simulation.assert_all_ended();
 
-    let outcomes = world.outcomes();
+    let outcomes = simulation.outcomes();
     let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
     let mut finished = vec![0_u64; points];
     for (id, outcome) in &outcomes {
@@ -105,7 +106,7 @@ fn mesh(points: usize, reservations: u64, load: f64, has_faults: bool) {
         .map(|(finished, requested)| *finished as f64 / *requested as f64)
         .collect();
     let fairness = model::jain_index(&served).expect("some requests");
-    let proposals: u64 = world
+    let proposals: u64 = simulation
         .hosts
         .iter()
         .map(|host| {
@@ -127,15 +128,15 @@ fn mesh(points: usize, reservations: u64, load: f64, has_faults: bool) {
         100.0 * count("no free slot") as f64 / all,
         100.0 * other / all,
         100.0 * utilisation,
-        world.counts.messages as f64 / all,
+        simulation.counts.messages as f64 / all,
         proposals as f64 / all,
     );
-    println!("{kinds:?} {:?}", world.counts);
+    println!("{kinds:?} {:?}", simulation.counts);
     if !has_faults {
         assert_eq!(outcomes.len(), requests.len());
         assert_eq!(other, 0.0, "{kinds:?}");
-        let least = if load < 0.5 { 0.97 } else { 0.4 };
-        assert!(count("finished") as f64 / all > least, "{kinds:?}");
+        let min_share = if load < 0.5 { 0.97 } else { 0.4 };
+        assert!(count("finished") as f64 / all > min_share, "{kinds:?}");
         assert!(fairness > 0.9, "{fairness}");
     }
 }

@@ -57,7 +57,7 @@ const MAX_UDT_BUFFER: Bytes = Bytes(1500 << 22);
 const MAX_TSUNAMI_RATE: BitRate = BitRate(u32::MAX as u64);
 /// Largest block: an IPv4 datagram without the headers of IP, UDP and Tsunami.
 const MAX_BLOCK: Bytes = Bytes(65_535 - 20 - 8 - 6);
-/// A Tsunami server counts blocks with 32 bits.
+/// Maximum number of blocks: a Tsunami server counts them with 32 bits.
 const MAX_BLOCKS: u64 = u32::MAX as u64 - 1;
 /// Largest payload of a stream's packet: an IPv4 datagram without the headers of IP, UDP and the stream.
 const MAX_STREAM_PACKET: Bytes = Bytes(65_535 - 20 - 8 - 8);

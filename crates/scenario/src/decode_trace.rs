@@ -1,4 +1,4 @@
-//! Decodes a rate trace: a file, a list of steps, or a list of mahimahi's milliseconds.
+//! Decodes a rate trace: a file, a list of steps, or a list of mahimahi's delivery times (milliseconds).
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ pub(crate) fn decode_trace(reader: &mut Reader, files: &Files) -> Option<Arc<Rat
     Some(Arc::new(trace))
 }
 
-/// True if a scenario file may contain this trace; the scenario in a record does.
+/// Whether a scenario file may contain this trace in full, as the scenario file in a record does.
 fn is_within_limits(trace: &RateTrace) -> bool {
     match trace {
         RateTrace::Opportunities(at) => {
@@ -73,12 +73,12 @@ fn is_within_limits(trace: &RateTrace) -> bool {
 }
 
 fn check_trace_keys(reader: &mut Reader, trace: Option<&Node>) {
-    for (key, requested, is_valid) in [
+    for (key, kind, is_valid) in [
         ("trace_format", "a trace file", trace.is_some_and(|n| n.text().is_some())),
         ("trace_period", "a trace of steps", trace.is_some_and(|n| n.list().is_some())),
     ] {
         if reader.node(key).is_some() && !is_valid {
-            reader.report(key, format!("\"{key}\" is only for {requested}"), "remove it");
+            reader.report(key, format!("\"{key}\" is only for {kind}"), "remove it");
         }
     }
 }
@@ -100,13 +100,13 @@ fn steps(items: &[Node], period: Option<Time>, whole: &Node, reader: &mut Reader
     let mut steps: Vec<(Time, BitRate)> = Vec::new();
     for item in items {
         let (time, rate) = step(item, reader.problems())?;
-        let wrong = match steps.last() {
+        let mistake = match steps.last() {
             None if time != Time(0) => Some("the first step of a trace must be at 0"),
             Some((before, _)) if *before >= time => Some("the steps of a trace must have ascending times"),
             _ => None,
         };
-        if let Some(wrong) = wrong {
-            reader.problems().add_help(item.span, wrong, STEPS_EXAMPLE);
+        if let Some(mistake) = mistake {
+            reader.problems().add_help(item.span, mistake, STEPS_EXAMPLE);
             return None;
         }
         steps.push((time, rate));

@@ -10,10 +10,10 @@ use crate::{
     types::{Cidr, Scenario, StaticRoute},
 };
 
-/// For networks between routers: the shared address space of RFC 6598, which users' networks should not use.
+/// For networks between routers with IPv4: the shared address space of RFC 6598, which users' networks should not use.
 const BETWEEN_V4: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 0);
 const BETWEEN_V4_BITS: u32 = 22;
-/// The same for IPv6, from the unique local addresses of RFC 4193.
+/// For networks between routers with IPv6: from the unique local addresses of RFC 4193.
 const BETWEEN_V6: Ipv6Addr = Ipv6Addr::new(0xfd64, 0, 0, 0, 0, 0, 0, 0);
 /// Maximum number of addresses that are tried in a network.
 const MAX_TRIES: u128 = 100_000;
@@ -53,9 +53,10 @@ pub(crate) fn fill(scenario: &mut Scenario) {
 /// The IP versions that a domain's routers need: those of its hosts, or without hosts those of all hosts.
 fn families(scenario: &Scenario, ports: &[Port]) -> Vec<IpFamily> {
     let hosts = |port: &&Port| matches!(port.station, Station::Host(_));
-    let here: Vec<Cidr> = ports.iter().filter(hosts).flat_map(|p| p.addresses(scenario)).copied().collect();
+    let host_networks: Vec<Cidr> =
+        ports.iter().filter(hosts).flat_map(|p| p.addresses(scenario)).copied().collect();
     let anywhere = || scenario.hosts.iter().flat_map(|h| &h.interfaces).flat_map(|i| i.addresses.clone());
-    let used: Vec<Cidr> = if here.is_empty() { anywhere().collect() } else { here };
+    let used: Vec<Cidr> = if host_networks.is_empty() { anywhere().collect() } else { host_networks };
     [IpFamily::V4, IpFamily::V6].into_iter().filter(|f| used.iter().any(|a| f.has(a.address))).collect()
 }
 
@@ -159,13 +160,13 @@ fn fill_default_route(scenario: &mut Scenario, domains: &Domains, host: usize, f
     if own.is_empty() || has_default || !others.into_iter().any(|a| is_remote(a.address)) {
         return;
     }
-    let router_beside = |port: Port| {
-        let beside = domains.of_link(port.link).iter().filter(|p| matches!(p.station, Station::Router(_)));
-        let mut addresses = beside.flat_map(|p| p.addresses(scenario)).map(|a| a.address);
+    let adjacent_router = |port: Port| {
+        let routers = domains.of_link(port.link).iter().filter(|p| matches!(p.station, Station::Router(_)));
+        let mut addresses = routers.flat_map(|p| p.addresses(scenario)).map(|a| a.address);
         let networks = port.addresses(scenario);
         addresses.find(|a| networks.iter().any(|n| n.contains(*a)) && family.has(*a))
     };
-    let via = Station::Host(host).ports(scenario).find_map(router_beside);
+    let via = Station::Host(host).ports(scenario).find_map(adjacent_router);
     if let Some(via) = via {
         scenario.hosts[host].routes.push(StaticRoute { to: default_route(via), via });
     }

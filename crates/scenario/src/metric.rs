@@ -7,7 +7,7 @@ use crate::types::FlowKind;
 pub enum Metric {
     /// Application bytes received per time over the whole flow.
     Goodput,
-    /// The same after throughput has settled.
+    /// Application bytes received per time after throughput has settled.
     SteadyGoodput,
     /// Time from the run's start until throughput has settled.
     SteadyFrom,
@@ -180,11 +180,12 @@ pub enum RunMetric {
     Goodput,
     /// Jain's fairness index of the flows' goodputs.
     Jain,
-    /// The same of goodputs divided by the flow's MSS: even if each flow has goodput in proportion to its packets.
+    /// Jain's index of goodputs divided by the flow's MSS: even if each flow has goodput in proportion to its packets.
     JainMtu,
-    /// The same of goodputs multiplied by the flow's smallest round-trip time: even if each flow has the same window.
+    /// Jain's index of goodputs multiplied by the flow's smallest round-trip time: even if each flow has the same window.
     JainRtt,
-    /// The same of goodputs multiplied by this time and divided by the MSS: even if each flow has the same window in segments.
+    /// Jain's index of goodputs multiplied by the flow's smallest round-trip time and divided by its MSS: even if each flow has the same
+    /// window in segments.
     JainMtuRtt,
     /// Time from the run's start until the throughput of each flow has settled.
     SteadyFrom,

@@ -271,8 +271,8 @@ pub(crate) fn combinations(axes: &[Axis]) -> Vec<PointIndices> {
 pub(crate) fn groups(axes: &[Axis]) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (index, axis) in axes.iter().enumerate() {
-        let together = |group: &&mut Vec<usize>| axis.zip.is_some() && axes[group[0]].zip == axis.zip;
-        match groups.iter_mut().find(together) {
+        let is_zipped = |group: &&mut Vec<usize>| axis.zip.is_some() && axes[group[0]].zip == axis.zip;
+        match groups.iter_mut().find(is_zipped) {
             Some(group) => group.push(index),
             None => groups.push(vec![index]),
         }

@@ -43,8 +43,8 @@ pub(crate) fn no_files(_: &str) -> Result<String, String> {
 
 /// True for a relative path that stays in the folder.
 fn is_inside_folder(path: &str) -> bool {
-    let odd = |c: char| c.is_control() || c == '\\';
-    !path.chars().any(odd) && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
+    let is_forbidden = |c: char| c.is_control() || c == '\\';
+    !path.chars().any(is_forbidden) && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
 #[cfg(test)]

@@ -212,7 +212,7 @@ impl Link {
         }
     }
 
-    /// The name of the end that a direction leads away from.
+    /// The name of the end from which a direction leads.
     pub fn sender(&self, direction: Direction) -> &str {
         match direction {
             Direction::Forward => &self.ends[0],

@@ -76,10 +76,10 @@ fn sent(topology: &Topology, from: usize, to: usize) -> Option<Vec<PathHop>> {
         found.map(|s| s as u32)
     };
     let target = station(to, 0)?;
-    let way = network.next_hop(from as u32, target)?;
+    let next_hop = network.next_hop(from as u32, target)?;
     let mut log = Log::default();
     let packet = TestPacket::single(1, 100);
-    network.send(station(from, way.interface)?, Time(0), Destination::Station(target), packet, &mut log);
+    network.send(station(from, next_hop.interface)?, Time(0), Destination::Station(target), packet, &mut log);
     network.run_until(END, &mut log);
     let hop = |p: &PipeId| PathHop { link: p.link as usize, direction: p.direction };
     (log.delivered == [target]).then(|| log.passed.iter().map(hop).collect())
@@ -97,27 +97,27 @@ struct Plan {
 
 fn plans() -> impl Strategy<Value = Plan> {
     (1..4usize, 1..5usize).prop_flat_map(|(switches, routers)| {
-        let places = switches + routers;
-        let hosts = proptest::collection::vec(0..places, 2..5);
-        let links = proptest::collection::vec((0..places, 0..places), 1..10);
+        let nodes = switches + routers;
+        let hosts = proptest::collection::vec(0..nodes, 2..5);
+        let links = proptest::collection::vec((0..nodes, 0..nodes), 1..10);
         (hosts, links).prop_map(move |(hosts, links)| Plan { hosts, switches, routers, links })
     })
 }
 
 impl Plan {
-    fn place(&self, at: usize) -> String {
+    fn node(&self, at: usize) -> String {
         if at < self.switches { format!("s{at}") } else { format!("r{}", at - self.switches) }
     }
 
-    /// The root of each place's domain: switches that are linked are one, every link of a router one of its
+    /// The root of each node's domain: switches that are linked are one, every link of a router one of its
     /// own unless a switch is at its other end.
     fn switch_roots(&self) -> Vec<usize> {
         let mut root: Vec<usize> = (0..self.switches).collect();
         for _ in 0..self.switches {
             for &(a, b) in &self.links {
                 if a < self.switches && b < self.switches {
-                    let least = root[a].min(root[b]);
-                    (root[a], root[b]) = (least, least);
+                    let smaller = root[a].min(root[b]);
+                    (root[a], root[b]) = (smaller, smaller);
                 }
             }
         }
@@ -132,19 +132,19 @@ impl Plan {
             let network = if at < self.switches { roots[at] } else { 100 + host };
             text += &format!("[hosts.h{host}]\naddress = \"10.0.{network}.{}/24\"\n", host + 1);
         }
-        let names = |range: std::ops::Range<usize>| range.map(|p| self.place(p)).collect::<Vec<_>>();
+        let names = |range: std::ops::Range<usize>| range.map(|p| self.node(p)).collect::<Vec<_>>();
         text += &format!("[routers]\nnames = {:?}\n", names(self.switches..self.switches + self.routers));
         text += &format!("[switches]\nnames = {:?}\n", names(0..self.switches));
         let mut seen = BTreeSet::new();
         for &(a, b) in self.links.iter().filter(|(a, b)| a != b) {
             // Parallel links need a name.
-            let (a, b) = (self.place(a), self.place(b));
+            let (a, b) = (self.node(a), self.node(b));
             let number = seen.len();
             seen.insert((a.clone(), b.clone(), number));
             text += &format!("[[links]]\nname = \"l{number}\"\nends = [\"{a}\", \"{b}\"]\n");
         }
         for (host, &at) in self.hosts.iter().enumerate() {
-            text += &format!("[[links]]\nends = [\"h{host}\", \"{}\"]\n", self.place(at));
+            text += &format!("[[links]]\nends = [\"h{host}\", \"{}\"]\n", self.node(at));
         }
         text
     }

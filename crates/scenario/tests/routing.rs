@@ -182,7 +182,7 @@ fn a_host_uses_its_configured_interface_and_gateway() {
     assert_eq!(
         scenario.hosts[0].routes.len(),
         2,
-        "a default beside the route: {:?}",
+        "a default route in addition to the static route: {:?}",
         scenario.hosts[0].routes
     );
 }

@@ -136,7 +136,7 @@ pub struct FlowSummary {
     pub wire_limit_bps: Option<f64>,
     /// Share of the flow's samples limited by each cause.
     pub limited: Limited,
-    /// The same, after throughput became steady.
+    /// Share of the flow's samples limited by each cause after throughput became steady.
     #[serde(default)]
     pub limited_steady: Limited,
     /// The cause with the largest share in the steady part; `null` where unknown.
@@ -189,14 +189,14 @@ impl FixCommand<'_> {
                 commands.push(&fix.command);
             }
         }
-        let of_command = |command| {
+        let command_text = |command| {
             let same: Vec<&Fix> = fixes.iter().filter(|fix| fix.command == command).collect();
             let mut reasons: Vec<&str> = same.iter().map(|fix| fix.reason.as_str()).collect();
             reasons.dedup();
             let hosts = same.iter().map(|fix| fix.host.as_str()).collect::<Vec<_>>().join(" and ");
             FixCommand { hosts, command, reasons: reasons.join("; ") }
         };
-        commands.into_iter().map(of_command).collect()
+        commands.into_iter().map(command_text).collect()
     }
 }
 

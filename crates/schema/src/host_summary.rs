@@ -9,7 +9,7 @@ pub struct HostSummary {
     pub name: String,
     /// Share of the run in which its processor was busy, from 0 to 1.
     pub processor_busy: f64,
-    /// The same in seconds of processor time.
+    /// Time in which its processor was busy, seconds.
     pub processor_s: f64,
     /// Share of the run in which its bus was busy; absent without a bus.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,8 +9,8 @@ pub fn nearest_names<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -
 }
 
 /// The names of `known`, those nearest to `word` first. Ids and file names often share their beginning, and users
-/// type a part of a name: a name that contains the word, or begins as it does, is nearer. Of equally near
-/// names the first of `known` comes first.
+/// type a part of a name: a name that contains the word, or begins as it does, is nearer. Equally near
+/// names keep their order in `known`.
 pub fn by_similarity<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let word: Vec<char> = word.to_lowercase().chars().take(100).collect();
     let mut near: Vec<(isize, &str)> = known

@@ -14,7 +14,7 @@ pub enum ReceiverFinding {
     Sender,
     /// The network: losses, marks or the rate of the path.
     Network,
-    /// The receiving end cannot tell.
+    /// The receiving end does not show the limit.
     Unknown,
 }
 

@@ -1,6 +1,6 @@
 //! A udt or tsunami flow: both ends of `bulk::flow`, their datagrams in the network, and the control connection.
 //!
-//! Departures from hosts with real sockets: 1. Buffers of UDP sockets do not overflow.
+//! Differences from hosts with real sockets: 1. Buffers of UDP sockets do not overflow.
 //! 2. A sender does not notice that its host's transmit queue is full: the queue drops its packets.
 
 use bulk::flow::{End, Plan, Receiver, Sender, SenderCounts};

@@ -72,7 +72,7 @@ impl CompactPacket {
         })
     }
 
-    /// The same; `None` if it would need the heap.
+    /// The packet of a segment; `None` if it would need the heap.
     #[inline]
     pub(crate) fn plain(to: u32, header: u32, segment: &Segment) -> Option<CompactPacket> {
         let (header, to) = (u8::try_from(header).ok()?, EndpointNumber::new(to)?);

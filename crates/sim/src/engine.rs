@@ -35,7 +35,7 @@ const MAX_EVENTS_PER_INSTANT: u32 = 50_000_000;
 /// Timers of a flow: the sender's TCP, the receiver's TCP, the sender's application, the receiver's
 /// application.
 const TIMERS_PER_FLOW: usize = 4;
-/// Of these, the first application timer.
+/// Index of the first application timer among these.
 const APPLICATION: usize = 2;
 
 /// A flow of the scenario.
@@ -58,7 +58,7 @@ pub(crate) enum Traffic {
     Udp(Box<DatagramFlow>),
     Xcp(Box<XcpFlow>),
     Bulk(Box<BulkFlow>),
-    /// Of a measurement session: the probes that have arrived.
+    /// The probes of a measurement session that have arrived.
     Probes(ProbeArrivals),
 }
 

@@ -5,7 +5,7 @@
 //! processor each serve one packet after another, of both directions, in the order of arrival. Hosts without
 //! `turnaround` and `cost` are not here: their packets take no time.
 //!
-//! Departures from real hosts: 1. One processor does everything, with the applications' share in the costs of
+//! Differences from real hosts: 1. One processor does everything, with the applications' share in the costs of
 //! packets. 2. Interrupts cost the same on a busy host: there is no polling (NAPI). 3. Address resolution and
 //! ICMP errors cost nothing when sent. 4. The frames of a super-packet arrive together, in one interrupt.
 
@@ -66,7 +66,7 @@ struct ProcessedHost {
     unannounced_frames: u32,
     /// When it announces them.
     interrupt_at: Time,
-    /// When the last interrupt about sent packets comes, and the frames that it reports so far.
+    /// When the last interrupt about sent packets occurs, and the frames that it reports so far.
     sent_interrupt_at: Time,
     sent_frames: u32,
     processor: Server,

@@ -46,7 +46,7 @@ pub(crate) struct Arrivals {
     /// Longest time until a host's TCP handles a segment, ns.
     max_delay_ns: u64,
     last: Time,
-    /// Directions of links that lead away from routers, and these routers.
+    /// Directions of links that leave routers, and these routers.
     routers: Vec<(PipeId, u32)>,
 }
 

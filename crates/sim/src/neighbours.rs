@@ -1,7 +1,7 @@
 //! Address resolution: the first packet from a station to a neighbour waits for a request and its reply.
 //!
-//! Without it the first round trip of a run would be one too short. Departures from RFC 826 and RFC 4861:
-//! 1. The request goes to the neighbour only, not to all.
+//! Without it the first round trip of a run would be one too short. Differences from RFC 826 and RFC 4861:
+//! 1. The request is sent to the neighbour only, not to all.
 //! 2. Entries never expire.
 //! 3. A request without a reply is repeated each second without limit (Linux gives up after three).
 //! 4. Any number of packets may wait (Linux: about 100 of 1500 bytes).

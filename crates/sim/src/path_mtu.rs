@@ -1,7 +1,7 @@
 //! Path MTU discovery ("fragmentation needed", RFC 1191; "packet too big", RFC 8201): the path MTU that each
 //! host caches for each destination (net/ipv4/route.c, net/ipv6/route.c).
 //!
-//! Departures from the kernel:
+//! Differences from the kernel:
 //! 1. If the link's MTU is below 552 bytes (`ip_rt_min_pmtu`), the kernel sends 552 bytes over IPv4 and lets
 //!    routers fragment them; here packets get as small as the link's MTU.
 //! 2. A connection applies the MTU that another connection of its host discovered only when it starts, or

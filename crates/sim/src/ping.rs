@@ -27,7 +27,7 @@ pub(crate) struct Ping {
     payload: u32,
     ip_header: u32,
     echo: Echo,
-    /// Of requests at the receiver, of replies at the sender.
+    /// Reassembly of requests at the receiver, and of replies at the sender.
     pub(crate) reassembly: [Reassembly; 2],
     /// Arrival and round-trip time of replies since the last sample.
     pub(crate) replies: Vec<(Time, Time)>,

@@ -19,7 +19,7 @@ pub(crate) struct SampleState {
 }
 
 impl SampleState {
-    /// The rate at which bytes were received since the previous sample, for which there must be one.
+    /// The rate at which bytes were received since the previous sample; `None` for the first sample.
     fn goodput_bps(&mut self, now_us: i64, received: u64) -> Option<i64> {
         let since = self.sampled_us.replace(now_us);
         let bits = u128::from(received - std::mem::replace(&mut self.received, received)) * 8;
@@ -135,7 +135,7 @@ pub(crate) fn sample_bulk(
     Some(row)
 }
 
-/// Adds an event. Losses of one instant are one row, and so are retransmissions.
+/// Adds an event. Losses at the same instant become one row; so do retransmissions.
 fn add_event(events: &mut Vec<Event>, name: &str, at: Time, kind: EventKind, value: i64) {
     let time_us = micros(at);
     let is_summed = matches!(kind, EventKind::Lost | EventKind::Retransmit);
@@ -151,7 +151,7 @@ fn add_event(events: &mut Vec<Event>, name: &str, at: Time, kind: EventKind, val
     }
 }
 
-/// Calls `record` for each event of the record that an endpoint's event becomes: none, one or two.
+/// Converts an endpoint's event to none, one or two events of the record, and calls `record` with each.
 fn record_events(event: &tcp::EndpointEvent, mut record: impl FnMut(u64, EventKind, i64)) {
     use tcp::{CaState, EndpointEvent as TcpEvent};
     let is_recovering = |state: CaState| matches!(state, CaState::Recovery | CaState::Loss);

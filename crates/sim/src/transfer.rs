@@ -31,7 +31,7 @@ pub(crate) struct Transfer {
     header: u32,
     /// Maximum number of segments that the sender's and the receiver's devices merge (GRO).
     max_gro_segs: [u32; 2],
-    /// Of the sender, if the flow is traced.
+    /// The trace of the sender, if the flow is traced.
     pub(crate) trace: Option<Box<Trace>>,
     /// When the sender was connected.
     pub(crate) started: Option<Time>,

@@ -4,7 +4,7 @@
 //! A super-packet counts as one packet, as in the kernel's pfifo. Hosts without the key have no such queue:
 //! their packets go to the link at once.
 //!
-//! Departures from real devices: 1. The device takes the next packet when the link is free; real ones take
+//! Differences from real devices: 1. The device takes the next packet when the link is free; real ones take
 //! some ahead.
 //! 2. Address resolution requests do not wait.
 

@@ -17,6 +17,7 @@ use crate::{
 pub(crate) struct DatagramFlow {
     pub(crate) source: DatagramSource,
     pub(crate) receiver: DatagramReceiver,
+    /// Time to wait for datagrams after the last is sent.
     timeout: Time,
     forward: Route,
     /// The receiver's endpoint number.
@@ -56,7 +57,8 @@ impl DatagramFlow {
         self.source.next()
     }
 
-    /// When the last datagram arrived, once all are sent and have arrived or timed out.
+    /// When the flow ended: the arrival of its last datagram. `None` until all datagrams are sent, and have arrived or
+    /// timed out.
     pub(crate) fn finished(&self, now: Time) -> Option<Time> {
         let source = &self.source;
         if source.next().is_some() {

@@ -8,7 +8,7 @@ use crate::{fragments::Reassembly, packet::Datagram};
 /// The receiver's counters, and datagrams in reassembly.
 #[derive(Debug, Default)]
 pub(crate) struct DatagramReceiver {
-    /// Of complete datagrams.
+    /// Counts complete datagrams.
     pub(crate) counts: ReceiverCounters,
     reassembly: Reassembly,
 }

@@ -4,7 +4,7 @@
 //! Each packet carries the sender's window and round-trip time, and a field for the routers' feedback H. The
 //! receiver returns it in the acknowledgement, and cwnd = max(cwnd + H, s) with the packet size s. A loss
 //! halves the window as in TCP. The routers' part is `net`'s queue discipline `xcp`. Choices where the paper
-//! leaves the design open or to TCP, and departures:
+//! leaves the design open or to TCP, and differences from the paper:
 //! 1. The sender requests as much as possible (an infinite H). If that value returns, no router on the path
 //!    supports XCP, and the window grows as in TCP: it doubles each round trip up to ssthresh, then grows by
 //!    one packet (RFC 5681).

@@ -336,7 +336,7 @@ write_size = "{write}"
     }
 }
 
-/// U-autotune: sizes that the program asks for end autotuning, in both modes of web100.
+/// U-autotune: buffer sizes that the program requests end autotuning, in both modes of web100.
 #[test]
 fn requested_buffers_are_not_autotuned() {
     let tuned = "sysctl = { \"net.ipv4.web100_rbufmode\" = 1, \"net.ipv4.web100_sbufmode\" = 1 }";

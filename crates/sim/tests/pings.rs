@@ -1,4 +1,4 @@
-//! Echoes: round-trip times are exact, and the first includes address resolution.
+//! Ping flows: round-trip times are exact, and the first includes address resolution.
 
 use crate::support;
 use schema::EventKind;

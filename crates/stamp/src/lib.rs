@@ -2,13 +2,13 @@
 //! session identifiers (RFC 8972 section 3); TWAMP (RFC 5357), also without control connection (TWAMP Light,
 //! appendix I); OWAMP (RFC 4656). Both ends of each.
 //!
-//! Departures:
+//! Differences from the RFCs:
 //! 1. The reflector of STAMP is stateless (RFC 8762 section 4), so its sequence numbers are the sender's.
 //! 2. The TLVs of RFC 8972 are not supported: the reply to a packet longer than a base packet is padded with
 //!    zeros, as the RFC allows for a reflector without TLVs.
 //! 3. TWAMP and OWAMP have only the unauthenticated mode, and tests only between the two ends of a control
 //!    connection.
-//! 4. No reply is longer than the packet that it answers. So packets of TWAMP with less than 27 bytes of padding
+//! 4. No reply is longer than the packet to which it replies. So packets of TWAMP with less than 27 bytes of padding
 //!    are not reflected.
 
 pub mod control;

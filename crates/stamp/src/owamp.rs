@@ -1,5 +1,5 @@
 //! OWAMP (RFC 4656) as a client: one session in each direction at the same time. The server's records of the
-//! packets there are fetched at the end; the packets back are received here.
+//! forward packets are fetched at the end; the backward packets are received here.
 
 use std::{
     collections::BTreeMap,
@@ -38,9 +38,11 @@ pub(crate) fn measure(
 ) -> Result<DelayResult, Error> {
     let mut connection = ControlConnection::open(ControlProtocol::Owamp, options.to, stop)?;
     let (own, server) = (connection.own_address()?, connection.server_address());
-    let there = test_socket::open(SocketAddr::new(own, 0))?;
-    let back = test_socket::open(SocketAddr::new(own, 0))?;
-    back.set_read_timeout(Some(POLL_INTERVAL)).attempted(|| "cannot set a socket's timeout".into())?;
+    let forward_socket = test_socket::open(SocketAddr::new(own, 0))?;
+    let backward_socket = test_socket::open(SocketAddr::new(own, 0))?;
+    backward_socket
+        .set_read_timeout(Some(POLL_INTERVAL))
+        .attempted(|| "cannot set a socket's timeout".into())?;
     let own_end = |socket: &Socket| SocketAddr::new(own, test_socket::port(socket));
     let slots = [options.slot()];
     let start_ns = realtime_ns() + START_DELAY.as_nanos() as i64;
@@ -50,7 +52,7 @@ pub(crate) fn measure(
         server_receives: true,
         slots: 1,
         packets: options.count,
-        sender: own_end(&there),
+        sender: own_end(&forward_socket),
         receiver: SocketAddr::new(server, 0),
         sid: [0; 16],
         padding_bytes: (options.payload_bytes() - SHORTEST_REQUEST_BYTES) as u32,
@@ -65,7 +67,7 @@ pub(crate) fn measure(
         server_sends: true,
         server_receives: false,
         sender: SocketAddr::new(server, 0),
-        receiver: own_end(&back),
+        receiver: own_end(&backward_socket),
         sid: new_sid(own)?,
         ..request
     };
@@ -77,10 +79,10 @@ pub(crate) fn measure(
     let deadline = begin + end + options.timeout + END_MARGIN;
     let mut receiver = OneWayReceiver::default();
     let (sent, received) = thread::scope(|scope| {
-        let sending = scope.spawn(|| send_all(&mut sender, &there, begin, &ended));
+        let sending = scope.spawn(|| send_all(&mut sender, &forward_socket, begin, &ended));
         let received = receive_until(
             &mut receiver,
-            &back,
+            &backward_socket,
             server,
             &mut connection,
             (deadline, options.count as usize),
@@ -95,18 +97,18 @@ pub(crate) fn measure(
     connection.ignore_stop();
     let stopped = sender.stopped(forward.sid);
     let senders = connection.stop(std::slice::from_ref(&stopped), early)?;
-    let there = connection.fetch(forward.sid)?.records;
+    let forward_records = connection.fetch(forward.sid)?.records;
     let theirs = senders.iter().find(|sender| sender.sid == backward.sid);
-    let sent_back = theirs.map_or(options.count, StoppedSender::sent).min(options.count);
-    let back = receiver.into_records();
-    let their_errors = there
+    let sent_backward = theirs.map_or(options.count, StoppedSender::sent).min(options.count);
+    let backward_records = receiver.into_records();
+    let their_errors = forward_records
         .iter()
         .filter(|record| record.received != 0)
         .map(|record| record.received_error)
-        .chain(back.iter().map(|record| record.sent_error));
+        .chain(backward_records.iter().map(|record| record.sent_error));
     let error_ns = their_errors.filter_map(ErrorEstimate::ns).fold(0.0, f64::max) + CLOCK_ERROR_NS as f64;
-    let sent = [stopped.sent() as usize, sent_back as usize];
-    Ok(estimate_one_way_delays(&times(&there), &times(&back), sent, error_ns))
+    let sent = [stopped.sent() as usize, sent_backward as usize];
+    Ok(estimate_one_way_delays(&times(&forward_records), &times(&backward_records), sent, error_ns))
 }
 
 /// Sends all packets of a schedule that begins at `begin`.

@@ -284,8 +284,8 @@ mod tests {
         for (theirs, ours) in [(None, None), (key(), key())] {
             let result = reflected(theirs, ours);
             assert_eq!((result.sent, result.lost), (30, 0));
-            let [least, median, ..] = result.rtt_ms.unwrap();
-            assert!(0.0 < least && least <= median, "{result:?}");
+            let [min, median, ..] = result.rtt_ms.unwrap();
+            assert!(0.0 < min && min <= median, "{result:?}");
         }
     }
 

@@ -191,7 +191,7 @@ fn messages_of_owamp_have_the_lengths_of_the_rfc() {
 #[test]
 fn each_end_rejects_what_the_other_must_not_send() {
     let mut greeted = ClientControl::new(ControlProtocol::Twamp);
-    greeted.receive(&ServerControl::unwilling());
+    greeted.receive(&ServerControl::refusing_greeting());
     assert_eq!(greeted.next_reply(), Err(ProtocolError::Unwilling));
     let (_, mut greeting) = ServerControl::new(ControlProtocol::Twamp, [0; 32]);
     greeting[15] = 6;

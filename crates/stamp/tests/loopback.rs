@@ -315,15 +315,15 @@ fn violations_close_only_the_connection_that_commits_them() {
         let _ = mode.read_to_end(&mut replies);
         assert_eq!((replies.len(), replies[64 + 15]), (64 + 48, 3));
         // As many connections as one address may have, all silent; the first two may not be counted out yet.
-        let mut held = Vec::new();
+        let mut clients = Vec::new();
         while let Ok(client) = Client::try_open(ControlProtocol::Twamp, to) {
-            held.push(client);
-            assert!(held.len() <= 8);
+            clients.push(client);
+            assert!(clients.len() <= 8);
         }
-        assert!(held.len() >= 6, "{}", held.len());
+        assert!(clients.len() >= 6, "{}", clients.len());
         let error = measure(&options(Protocol::Twamp, to), &AtomicBool::new(false), &mut |_| {}).unwrap_err();
         assert!(error.to_string().contains("busy"), "{error}");
-        drop(held);
+        drop(clients);
         let mut tries = 0;
         while let Err(error) = measure(&options(Protocol::Twamp, to), &AtomicBool::new(false), &mut |_| {}) {
             tries += 1;

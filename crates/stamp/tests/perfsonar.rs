@@ -104,8 +104,8 @@ fn our_client_measures_with_their_servers() {
             [(40, 0); 2],
             "{result:?}"
         );
-        let there = result.forward.unwrap();
-        assert!((0.0..1000.0).contains(&there.delay_ms.high), "{result:?}");
+        let forward = result.forward.unwrap();
+        assert!((0.0..1000.0).contains(&forward.delay_ms.high), "{result:?}");
     }
 }
 

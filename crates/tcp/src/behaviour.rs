@@ -14,7 +14,7 @@
 //! algorithm that counts acknowledged packets grows per ACK, as the patches did, and delayed ACKs halve its
 //! growth. A controller with `cong_control` sets the window alone, as in Linux 6.
 //!
-//! Departures from Linux 2.4:
+//! Differences from Linux 2.4:
 //!
 //! 1. Reno's window grows by one segment after `cwnd` ACKs, not `cwnd + 1`, and slow start ends at
 //!    `ssthresh`, not one above it.
@@ -97,7 +97,7 @@ pub(crate) struct Behaviour {
     pub(crate) first_timeout_s: u32,
     /// A packet takes the send buffer's memory of a full segment, whatever it carries.
     pub(crate) whole_packets: bool,
-    /// Memory of a packet in the send buffer beside its data, bytes.
+    /// Memory of a packet in the send buffer in addition to its data, bytes.
     pub(crate) packet_overhead: u32,
 }
 

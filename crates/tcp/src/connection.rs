@@ -228,11 +228,11 @@ impl Connection {
 
     /// `tcp_init_cwnd`.
     pub(crate) fn initial_cwnd(&self) -> u32 {
-        let usual = match self.behaviour.windows {
+        let default = match self.behaviour.windows {
             Windows::Large => crate::INITIAL_CWND,
             Windows::Small => self.sk.small_initial_cwnd(),
         };
-        self.config.initcwnd.unwrap_or(usual).min(self.sk.snd_cwnd_clamp)
+        self.config.initcwnd.unwrap_or(default).min(self.sk.snd_cwnd_clamp)
     }
 
     /// `tcp_wnd_end`.

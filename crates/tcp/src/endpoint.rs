@@ -4,7 +4,7 @@
 //! passed in and polled. After each call with a `now` argument, poll [`Endpoint::transmit`] until it returns
 //! `None`, then read [`Endpoint::next_timer`].
 //!
-//! The order of the steps is that of `tcp_rcv_established` (net/ipv4/tcp_input.c). Departures:
+//! The order of the steps is that of `tcp_rcv_established` (net/ipv4/tcp_input.c). Differences from the kernel:
 //! 1. TIME-WAIT does not end, and there are no keepalives.
 
 use crate::connection::{CLOCK_START_NS, Connection};

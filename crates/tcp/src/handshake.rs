@@ -1,6 +1,6 @@
 //! The handshake of a connection (RFC 9293 section 3.5; net/ipv4/tcp_{input,output,minisocks}.c).
 //!
-//! Departures:
+//! Differences from the kernel:
 //! 1. The listening end is a complete socket from the SYN on; there are no request sockets, cookies or
 //!    simultaneous opens.
 

@@ -73,7 +73,7 @@ pub mod ecn {
     pub const CE: u8 = 3;
 }
 
-/// SACK blocks (RFC 2018), a duplicate's first (RFC 2883): at most 4, or 3 beside timestamps.
+/// SACK blocks (RFC 2018), a duplicate's first (RFC 2883): at most 4, or 3 with timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SackBlocks {
     count: u8,

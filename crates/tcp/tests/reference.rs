@@ -19,9 +19,9 @@ struct Observed {
 
 /// Checks that `is` is within `percent` of the observed value.
 fn close(what: &str, is: f64, observed: f64, percent: f64) -> Result<(), String> {
-    let off = (is / observed - 1.0) * 100.0;
-    println!("{what:>16}: {is:10.3}, observed {observed:10.3}: {off:+.2} %");
-    if off.abs() <= percent { Ok(()) } else { Err(format!("{what} {is}, observed {observed}")) }
+    let percent_off = (is / observed - 1.0) * 100.0;
+    println!("{what:>16}: {is:10.3}, observed {observed:10.3}: {percent_off:+.2} %");
+    if percent_off.abs() <= percent { Ok(()) } else { Err(format!("{what} {is}, observed {observed}")) }
 }
 
 fn check(mtu: u32, max_buffer: u32, gso_segs: u16, path: Path, observed: &Observed) {

@@ -63,7 +63,7 @@ fn drawn(graph: &Graph) -> String {
 fn architecture_has_the_graph_of_the_manifests() {
     let path = root().join("ARCHITECTURE.md");
     let text = fs::read_to_string(&path).unwrap();
-    let (before, rest) = text.split_once(BEGIN).expect("ARCHITECTURE.md has the graph's place");
+    let (before, rest) = text.split_once(BEGIN).expect("ARCHITECTURE.md has the marker of the graph");
     let (written, after) = rest.split_once(END).expect("the graph ends");
     let drawn = drawn(&graph());
     if std::env::var_os("LONGFAT_UPDATE").is_some() {

@@ -17,7 +17,7 @@ use crate::udp::{Incoming, Outgoing, elapsed};
 const MIN_SLEEP: Duration = Duration::from_micros(100);
 /// Maximum time between two calls of `publish`.
 const PUBLISH_INTERVAL: Duration = Duration::from_millis(20);
-/// Rounds of receiving before timers run again.
+/// Maximum number of rounds of receiving until timers run again.
 const MAX_ROUNDS: usize = 8;
 /// A time of arrival before this is an error: the clock was set.
 const MAX_AGE_NS: u64 = 100_000_000;

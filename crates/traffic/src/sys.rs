@@ -244,7 +244,7 @@ pub fn receive_stamped_from(
 /// # Errors
 /// The errors of recvmsg(2).
 pub fn receive_departure_stamp(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Option<Duration>)> {
-    // Of the three stamps in SCM_TIMESTAMPING the first is the software stamp.
+    // The first of the three stamps in SCM_TIMESTAMPING is the software stamp.
     receive(socket, buffer, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT, libc::SCM_TIMESTAMPING)
 }
 

@@ -22,10 +22,11 @@ use units::BitRate;
 const LONG: Duration = Duration::from_secs(20);
 
 fn pair(address: &str) -> (UdpSocket, UdpSocket) {
-    let (here, there) = (UdpSocket::bind(address).unwrap(), UdpSocket::bind(address).unwrap());
-    here.connect(there.local_addr().unwrap()).unwrap();
-    there.connect(here.local_addr().unwrap()).unwrap();
-    (here, there)
+    let (sender_socket, receiver_socket) =
+        (UdpSocket::bind(address).unwrap(), UdpSocket::bind(address).unwrap());
+    sender_socket.connect(receiver_socket.local_addr().unwrap()).unwrap();
+    receiver_socket.connect(sender_socket.local_addr().unwrap()).unwrap();
+    (sender_socket, receiver_socket)
 }
 
 /// Waits up to `span` until `condition` holds.
@@ -44,9 +45,9 @@ fn flow(
     arrivals: ArrivalTimes,
     span: Duration,
 ) -> (u64, SendSummary, ReceiverStatistics) {
-    let (here, there) = pair(address);
-    let sender = Sender::new(here, options);
-    let receiver = Receiver::new(there, arrivals, ReceiveBuffer::Wide).unwrap();
+    let (sender_socket, receiver_socket) = pair(address);
+    let sender = Sender::new(sender_socket, options);
+    let receiver = Receiver::new(receiver_socket, arrivals, ReceiveBuffer::Wide).unwrap();
     let (stop, sent, tally) =
         (Stop::default(), SentCounts::default(), SharedStatistics::new(options.numbers));
     let end = std::thread::scope(|scope| {
@@ -78,9 +79,9 @@ fn every_datagram_arrives_in_every_size_and_width() {
             let all = count * u64::from(block);
             assert_eq!(found, (count, count, all, 0, 0), "{address} {block} {arrivals:?}");
             assert_eq!((statistics.malformed, statistics.gaps.len()), (0, count - 1));
-            let (least, most) = counts.owd_ns.unwrap();
+            let (min, max) = counts.owd_ns.unwrap();
             // One clock, to the microsecond.
-            assert!(least >= 0 && most < 10_000_000_000, "{least} {most}");
+            assert!(min >= 0 && max < 10_000_000_000, "{min} {max}");
         }
     }
 }
@@ -148,14 +149,14 @@ fn a_stop_ends_an_endless_stream() {
 
 #[test]
 fn drops_at_a_full_socket_are_counted_apart_from_the_paths_losses() {
-    let (here, there) = pair("127.0.0.1:0");
-    let there = socket2::Socket::from(there);
-    there.set_recv_buffer_size(8192).unwrap();
-    let receiver = Receiver::new(there, ArrivalTimes::Exact, ReceiveBuffer::Unchanged).unwrap();
+    let (sender_socket, receiver_socket) = pair("127.0.0.1:0");
+    let receiver_socket = socket2::Socket::from(receiver_socket);
+    receiver_socket.set_recv_buffer_size(8192).unwrap();
+    let receiver = Receiver::new(receiver_socket, ArrivalTimes::Exact, ReceiveBuffer::Unchanged).unwrap();
     let send = |number| {
         let mut datagram = [0; 1000];
         Header { sent_ns: 0, number }.write(NumberWidth::Bits64, &mut datagram);
-        here.send(&datagram).unwrap();
+        sender_socket.send(&datagram).unwrap();
     };
     (1..=100).for_each(send);
     let (stop, tally) = (Stop::default(), SharedStatistics::new(NumberWidth::Bits64));
@@ -176,18 +177,18 @@ fn drops_at_a_full_socket_are_counted_apart_from_the_paths_losses() {
 #[test]
 fn garbage_from_the_peer_is_counted_and_does_no_harm() {
     for arrivals in [ArrivalTimes::Exact, ArrivalTimes::Coalesced] {
-        let (here, there) = pair("127.0.0.1:0");
-        let receiver = Receiver::new(there, arrivals, ReceiveBuffer::Wide).unwrap();
+        let (sender_socket, receiver_socket) = pair("127.0.0.1:0");
+        let receiver = Receiver::new(receiver_socket, arrivals, ReceiveBuffer::Wide).unwrap();
         let (stop, tally) = (Stop::default(), SharedStatistics::new(NumberWidth::Bits64));
         std::thread::scope(|scope| {
             let receiving = scope.spawn(|| receiver.run(&stop, &tally));
             let mut datagram = [0; 100];
             for number in 1..=50 {
-                here.send(&[]).unwrap();
-                here.send(&[0xff; 15]).unwrap();
-                here.send(&[0xff; 2000]).unwrap();
+                sender_socket.send(&[]).unwrap();
+                sender_socket.send(&[0xff; 15]).unwrap();
+                sender_socket.send(&[0xff; 2000]).unwrap();
                 Header { sent_ns: i64::MAX, number }.write(NumberWidth::Bits64, &mut datagram);
-                here.send(&datagram).unwrap();
+                sender_socket.send(&datagram).unwrap();
             }
             wait(|| tally.lock().counts.received == 50, LONG);
             stop.set();
@@ -203,10 +204,10 @@ fn garbage_from_the_peer_is_counted_and_does_no_harm() {
 
 #[test]
 fn a_closed_port_does_not_end_the_sender() {
-    let (here, there) = pair("127.0.0.1:0");
-    drop(there);
+    let (sender_socket, receiver_socket) = pair("127.0.0.1:0");
+    drop(receiver_socket);
     let options = SenderOptions { block: 100, rate: Some(BitRate(800_000)), ..SenderOptions::default() };
-    let sender = Sender::new(here, &options);
+    let sender = Sender::new(sender_socket, &options);
     let (stop, sent) = (Stop::default(), SentCounts::default());
     std::thread::scope(|scope| {
         let sending = scope.spawn(|| sender.run(&stop, &sent));
@@ -219,8 +220,8 @@ fn a_closed_port_does_not_end_the_sender() {
 
 #[test]
 fn a_block_larger_than_a_datagram_is_an_error() {
-    let (here, _there) = pair("127.0.0.1:0");
-    let sender = Sender::new(here, &SenderOptions { block: 65_508, ..SenderOptions::default() });
+    let (sender_socket, _receiver_socket) = pair("127.0.0.1:0");
+    let sender = Sender::new(sender_socket, &SenderOptions { block: 65_508, ..SenderOptions::default() });
     let error = sender.run(&Stop::default(), &SentCounts::default()).unwrap_err();
     assert_eq!(error.source.raw_os_error(), Some(libc::EMSGSIZE), "{error}");
     assert!(error.to_string().starts_with("cannot send after 0 datagrams"), "{error}");

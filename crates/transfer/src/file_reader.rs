@@ -12,7 +12,7 @@ use crate::{Error, error::failed};
 
 /// Bytes of a piece.
 const PIECE_BYTES: usize = 1 << 20;
-/// Pieces that are read ahead.
+/// Number of pieces that are read ahead.
 const PIECES_AHEAD: usize = 16;
 
 /// The hash of a file's first `bytes` bytes.

@@ -19,9 +19,9 @@ use std::{
 
 use crate::{Error, error::failed, file_reader::hash_prefix};
 
-/// Bytes that wait to be written.
+/// Maximum number of bytes that wait to be written.
 const MAX_QUEUED_BYTES: u64 = 64 << 20;
-/// Pieces that wait to be written.
+/// Maximum number of pieces that wait to be written.
 const MAX_QUEUED_PIECES: usize = 1024;
 /// Blocks of zeros of this size become holes.
 const HOLE_BYTES: usize = 4096;

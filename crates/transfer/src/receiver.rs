@@ -36,7 +36,7 @@ use crate::{
 
 /// Time for which a failed session continues to read, so that the peer receives the reason.
 const LINGER: Duration = Duration::from_secs(3);
-/// Senders that have not yet proved their token, in total and from one address.
+/// Maximum number of senders that have not yet proved their token, in total and from one address.
 const MAX_GREETING: usize = 256;
 const MAX_GREETING_PER_ADDRESS: usize = 16;
 /// Maximum size of a read, bytes.
@@ -163,11 +163,11 @@ impl SenderSlots {
     fn greet(&self, address: IpAddr) -> Option<Greeting<'_>> {
         let mut greeting = self.greeting.lock().unwrap_or_else(PoisonError::into_inner);
         let all: usize = greeting.values().sum();
-        let of_address = greeting.get(&address).copied().unwrap_or(0);
-        if all >= MAX_GREETING || of_address >= MAX_GREETING_PER_ADDRESS {
+        let address_count = greeting.get(&address).copied().unwrap_or(0);
+        if all >= MAX_GREETING || address_count >= MAX_GREETING_PER_ADDRESS {
             return None;
         }
-        greeting.insert(address, of_address + 1);
+        greeting.insert(address, address_count + 1);
         Some(Greeting { slots: self, address })
     }
 

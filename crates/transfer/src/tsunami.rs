@@ -1,4 +1,4 @@
-//! Tsunami's data over a UDP socket; its dialogue goes over the control connection.
+//! Tsunami's data over a UDP socket; its dialogue uses the control connection.
 
 use std::{
     fs::File,

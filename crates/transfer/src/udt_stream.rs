@@ -25,7 +25,7 @@ use crate::{
 const MIN_SLEEP: Duration = Duration::from_micros(100);
 /// A time of arrival before this is an error: the clock was set.
 const MAX_AGE_NS: u64 = 100_000_000;
-/// Rounds of receiving before timers run again.
+/// Maximum number of rounds of receiving until timers run again.
 const MAX_ROUNDS: usize = 8;
 
 /// Ends a blocking call with an error.

@@ -48,11 +48,11 @@ impl ServerObserver for Log {
     }
 }
 
-/// Runs `with` beside a server that has this token; it gets the server's port.
-fn beside_server<T>(
+/// Runs `body` with the port of a server that has this token.
+fn with_server<T>(
     token: Option<&str>,
     service: StreamService,
-    with: impl FnOnce(u16) -> T,
+    body: impl FnOnce(u16) -> T,
 ) -> (T, Vec<String>) {
     let skew = Duration::from_secs(60);
     let options = ServerOptions {
@@ -66,7 +66,7 @@ fn beside_server<T>(
     let (stop, log) = (AtomicBool::new(false), Log::default());
     let result = std::thread::scope(|scope| {
         scope.spawn(|| server.run(&stop, &log).unwrap());
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| with(server.address().port())));
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body(server.address().port())));
         stop.store(true, Ordering::Release);
         result
     });
@@ -112,7 +112,7 @@ fn check(sample: &StreamSample) {
 
 #[test]
 fn streams_of_both_directions_are_played_and_counted_at_both_ends() {
-    let (_, log) = beside_server(None, StreamService::default(), |port| {
+    let (_, log) = with_server(None, StreamService::default(), |port| {
         for direction in [Direction::ToServer, Direction::FromServer] {
             let (samples, last) = stream(port, None, &options(direction)).unwrap();
             check(&last);
@@ -127,7 +127,7 @@ fn streams_of_both_directions_are_played_and_counted_at_both_ends() {
 #[test]
 fn a_server_with_a_token_serves_only_those_who_know_it() {
     const SECRET: &str = "a secret of both ends";
-    beside_server(Some(SECRET), StreamService::default(), |port| {
+    with_server(Some(SECRET), StreamService::default(), |port| {
         let short = StreamOptions { duration: Time::from_millis(100), ..options(Direction::FromServer) };
         assert!(stream(port, Some(SECRET), &short).is_ok());
         for wrong in [None, Some("another secret of none")] {
@@ -141,7 +141,7 @@ fn a_server_with_a_token_serves_only_those_who_know_it() {
 fn a_server_refuses_what_its_limits_do_not_allow() {
     let service =
         StreamService { max_rate: Some(BitRate(1_000_000)), max_duration: Some(Duration::from_secs(1)) };
-    beside_server(None, service, |port| {
+    with_server(None, service, |port| {
         let error = stream(port, None, &options(Direction::ToServer)).unwrap_err().to_string();
         assert!(error.contains("at most 1 Mb/s") || error.contains("at most 1 Mbit/s"), "{error}");
         let slow = StreamOptions { rate: BitRate(500_000), ..options(Direction::ToServer) };
@@ -149,7 +149,7 @@ fn a_server_refuses_what_its_limits_do_not_allow() {
         assert!(error.contains("at most 1 s"), "{error}");
     });
     let impossible = StreamOptions { payload_bytes: Some(1001), vdif: true, ..options(Direction::ToServer) };
-    beside_server(None, StreamService::default(), |port| {
+    with_server(None, StreamService::default(), |port| {
         assert!(matches!(stream(port, None, &impossible), Err(Error::Input(_))));
     });
 }
@@ -157,7 +157,7 @@ fn a_server_refuses_what_its_limits_do_not_allow() {
 /// No data leaves the server for requests by UDP alone, nor for a request by TCP whose UDP socket never greets.
 #[test]
 fn forged_requests_get_no_data() {
-    beside_server(None, StreamService::default(), |port| {
+    with_server(None, StreamService::default(), |port| {
         let forged = UdpSocket::bind("127.0.0.1:0").unwrap();
         forged.connect(("127.0.0.1", port)).unwrap();
         forged.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
@@ -196,7 +196,7 @@ fn a_server_survives_hostile_clients() {
             "repairs": true, "packets": u64::MAX, "vdif": null,
         }),
     ];
-    beside_server(None, StreamService::default(), |port| {
+    with_server(None, StreamService::default(), |port| {
         for number in 0..200 {
             let spec = TestSpec::new(Protocol::Udp, Amount::Time(Duration::ZERO));
             let connection = ClientOptions { port, ..ClientOptions::new("127.0.0.1", spec) };

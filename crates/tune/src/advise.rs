@@ -88,7 +88,8 @@ impl Advisor<'_> {
             }
             false => "this kernel advertises half of the buffer as window",
         };
-        let of_bdp = format!("the path holds {} ({} x {})", Bytes(bdp as u64), self.goal.rate, self.goal.rtt);
+        let bdp_text =
+            format!("the path holds {} ({} x {})", Bytes(bdp as u64), self.goal.rate, self.goal.rtt);
         let limit = |name: &str, min_initial: u64, reason: String, items: &mut Vec<Recommendation>| {
             let Some([min, initial, max]) = self.host.triple(name) else {
                 items.extend(self.unreadable(name, &buffer.0.to_string(), reason, LAB_8));
@@ -104,10 +105,10 @@ impl Advisor<'_> {
             item.memory_bytes = Some(value.saturating_mul(streams));
             items.push(item);
         };
-        let reason = format!("{of_bdp}; {window}, and data queues behind a lost segment for a round trip");
+        let reason = format!("{bdp_text}; {window}, and data queues behind a lost segment for a round trip");
         limit("net.ipv4.tcp_rmem", INITIAL_RECEIVE_BUFFER_BYTES, reason, items);
         let reason = format!(
-            "{of_bdp}; the kernel wakes a writer when a third of the buffer is free, so only two thirds may \
+            "{bdp_text}; the kernel wakes a writer when a third of the buffer is free, so only two thirds may \
             be in flight"
         );
         limit("net.ipv4.tcp_wmem", INITIAL_SEND_BUFFER_BYTES, reason, items);

@@ -289,8 +289,8 @@ fn recommend_governor(host: &HostFacts, goal: &Goal, items: &mut Vec<Recommendat
 fn recommend_routes(host: &HostFacts, goal: &Goal, items: &mut Vec<Recommendation>) {
     let bdp = model::bdp(goal.rate, goal.rtt);
     let Reading::Known(routes) = &host.routes else { return };
-    let of_goal = routes.iter().filter(|route| goal.device.is_none() || route.device == goal.device);
-    for route in of_goal {
+    let goal_routes = routes.iter().filter(|route| goal.device.is_none() || route.device == goal.device);
+    for route in goal_routes {
         let mut add = |metric: &str, reason: String| {
             let now = route.metrics.get(metric).map(u64::to_string);
             let target = Target::Route { to: route.to.clone(), metric: metric.into() };

@@ -176,12 +176,12 @@ mod tests {
             fs::write(paths.journal_path(), bad).unwrap();
             assert!(matches!(Journal::read(&paths), Err(Error::Journal { .. })), "{bad}");
         }
-        let of_other_namespace = Journal { namespace: journal.namespace + 1, ..journal };
-        of_other_namespace.write(&paths).unwrap();
+        let other_namespace = Journal { namespace: journal.namespace + 1, ..journal };
+        other_namespace.write(&paths).unwrap();
         assert!(matches!(Journal::read(&paths), Err(Error::OtherNamespace(_))));
-        let of_earlier_boot = Journal { boot: "another".into(), ..of_other_namespace };
-        of_earlier_boot.write(&paths).unwrap();
-        assert_eq!(Journal::read(&paths).unwrap(), Some(of_earlier_boot));
+        let earlier_boot = Journal { boot: "another".into(), ..other_namespace };
+        earlier_boot.write(&paths).unwrap();
+        assert_eq!(Journal::read(&paths).unwrap(), Some(earlier_boot));
     }
 
     /// A process that restores everything removes the empty directory while another one waits for its lock.

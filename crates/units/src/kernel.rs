@@ -123,8 +123,8 @@ impl KernelRequirement {
         match (self.comparison, self.components) {
             (Comparison::Less, 3) if patch > 0 => Some(KernelVersion { major, minor, patch: patch - 1 }),
             (Comparison::Less, _) if minor > 0 => Some(KernelVersion::new(major, minor - 1)),
-            // A late minor version of the previous major version: 5.19 came before 6.0, and none went beyond
-            // 20.
+            // A late minor version of the previous major version: 5.19 preceded 6.0, and the highest minor
+            // version of any is 20 (4.20).
             (Comparison::Less, _) => major.checked_sub(1).map(|major| KernelVersion::new(major, 19)),
             (Comparison::Greater, 3) => Some(KernelVersion { major, minor, patch: patch + 1 }),
             (Comparison::Greater, _) => Some(KernelVersion::new(major, minor + 1)),

@@ -56,16 +56,17 @@ const UNREAD: f64 = 0.5;
 const PACED: f64 = 0.8;
 /// Rates are means over this many round trips, because a flow that a window limits sends in bursts.
 const RATE_ROUND_TRIPS: i64 = 4;
-/// A standing queue lengthens the round-trip time by at least the minimum divided by this,
+/// A standing queue lengthens the round-trip time by at least the minimum divided by this, and by at least
+/// [`MIN_STANDING_QUEUE_US`] and [`STANDING_QUEUE_DEVIATIONS`].
 const STANDING_QUEUE_PART: i64 = 10;
-/// or by this where a window or a buffer limits the flow: its bursts queue behind themselves, on average for
+/// [`STANDING_QUEUE_PART`] where a window or a buffer limits the flow: its bursts queue behind themselves, on average for
 /// half of their own duration at most.
 const STANDING_QUEUE_PART_OF_BURSTS: i64 = 2;
-/// or by this where the minimum is an estimate, because packets overtook others,
+/// [`STANDING_QUEUE_PART`] where the minimum is an estimate, because packets overtook others.
 const STANDING_QUEUE_PART_OF_ESTIMATE: i64 = 4;
-/// and by at least this time, microseconds,
+/// A standing queue lengthens the round-trip time by at least this time, microseconds.
 const MIN_STANDING_QUEUE_US: i64 = 500;
-/// and by at least this many times its mean deviation.
+/// A standing queue lengthens the round-trip time by at least this many times its mean deviation.
 const STANDING_QUEUE_DEVIATIONS: i64 = 2;
 /// The data of one burst arrives at the path's rate, and between bursts none does: a flow's own bursts make the queue where its goodput
 /// is below this share of the rate in the fastest tenth of its round trips.
@@ -81,9 +82,9 @@ const OVERTAKEN: f64 = 1.5;
 const TIMESTAMP_TICK_US: i64 = 1000;
 /// A rate grows where it is more than this times the earlier one; in slow start it doubles each round trip.
 const GROWS: f64 = 1.25;
-/// A generator is behind its requested rate by more than this time at that rate, in seconds,
+/// A generator is behind its requested rate by more than this time at that rate, seconds, plus [`BEHIND_BYTES`].
 const BEHIND_S: f64 = 0.1;
-/// plus this many bytes: it writes in blocks and sleeps between them.
+/// Bytes by which a generator may be behind in addition: it writes in blocks and sleeps between them.
 const BEHIND_BYTES: f64 = 262_144.0;
 /// A reduction explains what follows for this many round trips. On common paths a window that grows by one
 /// segment a round trip has recovered by then; later another cause limits the flow.
@@ -259,7 +260,7 @@ impl<'a> History<'a> {
             links: context.path.iter().map(|link| SentByLink::of(links, link)).collect(),
             hosts: context.host_loads.iter().map(HostLoad::series).collect(),
             end_limits: end_limits.filter_map(|row| Some((row.time_us, end_limit(row)?))).collect(),
-            min_rtt_us: round_trip_of_most(own()),
+            min_rtt_us: round_trip_despite_reordering(own()),
             fastest_bps,
             outstanding: Outstanding(outstanding.collect()),
         }
@@ -449,9 +450,9 @@ fn fastest_rate<'a>(rows: impl Iterator<Item = &'a FlowSample>, received_bits: &
     rates.get((rates.len() as f64 * FASTEST) as usize).copied().unwrap_or(0.0)
 }
 
-/// The path's round-trip time, if packets that overtook others made the minimum too small: a small one among the smoothed ones, and at
-/// most that of the handshake where the samples do not say whether packets were reordered.
-fn round_trip_of_most<'a>(rows: impl Iterator<Item = &'a FlowSample> + Clone) -> Option<i64> {
+/// The path's round-trip time, if packets that overtook others made the minimum too small: a low quantile of the smoothed round-trip
+/// times, and at most that of the handshake if the samples do not show whether packets were reordered.
+fn round_trip_despite_reordering<'a>(rows: impl Iterator<Item = &'a FlowSample> + Clone) -> Option<i64> {
     let minimum = || rows.clone().filter_map(|row| row.min_rtt_us);
     let mut smoothed: Vec<i64> = rows.clone().filter_map(|row| row.srtt_us).collect();
     smoothed.sort_unstable();

@@ -15,10 +15,10 @@ const FASTER_BUS: &str = "a faster bus: a card in a wider or faster slot";
 /// The remedy for a busy host of unknown cause.
 const LESS_WORK: &str = "end other programs on the busier host; fewer packets for the same bytes (an MTU of 9000, TSO and GRO: \
                          longfat tune checks them); several streams, which use several processors";
-/// The remedy for losses at an unknown place.
+/// The remedy for losses on an unknown link.
 const FEWER_LOSSES: &str = "if a queue on the path overflows, lengthen it or pace the flow; if none does, find the link that loses \
                             packets (cable, optics, radio, duplex mismatch); bbr slows down less for each loss; longfat diagnose \
-                            tells random loss from a short queue";
+                            distinguishes random loss from a short queue";
 /// The remedy for a slow-start threshold that no loss has set.
 const NO_CACHED_SSTHRESH: &str = "an earlier connection's threshold was cached, or a route sets it: on the sending host `ip tcp_metrics flush` and \
                                   sysctl -w net.ipv4.tcp_no_ssthresh_metrics_save=1; remove ssthresh from `ip route`";
@@ -235,8 +235,8 @@ fn path_rate(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Exp
     }
     let bloat = bufferbloat(summary);
     let remedy = bloat.is_some().then(|| {
-        let place = narrowest.map_or("the slowest link".into(), |link| format!("link {}", link.name));
-        format!("run fq_codel or cake at {place}, or shorten its queue: other flows wait in it too")
+        let link = narrowest.map_or("the slowest link".into(), |link| format!("link {}", link.name));
+        format!("run fq_codel or cake at {link}, or shorten its queue: other flows wait in it too")
     });
     evidence.extend(bloat);
     Explanation { evidence, remedy, ..Explanation::default() }

@@ -28,21 +28,23 @@ const SKIPPED_SHARE: f64 = 0.2;
 const MAX_ROUND_TRIPS_AFTER_LOSS: f64 = 200.0;
 /// The data of a round trip is a mean over this many.
 const RATE_ROUND_TRIPS: i64 = 4;
-/// A standing queue lengthens the round-trip time by this share of the minimum,
+/// A standing queue lengthens the round-trip time by this share of the minimum, and by at least [`MIN_STANDING_QUEUE_US`].
 const STANDING_QUEUE: f64 = 0.5;
-/// or by this where the window is full: then the flow's own bursts queue behind themselves,
+/// [`STANDING_QUEUE`] where the window is full: then the flow's own bursts queue behind themselves.
 const STANDING_QUEUE_OF_FULL_WINDOW: f64 = 0.5;
-/// and by at least this, microseconds: the receiver's estimate has the resolution of timestamps.
+/// A standing queue lengthens the round-trip time by at least this time, microseconds: the receiver's estimate has the resolution of
+/// timestamps.
 const MIN_STANDING_QUEUE_US: f64 = 1500.0;
 /// The data of a round trip is constant where its spread (90th percentile minus 10th) is below this share of its median.
 const CONSTANT_SPREAD: f64 = 0.15;
-/// Data is even where the parts of a round trip, of which there are this many, have at least
+/// Number of parts of a round trip whose data is compared.
 const PARTS_OF_ROUND_TRIP: i64 = 4;
-/// this share of their median (10th percentile).
+/// Data is even where the 10th percentile of the parts' data is at least this share of the median.
 const EVEN_SHARE: f64 = 0.5;
-/// A sender that probes for more capacity lengthens the round-trip time occasionally by this share of the minimum,
+/// A sender that probes for more capacity lengthens the round-trip time occasionally by this share of the minimum, and by at least
+/// [`MIN_PROBED_QUEUE_US`].
 const PROBED_QUEUE: f64 = 0.1;
-/// and by at least this, microseconds.
+/// A sender that probes for more capacity lengthens the round-trip time by at least this time, microseconds.
 const MIN_PROBED_QUEUE_US: f64 = 1000.0;
 /// A rate grows where it is more than this times the earlier one.
 const GROWS: f64 = 1.15;
@@ -174,7 +176,7 @@ fn label(sample: &Sample, shortest_us: f64, steady: &Steadiness) -> Option<Recei
     if sample.is_soon_after_loss() || sample.has_standing_queue(shortest_us, STANDING_QUEUE) {
         return Some(ReceiverFinding::Network);
     }
-    // What neither fills a window nor a queue and loses nothing is limited by the sender, except for two limits that look alike: a
+    // A flow that neither fills a window nor a queue and loses nothing is limited by the sender. Two other limits have the same signs: a
     // congestion window that still grows, and a path that BBR fills without a queue.
     let may_be_network =
         steady.grows || (steady.is_constant() && steady.is_even != Some(false) && steady.probes_queue);
@@ -194,7 +196,7 @@ impl Sample {
 
 /// How steadily the data arrives.
 struct Steadiness {
-    /// Payload over [`RATE_ROUND_TRIPS`] round trips of the usual length.
+    /// Payload over [`RATE_ROUND_TRIPS`] round trips of median length.
     over_round_trips: Spread,
     /// The data of a round trip does not come in bursts; `None` where samples are too rare to see them.
     is_even: Option<bool>,

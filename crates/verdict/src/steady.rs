@@ -4,9 +4,9 @@ use crate::series::Cumulative;
 
 /// Number of parts into which a flow's time is divided; fewer where they would be too short.
 const PARTS: i64 = 50;
-/// Minimum length of a part, in round trips
+/// Minimum length of a part, in round trips.
 const MIN_PART_ROUND_TRIPS: i64 = 4;
-/// and in microseconds.
+/// Minimum length of a part, microseconds.
 const MIN_PART_US: i64 = 50_000;
 /// A part is steady from this share of the second half's mean throughput.
 const STEADY: f64 = 0.9;

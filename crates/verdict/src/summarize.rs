@@ -110,9 +110,9 @@ fn mean_cwnd(rows: &[&FlowSample]) -> Option<u64> {
     let windows: Vec<(i64, f64)> =
         rows.iter().filter_map(|r| Some((r.time_us, r.cwnd_bytes()? as f64))).collect();
     let (first, last) = (windows.first()?, windows.last()?);
-    let held: f64 = windows.windows(2).map(|pair| pair[0].1 * (pair[1].0 - pair[0].0) as f64).sum();
+    let area: f64 = windows.windows(2).map(|pair| pair[0].1 * (pair[1].0 - pair[0].0) as f64).sum();
     let span = (last.0 - first.0) as f64;
-    Some(if span > 0.0 { held / span } else { last.1 }.round() as u64)
+    Some(if span > 0.0 { area / span } else { last.1 }.round() as u64)
 }
 
 /// Seconds from the first retransmission until the effective window, the smaller of the congestion window and
@@ -307,7 +307,7 @@ mod tests {
     fn data_that_waited_behind_a_hole_is_no_faster_path() {
         let rows: Vec<FlowSample> = (0..400)
             .map(|i| {
-                // 100 Mb/s arrive: 125 kB in 10 ms. Of the second second's data 2 MB are countable only from 2 s on.
+                // 100 Mb/s arrive: 125 kB in 10 ms. 2 MB of the data of the second second count only from 2 s on.
                 let arrived = i * 125_000;
                 let hidden = if (100..200).contains(&i) { (i - 100) * 20_000 } else { 0 };
                 FlowSample {
@@ -534,9 +534,9 @@ mod tests {
         assert_eq!(of(&rows[..450]), None, "not recovered yet");
         assert_eq!(of(&rows[..100]), None, "no loss");
         // A peer's window below both limits the flow all the time.
-        let held: Vec<FlowSample> =
+        let limited: Vec<FlowSample> =
             rows.iter().map(|r| FlowSample { snd_wnd_bytes: Some(300_000), ..r.clone() }).collect();
-        assert_eq!(of(&held), None);
+        assert_eq!(of(&limited), None);
     }
 
     #[test]

@@ -104,8 +104,8 @@ fn picture(
 
 /// A picture's height attribute.
 fn height(picture: &str) -> f64 {
-    let said = picture.split_once(" height=\"").and_then(|(_, rest)| rest.split('"').next());
-    said.and_then(|height| height.parse().ok()).unwrap_or(0.0)
+    let height = picture.split_once(" height=\"").and_then(|(_, rest)| rest.split('"').next());
+    height.and_then(|height| height.parse().ok()).unwrap_or(0.0)
 }
 
 /// Arranges small pictures in rows.

@@ -5,7 +5,7 @@ use crate::length::PIXELS_PER_INCH;
 use crate::style::paper_css;
 use crate::{Error, Length, PlotOptions};
 
-/// Size of a plot's letters without another wish, pixels.
+/// Default font size of a plot, pixels.
 const FONT_SIZE: f64 = 12.0;
 /// Smallest width of a plot with letters of [`FONT_SIZE`], pixels.
 const MIN_WIDTH: f64 = 320.0;

@@ -13,7 +13,7 @@ use crate::style::{SERIES, halo_class, plot_css, series_class};
 
 const LEFT: f64 = 66.0;
 const RIGHT: f64 = 30.0;
-/// Height of the plotting area without another wish, pixels.
+/// Default height of the plotting area, pixels.
 const HEIGHT: u32 = 320;
 const TEXT: f64 = 12.0;
 /// Pixels between the ticks of the vertical axis.
@@ -79,7 +79,7 @@ pub struct Chart {
     pub curves: Vec<ChartCurve>,
 }
 
-/// Draws a chart of the usual size.
+/// Draws a chart of the default size.
 pub fn chart(chart: &Chart) -> String {
     chart_with(chart, &chart_options())
 }
@@ -116,8 +116,8 @@ pub fn chart_with(chart: &Chart, options: &PlotOptions) -> String {
         .iter()
         .enumerate()
         .map(|(index, curve)| {
-            let beside = positions.beside(index, chart.curves.len());
-            curve.points.iter().map(|p| Some((positions.x(p.value) + beside, y(p.height)))).collect()
+            let offset = positions.curve_offset(index, chart.curves.len());
+            curve.points.iter().map(|p| Some((positions.x(p.value) + offset, y(p.height)))).collect()
         })
         .collect();
     let covered: Vec<usize> = (0..placed.len())
@@ -150,7 +150,7 @@ pub fn chart_with(chart: &Chart, options: &PlotOptions) -> String {
         }
         for point in &curve.points {
             let Some((low, high)) = point.bar else { continue };
-            let x = positions.x(point.value) + positions.beside(index, chart.curves.len());
+            let x = positions.x(point.value) + positions.curve_offset(index, chart.curves.len());
             let bar = format!("swatch bar {class}");
             canvas.line(x, y(low), x, y(high), &bar);
             canvas.line(x - WHISKER, y(low), x + WHISKER, y(low), &bar);
@@ -220,8 +220,8 @@ impl Positions {
         matches!(self.scale, Scale::Names)
     }
 
-    /// How far right of a name the points of a curve are, pixels.
-    fn beside(&self, curve: usize, curves: usize) -> f64 {
+    /// Horizontal distance of a curve's points from the position of their name, pixels.
+    fn curve_offset(&self, curve: usize, curves: usize) -> f64 {
         if !self.are_names() || curves < 2 {
             return 0.0;
         }
@@ -251,7 +251,7 @@ fn vertical_axis(chart: &Chart, height: f64) -> Axis {
     Axis::of_values(low.min(0.0), high, unit, (height / TICK_SPACE) as usize)
 }
 
-/// The curve's vertical position at `x`, in pixels; `None` beside its ends.
+/// The curve's vertical position at `x`, in pixels; `None` outside its ends.
 fn height_at(curve: &[Placed], x: f64) -> Option<f64> {
     let points: Vec<(f64, f64)> = curve.iter().flatten().copied().collect();
     let (a, b) = points.windows(2).map(|pair| (pair[0], pair[1])).find(|(a, b)| a.0 <= x && x <= b.0)?;
@@ -418,11 +418,11 @@ mod tests {
             chart(&Chart { values, curves: (0..count).map(curve).collect(), ..Chart::default() })
         };
         let named = shown(None);
-        let of_class = |tag: &str, class: &str| {
+        let count_of_class = |tag: &str, class: &str| {
             named.lines().filter(|line| line.starts_with(tag) && line.contains(class)).count()
         };
         // Two points and the legend's: the first seven series are circles, the others squares and diamonds.
-        assert_eq!((of_class("<circle", " s0\""), of_class("<polygon", " s0\"")), (3, 6));
+        assert_eq!((count_of_class("<circle", " s0\""), count_of_class("<polygon", " s0\"")), (3, 6));
         let lines = shown(Some(1.0));
         for class in ["\"s0\"", "\"s0 second\"", "\"s0 third\""] {
             assert_eq!(lines.matches(&format!("class={class}")).count(), 1, "{class}: {lines}");

@@ -12,7 +12,7 @@ const SCHEMA: &str = "longfat.engines/1";
 /// Goodputs that differ by at most this share are equal.
 const TOLERANCE: f64 = 0.05;
 
-/// One scenario by several engines.
+/// The runs of one scenario in several engines.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EngineComparison {
     /// Always `longfat.engines/1`.
@@ -55,12 +55,12 @@ fn rank(engine: &EngineName) -> u8 {
 /// Compares the latest run of each engine, variant and point among `runs`, which are of one scenario. Runs changed by `--set` are
 /// compared only with equally changed ones: with those of the latest run.
 pub fn engines(scenario: &str, runs: &[RunSummary]) -> EngineComparison {
-    let mut of_engines: Vec<&RunSummary> =
+    let mut engine_runs: Vec<&RunSummary> =
         runs.iter().filter(|run| rank(&run.engine) > 0 && !run.partial).collect();
-    of_engines.sort_by(|a, b| b.started.cmp(&a.started));
-    let set = of_engines.first().map(|run| run.set.clone()).unwrap_or_default();
+    engine_runs.sort_by(|a, b| b.started.cmp(&a.started));
+    let set = engine_runs.first().map(|run| run.set.clone()).unwrap_or_default();
     let mut latest: Vec<&RunSummary> = Vec::new();
-    for run in of_engines.into_iter().filter(|run| run.set == set) {
+    for run in engine_runs.into_iter().filter(|run| run.set == set) {
         let key = |run: &RunSummary| (run.engine_label(), run.variant.clone(), run.sweep.clone());
         if !latest.iter().any(|known| key(known) == key(run)) {
             latest.push(run);
@@ -92,10 +92,10 @@ fn group(runs: &[&RunSummary]) -> Option<EngineGroup> {
     }
     let mut differences = Vec::new();
     for flow in &measured.flows {
-        let of = |run: &&&RunSummary| {
+        let same_flow = |run: &&&RunSummary| {
             Some((run.engine_label(), run.flows.iter().find(|other| other.name == flow.name)?.clone()))
         };
-        for (engine, other) in others.iter().filter_map(|run| of(&run)) {
+        for (engine, other) in others.iter().filter_map(|run| same_flow(&run)) {
             differences.extend(difference(&measured.engine_label(), flow, &engine, &other));
         }
     }
@@ -124,12 +124,12 @@ fn difference(measured: &str, flow: &FlowSummary, engine: &str, other: &FlowSumm
     }
     let both_steady = flow.steady_goodput_bps.zip(other.steady_goodput_bps);
     let (own, others) = both_steady.or(flow.goodput_bps.zip(other.goodput_bps))?;
-    let part = if both_steady.is_some() { "steady goodput" } else { "goodput" };
+    let quantity = if both_steady.is_some() { "steady goodput" } else { "goodput" };
     let share = own / others - 1.0;
     let mut text = Vec::new();
     if share.abs() > TOLERANCE {
         text.push(format!(
-            "the {part} is {} ({measured}) against {} ({engine}), {:+.0} %",
+            "the {quantity} is {} ({measured}) against {} ({engine}), {:+.0} %",
             number::rate(own),
             number::rate(others),
             share * 100.0
@@ -160,7 +160,7 @@ pub fn engines_text(comparison: &EngineComparison, width: Option<usize>) -> Stri
     out
 }
 
-/// Whether the path behaves as the others predicted, in one sentence.
+/// States in one sentence whether the path behaves as the other engines predicted.
 fn sentence(group: &EngineGroup) -> String {
     let (measured, others) = (&group.measured, group.others.join(", "));
     let subject = match measured.as_str() {
@@ -171,7 +171,7 @@ fn sentence(group: &EngineGroup) -> String {
         [] => format!("{subject} behaves as modelled ({measured} against {others})."),
         differences => {
             format!(
-                "{subject} behaves as modelled ({measured} against {others}), but for {}.",
+                "{subject} behaves as modelled ({measured} against {others}), except for {}.",
                 differences.join("; ")
             )
         }

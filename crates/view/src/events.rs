@@ -71,13 +71,13 @@ pub(crate) fn tallies(events: &[Event]) -> Vec<Tally> {
     found
 }
 
-/// The cells of the table, its head first; none where there are no events.
+/// The cells of the table, its header first; empty if there are no events.
 pub(crate) fn rows(events: &[Event]) -> Vec<Vec<String>> {
     let tallies = tallies(events);
     if tallies.is_empty() {
         return Vec::new();
     }
-    let head = ["SUBJECT", "EVENT", "COUNT", "TOTAL", "FIRST", "LAST"].map(str::to_owned).to_vec();
+    let header = ["SUBJECT", "EVENT", "COUNT", "TOTAL", "FIRST", "LAST"].map(str::to_owned).to_vec();
     let row = |tally: &Tally| {
         let seconds = |us: i64| number::seconds(us as f64 * 1e-6);
         let sum = match (tally.kind, tally.sum.and_then(|sum| u64::try_from(sum).ok())) {
@@ -94,7 +94,7 @@ pub(crate) fn rows(events: &[Event]) -> Vec<Vec<String>> {
             seconds(tally.last_us),
         ]
     };
-    std::iter::once(head).chain(tallies.iter().map(row)).collect()
+    std::iter::once(header).chain(tallies.iter().map(row)).collect()
 }
 
 /// Whether the values of a kind are counts or durations, so that their sum has a meaning.

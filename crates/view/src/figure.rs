@@ -207,16 +207,16 @@ impl<'a> Figure<'a> {
     fn panel(&mut self, metric: &'a Metric) -> Panel<'a> {
         let mut panel = Panel::new(metric);
         let several_runs = self.runs.len() > 1;
-        let of_runs: Vec<Vec<(String, Vec<Point>)>> =
+        let curves_of_runs: Vec<Vec<(String, Vec<Point>)>> =
             self.runs.iter().map(|run| curves_of(run, metric)).collect();
-        let names: Vec<String> = unique(of_runs.iter().flatten().map(|(name, _)| name.clone()));
+        let names: Vec<String> = unique(curves_of_runs.iter().flatten().map(|(name, _)| name.clone()));
         let companions = if !several_runs || names.len() == 1 { metric.companions } else { &[] };
         let top = |curves: &Vec<(String, Vec<Point>)>| {
             curves.iter().filter_map(|(_, points)| Some(range(points)?.1)).fold(0.0, f64::max)
         };
-        let height = MAX_COMPANION_HEIGHT * of_runs.iter().map(top).fold(0.0, f64::max);
-        let mut far: Vec<(&str, f64)> = Vec::new();
-        for (run_index, (run, curves)) in self.runs.iter().zip(of_runs).enumerate() {
+        let height = MAX_COMPANION_HEIGHT * curves_of_runs.iter().map(top).fold(0.0, f64::max);
+        let mut far_above: Vec<(&str, f64)> = Vec::new();
+        for (run_index, (run, curves)) in self.runs.iter().zip(curves_of_runs).enumerate() {
             for (name, points) in curves {
                 let colour = if several_runs { run_index } else { self.legend_colour(&name) };
                 let stroke = stroke_of(run, &name, if several_runs { position(&names, &name) } else { 0 });
@@ -233,9 +233,9 @@ impl<'a> Figure<'a> {
                         let points = decimate(&points, self.end_s, BUCKETS);
                         let exceeds_axis = top > height && height > 0.0;
                         if exceeds_axis {
-                            match far.iter_mut().find(|(name, _)| *name == companion.name) {
+                            match far_above.iter_mut().find(|(name, _)| *name == companion.name) {
                                 Some((_, known)) => *known = known.max(top),
-                                None => far.push((companion.name, top)),
+                                None => far_above.push((companion.name, top)),
                             }
                         }
                         panel.curves.push(Curve { colour, stroke, points, raw: Vec::new(), exceeds_axis });
@@ -249,11 +249,11 @@ impl<'a> Figure<'a> {
             panel.note = "no samples in this record".to_owned();
         } else if panel.curves.iter().all(|curve| range(&curve.points) == Some((0.0, 0.0))) {
             panel.note = "0 throughout".to_owned();
-        } else if !far.is_empty() {
-            let far = far.iter().map(|(name, top)| {
+        } else if !far_above.is_empty() {
+            let far_above = far_above.iter().map(|(name, top)| {
                 format!("{name} above the axis, up to {}", number::bytes_in(*top, SizeUnit::Decimal))
             });
-            panel.note = far.collect::<Vec<_>>().join("; ");
+            panel.note = far_above.collect::<Vec<_>>().join("; ");
         }
         panel
     }

@@ -30,7 +30,7 @@ static FONTS: LazyLock<Database> = LazyLock::new(|| {
 /// Converts an SVG to a PNG of twice its width and height.
 ///
 /// # Errors
-/// Where the input is not an SVG, or too large.
+/// If the input is not an SVG, or too large.
 pub fn png(svg: &str) -> Result<Vec<u8>, Error> {
     let tree = read(svg)?;
     let size = tree.size();
@@ -47,7 +47,7 @@ pub fn png(svg: &str) -> Result<Vec<u8>, Error> {
 /// Converts an SVG to a PDF page of its physical size, 96 pixels to the inch, with searchable text.
 ///
 /// # Errors
-/// Where the input is not an SVG, or a font cannot be embedded.
+/// If the input is not an SVG, or a font cannot be embedded.
 pub fn pdf(svg: &str) -> Result<Vec<u8>, Error> {
     let page = svg2pdf::PageOptions { dpi: PIXELS_PER_INCH as f32 };
     svg2pdf::to_pdf(&read(svg)?, svg2pdf::ConversionOptions::default(), page)

@@ -94,7 +94,8 @@ const SAME_RTT: f64 = 0.05;
 /// weighted by them follows.
 pub(crate) fn fairness(run: &RunSummary) -> Option<String> {
     let flows = || run.flows.iter().filter(|flow| flow.is_bulk_transfer());
-    let of_goodputs = run.fairness_jain.filter(|_| flows().count() > 1 && run.engine != EngineName::Model)?;
+    let goodput_index =
+        run.fairness_jain.filter(|_| flows().count() > 1 && run.engine != EngineName::Model)?;
     let spread = |values: &mut dyn Iterator<Item = f64>| {
         let (low, high) = values.fold((f64::INFINITY, 0.0f64), |(low, high), v| (low.min(v), high.max(v)));
         if low > 0.0 && low.is_finite() { high / low - 1.0 } else { 0.0 }
@@ -106,7 +107,7 @@ pub(crate) fn fairness(run: &RunSummary) -> Option<String> {
         (rtts_differ, FairnessWeight::Rtt, "goodput x RTT"),
         (mtus_differ && rtts_differ, FairnessWeight::MtuAndRtt, "goodput x RTT / MSS"),
     ];
-    let mut text = format!("{of_goodputs:.3}");
+    let mut text = format!("{goodput_index:.3}");
     for (_, weight, name) in weights.into_iter().filter(|(differs, ..)| *differs) {
         if let Some(index) = weight.index(run) {
             text.push_str(&format!(", of {name} {index:.3}"));

@@ -31,7 +31,7 @@ impl LoadedRun {
     /// Reads a record's rows.
     ///
     /// # Errors
-    /// Where a table cannot be read.
+    /// If a table cannot be read.
     pub fn load(run: &record::Run) -> Result<Self, record::Error> {
         let mut loaded =
             Self::from_rows(run.summary.clone(), &run.path, run.flows()?, run.links()?, run.events()?);

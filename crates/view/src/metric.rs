@@ -17,7 +17,7 @@ pub(crate) enum Value {
     LinkColumn(usize),
 }
 
-/// A curve drawn beside a metric, in the same unit.
+/// A curve drawn together with a metric, in the same unit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Companion {
     pub(crate) name: &'static str,

@@ -7,8 +7,8 @@ use crate::table::table;
 
 /// A part of a result.
 pub(crate) enum Part {
-    /// Rows of cells, the first row being the header; `right` has for each column whether it is aligned right.
-    Table { rows: Vec<Vec<String>>, right: Vec<bool> },
+    /// Rows of cells, the first row being the header; `right_aligned` has an entry for each column.
+    Table { rows: Vec<Vec<String>>, right_aligned: Vec<bool> },
     /// Lines.
     Lines(String),
 }
@@ -16,7 +16,7 @@ pub(crate) enum Part {
 /// The parts as text.
 pub(crate) fn as_text(parts: &[Part]) -> String {
     let text = |part: &Part| match part {
-        Part::Table { rows, right } => table(rows, right),
+        Part::Table { rows, right_aligned } => table(rows, right_aligned),
         Part::Lines(lines) => lines.clone(),
     };
     parts.iter().map(text).collect()
@@ -27,7 +27,7 @@ pub(crate) fn as_html(parts: &[Part]) -> String {
     let mut html = String::new();
     for part in parts {
         match part {
-            Part::Table { rows, right } => html_table(&mut html, rows, right),
+            Part::Table { rows, right_aligned } => html_table(&mut html, rows, right_aligned),
             Part::Lines(lines) => {
                 for line in lines.lines().filter(|line| !line.trim().is_empty()) {
                     let _ = writeln!(html, "<p>{}</p>", escape(line.trim()));
@@ -38,10 +38,11 @@ pub(crate) fn as_html(parts: &[Part]) -> String {
     html
 }
 
-fn html_table(html: &mut String, rows: &[Vec<String>], right: &[bool]) {
+fn html_table(html: &mut String, rows: &[Vec<String>], right_aligned: &[bool]) {
     let Some((header, body)) = rows.split_first() else { return };
-    let class =
-        |column: usize| if right.get(column).copied().unwrap_or_default() { " class=\"n\"" } else { "" };
+    let class = |column: usize| {
+        if right_aligned.get(column).copied().unwrap_or_default() { " class=\"n\"" } else { "" }
+    };
     html.push_str("<div class=\"card scroll\">\n<table>\n<thead><tr>");
     for (column, cell) in header.iter().enumerate() {
         let _ = write!(html, "<th{}>{}</th>", class(column), escape(&cell.to_lowercase()));
@@ -66,7 +67,7 @@ mod tests {
         let parts = [
             Part::Table {
                 rows: vec![vec!["ENGINE".into(), "LOSS".into()], vec!["<sim>".into(), "0.1".into()]],
-                right: vec![false, true],
+                right_aligned: vec![false, true],
             },
             Part::Lines("knee at 64 kB\n\n  the window law\n".into()),
         ];

@@ -31,7 +31,7 @@ const TICK_SPACE: f64 = 29.0;
 /// Draws `metrics` (see [`crate::metric_names`]; column names are accepted too) of `runs` over time.
 ///
 /// # Errors
-/// Where no metric is given, or one is unknown.
+/// If no metric is given, or one is unknown.
 pub fn plot(runs: &[&LoadedRun], metrics: &[&str], options: &PlotOptions) -> Result<String, Error> {
     if metrics.is_empty() {
         return Err(Error::NoMetric);
@@ -56,7 +56,7 @@ fn draw_over_time(figure: &Figure<'_>, from: f64, options: &PlotOptions) -> Stri
 /// `options`, else of the second half of each flow.
 ///
 /// # Errors
-/// Where no metric is given, or one is unknown or a metric of links.
+/// If no metric is given, or one is unknown or a metric of links.
 pub fn plot_against(
     runs: &[&LoadedRun],
     metrics: &[&str],
@@ -221,15 +221,15 @@ fn draw_panel(
     }
     canvas.open_clip(frame.left, area_top, frame.width(), frame.height);
     draw_stalls(canvas, stalls, frame);
-    let place = |(t, value): &Point| value.map(|v| (frame.inner_x(*t), inner_y(v)));
+    let to_canvas = |(t, value): &Point| value.map(|v| (frame.inner_x(*t), inner_y(v)));
     for curve in &panel.curves {
-        canvas.path(curve.raw.iter().map(place), &format!("{} raw", series_class(curve.colour)));
+        canvas.path(curve.raw.iter().map(to_canvas), &format!("{} raw", series_class(curve.colour)));
     }
     for reference in references {
         let y = inner_y(reference.value_bps);
         canvas.line(0.0, y, frame.width(), y, &reference_class(reference));
     }
-    draw_curves(canvas, panel, &place);
+    draw_curves(canvas, panel, &to_canvas);
     draw_marks(canvas, panel, frame);
     canvas.close_clip();
     canvas.line(frame.left, bottom, frame.right, bottom, "axis");
@@ -237,9 +237,9 @@ fn draw_panel(
 }
 
 /// Draws the curves. Those that would cover an earlier curve of another colour are wide pale lines below it.
-fn draw_curves(canvas: &mut Canvas, panel: &Panel<'_>, place: &dyn Fn(&Point) -> Placed) {
+fn draw_curves(canvas: &mut Canvas, panel: &Panel<'_>, to_canvas: &dyn Fn(&Point) -> Placed) {
     let placed: Vec<Vec<Placed>> =
-        panel.curves.iter().map(|curve| curve.points.iter().map(place).collect()).collect();
+        panel.curves.iter().map(|curve| curve.points.iter().map(to_canvas).collect()).collect();
     let covers = |index: usize| {
         let curve = &panel.curves[index];
         let same = (0..index).filter(|earlier| {
@@ -280,10 +280,10 @@ fn draw_stalls(canvas: &mut Canvas, stalls: &[StalledSpan], frame: &Frame) {
 fn draw_marks(canvas: &mut Canvas, panel: &Panel<'_>, frame: &Frame) {
     let mut drawn = BTreeSet::new();
     for Mark { at_s, kind, colour } in &panel.marks {
-        let place = (frame.inner_x(*at_s) / MARK_SPACE).round();
-        if drawn.insert((place as i64, *colour, *kind == MarkKind::Timeout)) {
+        let slot = (frame.inner_x(*at_s) / MARK_SPACE).round();
+        if drawn.insert((slot as i64, *colour, *kind == MarkKind::Timeout)) {
             let length = if *kind == MarkKind::Timeout { 2.0 * MARK } else { MARK };
-            let x = place * MARK_SPACE;
+            let x = slot * MARK_SPACE;
             let class = format!("{} {}", series_class(*colour), mark_class(*kind));
             canvas.line(x, frame.height, x, frame.height - length, &class);
         }

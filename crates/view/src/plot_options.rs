@@ -9,7 +9,7 @@ pub struct PlotOptions {
     pub width: u32,
     /// Height of one panel's plotting area in pixels.
     pub panel_height: u32,
-    /// Horizontal lines in the goodput panel, beside the runs' wire limits.
+    /// Horizontal lines in the goodput panel, in addition to the runs' wire limits.
     pub references: Vec<Reference>,
     /// The time span in seconds since the start; the whole run where `None`.
     pub span_s: Option<(f64, f64)>,

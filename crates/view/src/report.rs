@@ -18,15 +18,15 @@ use crate::report_parts::{
 };
 use crate::style::{PAGE_CSS, plot_css};
 
-/// Maximum number of runs in a comparing plot.
+/// Maximum number of runs in a plot that compares runs.
 const MAX_COMPARED_RUNS: usize = 7;
 /// Maximum number of runs with separate plots.
 const MAX_PLOTTED_RUNS: usize = 24;
 
-/// Facts in a report beside the runs.
+/// Facts in a report in addition to the runs.
 #[derive(Debug, Clone, Default)]
 pub struct ReportExtra {
-    /// When the report was created, as printed.
+    /// When the report was created, as text.
     pub created: Option<String>,
     /// The command that reproduces the runs.
     pub command: Option<String>,
@@ -73,7 +73,8 @@ pub fn report(summary: &Summary, runs: &[LoadedRun], extra: &ReportExtra) -> Str
     section(
         &mut page,
         "Real-time streams",
-        "The packets that the receiver could play at their time. Gaps are counted by their length in packets. A stream is sustainable if          no more packets miss their time than its tolerate_loss allows.",
+        "The packets that the receiver could play at their time. Gaps are counted by their length in packets. A stream is sustainable if no more packets \
+         miss their time than its tolerate_loss allows.",
         &stream_table(&shown, &labels),
     );
     section(
@@ -115,11 +116,11 @@ pub fn scenario_section(summary: &Summary, runs: &[LoadedRun]) -> String {
         section(&mut out, "Links", "", &link_table(&shown, &labels));
     }
     let drawn: Vec<&LoadedRun> = runs.iter().filter(|run| !run.flows.is_empty()).collect();
-    for few in drawn.chunks(MAX_COMPARED_RUNS) {
-        let indexed = few.iter().enumerate();
+    for compared in drawn.chunks(MAX_COMPARED_RUNS) {
+        let indexed = compared.iter().enumerate();
         let published =
             indexed.flat_map(|(index, run)| references(&summary.published, &run.run, Some(index))).collect();
-        section(&mut out, "Over time", "", &picture(few, &["goodput", "cwnd", "rtt"], published));
+        section(&mut out, "Over time", "", &picture(compared, &["goodput", "cwnd", "rtt"], published));
     }
     out
 }
@@ -129,7 +130,9 @@ pub fn sensitivity_section(title: &str, scenario: &str, parts: &[(&str, Vec<Stri
     let mut out = String::new();
     let (title, scenario) = (escape(title), escape(scenario));
     let _ = writeln!(out, "<h2>{title}: unknown parameters <span class=\"engine\">{scenario}</span></h2>");
-    out.push_str("<p>Simulated at a tenth of the rate and of the duration: multiply by ten.</p>\n");
+    out.push_str(
+        "<p>Simulated at a tenth of the rate and of the duration: multiply rates and times by ten.</p>\n",
+    );
     for (about, pictures) in parts {
         let _ = writeln!(out, "<p>{}</p>", escape(about));
         pictures.iter().for_each(|svg| out.push_str(&plot_card(svg)));
@@ -181,7 +184,7 @@ pub(crate) fn section(page: &mut String, heading: &str, caption: &str, content: 
     let _ = write!(page, "<section>\n<h2>{heading}</h2>\n{caption}{content}</section>\n");
 }
 
-/// The runs that were measured or simulated; the model's where there are no others.
+/// The runs that were measured or simulated; if there are none, the model's.
 fn shown_runs(summary: &Summary) -> Vec<&RunSummary> {
     let measured: Vec<&RunSummary> =
         summary.runs.iter().filter(|run| run.engine != EngineName::Model).collect();
@@ -251,7 +254,7 @@ fn references(published: &[PublishedResult], run: &RunSummary, index: Option<usi
         .collect()
 }
 
-/// The first table of a record that has rows, and what to select from it by which columns.
+/// The first table of a record that has rows, and for an example query the expressions to select and the columns to group by.
 fn table_with_rows(run: &LoadedRun) -> Option<(&LoadedRun, &'static str, (&'static str, &'static str))> {
     let goodput = ("flow, avg(goodput_bps)", "flow");
     let rtt = ("flow, avg(srtt_us)", "flow");

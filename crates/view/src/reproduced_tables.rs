@@ -45,14 +45,14 @@ fn remarks(one: &ReproducedFigure) -> Vec<String> {
 
 /// A part of the figures as rows of cells, the first with the headings.
 fn rows(results: &[Reproduced], part: FigurePart) -> Vec<Vec<String>> {
-    let of_part = || figures(results, part).map(|(_, one)| one);
-    let kernels = kernels(of_part().map(|one| &one.figure));
+    let part_figures = || figures(results, part).map(|(_, one)| one);
+    let kernels = kernels(part_figures().map(|one| &one.figure));
     let mut heads = texts(["ID", "FIGURE", "KIND", "PUBLISHED"]);
     heads.extend(words::PUBLISHED_ENGINES.iter().map(|(_, name)| name.to_uppercase()));
     heads.extend(kernels.iter().map(|version| format!("LINUX {version}")));
     heads.push("VERDICT".into());
     let mut rows = vec![heads];
-    for one in of_part() {
+    for one in part_figures() {
         let figure = &one.figure;
         let kind = words::figure_kind(figure.kind).to_owned();
         let mut row = vec![figure.id.clone(), what(one), kind, words::published(figure)];
@@ -113,9 +113,9 @@ pub fn reproduced(results: &[Reproduced], width: Option<usize>) -> String {
         let rows = rows(results, part);
         if rows.len() > 1 {
             let is_number = |name: &String| !["ID", "FIGURE", "KIND", "VERDICT"].contains(&name.as_str());
-            let right: Vec<bool> = rows[0].iter().map(is_number).collect();
+            let right_aligned: Vec<bool> = rows[0].iter().map(is_number).collect();
             let gap = if out.is_empty() { "" } else { "\n" };
-            let _ = write!(out, "{gap}{}\n{}", part.title(), fitted(rows, &right, width, &["KIND"]));
+            let _ = write!(out, "{gap}{}\n{}", part.title(), fitted(rows, &right_aligned, width, &["KIND"]));
         }
     }
     let remarks = all_remarks(results);
@@ -131,7 +131,7 @@ pub fn reproduced(results: &[Reproduced], width: Option<usize>) -> String {
     out
 }
 
-/// The same as Markdown, below headings of the second level.
+/// The tables as Markdown, below headings of the second level.
 pub fn markdown(results: &[Reproduced]) -> String {
     let mut out = String::new();
     for part in FigurePart::ALL {

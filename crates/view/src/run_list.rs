@@ -27,7 +27,7 @@ enum CellForm {
 /// Columns of the list of runs in the order in which a narrow terminal drops them. Ids name variant and
 /// engine too.
 const SHORT_LIST_DROPS: [&str; 6] = ["VARIANT", "ENGINE", "LIMITED BY", "CHANGED", "GOODPUT", "SCENARIO"];
-/// The same for the long list: a record's directory names the scenario and the id.
+/// Columns of the long list in the order in which a narrow terminal drops them. A record's directory names the scenario and the id.
 const LONG_LIST_DROPS: [&str; 8] =
     ["VARIANT", "ENGINE", "SCENARIO", "ID", "LIMITED BY", "CHANGED", "FILE", "GOODPUT"];
 
@@ -40,16 +40,16 @@ pub fn runs(entries: &[RunEntry], columns: RunColumns, width: Option<usize>) -> 
     if width.is_some_and(|width| line_width(&rows) > width) {
         rows = run_rows(entries, columns, CellForm::Short);
     }
-    let mut right: Vec<bool> = rows[0].iter().map(|name| name == "GOODPUT").collect();
-    let first: &[&str] = match columns {
+    let mut right_aligned: Vec<bool> = rows[0].iter().map(|name| name == "GOODPUT").collect();
+    let drop_order: &[&str] = match columns {
         RunColumns::Short => &SHORT_LIST_DROPS,
         RunColumns::Long => &LONG_LIST_DROPS,
     };
-    drop_columns(&mut rows, &mut right, width, first);
-    table(&rows, &right)
+    drop_columns(&mut rows, &mut right_aligned, width, drop_order);
+    table(&rows, &right_aligned)
 }
 
-/// The head and a row for each run; without the changed fields where there are none.
+/// The header and a row for each run. The column of changed fields is omitted if no run has any.
 fn run_rows(entries: &[RunEntry], columns: RunColumns, form: CellForm) -> Vec<Vec<String>> {
     let mut rows =
         vec![texts(["SCENARIO", "ID", "ENGINE", "VARIANT", "CHANGED", "GOODPUT", "LIMITED BY", ""])];
@@ -91,8 +91,8 @@ fn run_rows(entries: &[RunEntry], columns: RunColumns, form: CellForm) -> Vec<Ve
     rows
 }
 
-/// The swept fields and those changed with `--set`, with their values; in short with the last keys of the
-/// fields.
+/// The swept fields and those changed with `--set`, with their values; in the short form each field is named by
+/// its last key.
 fn changed(summary: &RunSummary, form: CellForm) -> String {
     let name = |field: &str| match form {
         CellForm::Whole => field.to_owned(),
@@ -110,8 +110,8 @@ fn limits(flow: &FlowSummary, form: CellForm) -> Option<String> {
     }
 }
 
-/// The flow that represents a run in one line: of those with a congestion window, else of all, the one with
-/// the most goodput.
+/// The flow that represents a run in one line: the bulk transfer with the highest goodput, or without bulk
+/// transfers the flow with the highest goodput.
 fn main_flow(run: &RunSummary) -> Option<&FlowSummary> {
     let rank = |flow: &FlowSummary| (flow.is_bulk_transfer(), flow.goodput_bps.unwrap_or(0.0));
     let known = run.flows.iter().filter(|flow| flow.is_bulk_transfer() || flow.goodput_bps.is_some());

@@ -109,19 +109,19 @@ mod tests {
     fn gaps_survive_decimation() {
         let points: Vec<Point> =
             (0..10_000).map(|i| (f64::from(i), (i / 1000 != 5).then_some(1.0))).collect();
-        let few = decimate(&points, 10_000.0, 100);
-        let gap = few.iter().filter(|(_, v)| v.is_none()).count();
-        assert!(gap >= 1 && few.iter().all(|(t, v)| (5000.0..6000.0).contains(t) == v.is_none()));
+        let decimated = decimate(&points, 10_000.0, 100);
+        let gap = decimated.iter().filter(|(_, v)| v.is_none()).count();
+        assert!(gap >= 1 && decimated.iter().all(|(t, v)| (5000.0..6000.0).contains(t) == v.is_none()));
     }
 
     proptest! {
         #[test]
         fn decimation_keeps_extremes_and_order(values in proptest::collection::vec(-1e9..1e9f64, 1..5000)) {
             let points: Vec<Point> = values.iter().enumerate().map(|(i, v)| (i as f64 * 0.01, Some(*v))).collect();
-            let few = decimate(&points, values.len() as f64 * 0.01, 300);
-            prop_assert!(few.len() <= 600);
-            prop_assert_eq!(range(&few), range(&points));
-            prop_assert!(few.windows(2).all(|pair| pair[0].0 < pair[1].0));
+            let decimated = decimate(&points, values.len() as f64 * 0.01, 300);
+            prop_assert!(decimated.len() <= 600);
+            prop_assert_eq!(range(&decimated), range(&points));
+            prop_assert!(decimated.windows(2).all(|pair| pair[0].0 < pair[1].0));
         }
     }
 }

@@ -85,7 +85,7 @@ pub(crate) fn paper_css() -> String {
         css.push_str(&format!(".lf .s{index}{{stroke:#000;stroke-dasharray:{dash}}}"));
         css.push_str(&format!(".lf .s{index}.shade{{fill:{shade}}}"));
     }
-    // Flows and companions of one run: grey, so that their dashes do not read as runs.
+    // Flows and companions of one run: grey, so that their dashes are not mistaken for runs.
     css + ".lf .dash,.lf .dot{stroke:#777}.lf .dash{stroke-dasharray:7 4}.lf .dot{stroke-dasharray:1.5 3.5}\
            .lf .second{stroke:#888}.lf .third{stroke:#bbb}\
            .lf .marks,.lf .bar,.lf .box,.lf .event{stroke-dasharray:none}\n"
@@ -141,7 +141,7 @@ fn cause_css(pick: fn((&'static str, &'static str)) -> &'static str) -> String {
     css
 }
 
-/// The style sheet of the report's page, beside [`plot_css`].
+/// The style sheet of the report's page, in addition to [`plot_css`].
 pub(crate) const PAGE_CSS: &str = include_str!("report.css");
 
 #[cfg(test)]

@@ -19,13 +19,13 @@ const BARS: &str = "Whiskers: 95 % confidence interval";
 /// characters is narrower.
 pub fn sweep(sweep: &Sweep, width: Option<usize>) -> String {
     let mut parts = sweep_parts(sweep);
-    if let Part::Table { rows, right } = &mut parts[0] {
-        drop_columns(rows, right, width, &["95 % CONFIDENCE", "RUNS", ""]);
+    if let Part::Table { rows, right_aligned } = &mut parts[0] {
+        drop_columns(rows, right_aligned, width, &["95 % CONFIDENCE", "RUNS", ""]);
     }
     as_text(&parts)
 }
 
-/// The same as HTML, for [`sweep_page`].
+/// The text of [`sweep`] as HTML, for [`sweep_page`].
 pub fn sweep_html(sweep: &Sweep) -> String {
     as_html(&sweep_parts(sweep))
 }
@@ -42,10 +42,10 @@ fn sweep_parts(sweep: &Sweep) -> [Part; 2] {
         header.extend(texts(["KERNEL BUFFER", "IN FLIGHT"]));
     }
     header.extend(texts([metric_name(&sweep.metric), "95 % CONFIDENCE", "RUNS", ""]));
-    let mut right = vec![false; header.len()];
-    right[1 + usize::from(has_variants)..].fill(true);
-    let last = right.len() - 1;
-    right[last] = false;
+    let mut right_aligned = vec![false; header.len()];
+    right_aligned[1 + usize::from(has_variants)..].fill(true);
+    let last = right_aligned.len() - 1;
+    right_aligned[last] = false;
     let mut rows = vec![header];
     rows.extend(sweep.points.iter().map(|point| row(point, has_variants, has_buffers, &sweep.unit)));
     let mut text = String::new();
@@ -55,7 +55,7 @@ fn sweep_parts(sweep: &Sweep) -> [Part; 2] {
             text.push_str(&describe_knee(&of, field, &sweep.unit, knee));
         }
     }
-    [Part::Table { rows, right }, Part::Lines(text)]
+    [Part::Table { rows, right_aligned }, Part::Lines(text)]
 }
 
 fn row(point: &SweepPoint, has_variants: bool, has_buffers: bool, unit: &str) -> Vec<String> {
@@ -139,10 +139,10 @@ pub fn chart_of_sweep(sweep: &Sweep) -> Chart {
         match curves.iter_mut().find(|curve| curve.label == label) {
             Some(curve) => curve.points.push(drawn),
             None => {
-                let of_this = |knee: &&SweepKnee| {
+                let is_of_this_curve = |knee: &&SweepKnee| {
                     knee.engine == point.engine && knee.variant == point.variant && knee.others == others
                 };
-                let mark = sweep.knees.iter().find(of_this).map(|knee| ChartMark {
+                let mark = sweep.knees.iter().find(is_of_this_curve).map(|knee| ChartMark {
                     at: knee.at,
                     is_on_curve: true,
                     label: format!("knee at {}", axis_name::value_like(&shown, knee.at)),
@@ -169,7 +169,7 @@ pub fn fit(fit: &Fit) -> String {
     as_text(&fit_parts(fit))
 }
 
-/// The same as HTML, for [`sweep_page`].
+/// The text of [`fit`] as HTML, for [`sweep_page`].
 pub fn fit_html(fit: &Fit) -> String {
     as_html(&fit_parts(fit))
 }
@@ -193,7 +193,7 @@ fn fit_parts(fit: &Fit) -> [Part; 4] {
             percent(figure.residual),
         ]);
     }
-    let figures = Part::Table { rows, right: vec![false, false, true, true, true] };
+    let figures = Part::Table { rows, right_aligned: vec![false, false, true, true, true] };
     let mut header: Vec<String> = fit.unknowns.iter().map(|u| short(&u.field).to_uppercase()).collect();
     header.push("ERROR".into());
     header.extend(
@@ -201,7 +201,7 @@ fn fit_parts(fit: &Fit) -> [Part; 4] {
             .iter()
             .map(|figure| format!("{} {}", figure_name(fit, figure), metric_name(&figure.metric))),
     );
-    let right = vec![true; header.len()];
+    let right_aligned = vec![true; header.len()];
     let mut rows = vec![header];
     for tried in &fit.tried {
         let mut row: Vec<String> = tried.values.iter().map(|value| value.text.clone()).collect();
@@ -210,7 +210,7 @@ fn fit_parts(fit: &Fit) -> [Part; 4] {
         row.extend(figures.map(|(ours, figure)| or_unknown(*ours, |ours| words::figure(ours, &figure.unit))));
         rows.push(row);
     }
-    [Part::Lines(text), figures, Part::Lines("\nsensitivity\n".into()), Part::Table { rows, right }]
+    [Part::Lines(text), figures, Part::Lines("\nsensitivity\n".into()), Part::Table { rows, right_aligned }]
 }
 
 /// Each figure's relative error and the total error over the first unknown, with the others at their best

@@ -18,7 +18,7 @@ use crate::{events, number, words};
 pub use crate::run_list::{RunColumns, runs};
 pub use crate::text_table::{fitted, table, wrapped};
 
-/// How a figure is printed.
+/// Formats a figure.
 type Print = fn(f64) -> String;
 
 /// Shown in place of an unknown figure.
@@ -60,9 +60,9 @@ pub fn show(run: &Run, width: Option<usize>) -> String {
     let mut events = events::rows(&run.events().unwrap_or_default());
     if !events.is_empty() {
         out.push('\n');
-        let mut right = vec![false, false, true, true, true, true];
-        drop_columns(&mut events, &mut right, width, &["TOTAL", "LAST", "FIRST"]);
-        out.push_str(&table(&events, &right));
+        let mut right_aligned = vec![false, false, true, true, true, true];
+        drop_columns(&mut events, &mut right_aligned, width, &["TOTAL", "LAST", "FIRST"]);
+        out.push_str(&table(&events, &right_aligned));
     }
     out.push('\n');
     out.push_str(&quality(summary));
@@ -99,15 +99,15 @@ pub fn compare(comparison: &Comparison, width: Option<usize>) -> String {
             ]);
         }
         out.push('\n');
-        let mut right = vec![false, true, true, true];
+        let mut right_aligned = vec![false, true, true, true];
         if width.is_some_and(|width| line_width(&rows) > width) {
             // The verdict is often the longest text.
             let verdict = rows.remove(1);
             out.push_str(&format!("{}: A {}: {}\n", flow.name, verdict[0], verdict[1]));
             out.push_str(&format!("{}: B {}: {}\n", flow.name, verdict[0], verdict[2]));
-            drop_columns(&mut rows, &mut right, width, &["B/A"]);
+            drop_columns(&mut rows, &mut right_aligned, width, &["B/A"]);
         }
-        out.push_str(&table(&rows, &right));
+        out.push_str(&table(&rows, &right_aligned));
     }
     out
 }
@@ -119,8 +119,8 @@ pub fn published(results: &[PublishedResult], width: Option<usize>) -> String {
     }
     let kernels = kernels(results);
     let engines = words::PUBLISHED_ENGINES.map(|(_, name)| name.to_uppercase());
-    let head = ["", "FIGURE", "PUBLISHED"].into_iter().chain(engines.iter().map(String::as_str));
-    let mut rows = vec![with_kernels(head, &kernels)];
+    let header = ["", "FIGURE", "PUBLISHED"].into_iter().chain(engines.iter().map(String::as_str));
+    let mut rows = vec![with_kernels(header, &kernels)];
     let mut reasons = Vec::new();
     for result in results {
         let kind = match result.kind {
@@ -157,12 +157,13 @@ pub fn published(results: &[PublishedResult], width: Option<usize>) -> String {
     }
     drop_unused_engines(&mut rows, 3);
     let last = rows[0].len() - 1;
-    let right: Vec<bool> = (0..=last).map(|column| column > 1 && column != last).collect();
+    let right_aligned: Vec<bool> = (0..=last).map(|column| column > 1 && column != last).collect();
     reasons.dedup();
-    fitted(rows, &right, width, &[]) + &reasons.concat()
+    fitted(rows, &right_aligned, width, &[]) + &reasons.concat()
 }
 
-/// Removes the columns of engines without figures: those from `first` on, except the last.
+/// Removes the columns of engines without figures. The engines' columns are those from `first` on, except the
+/// last.
 fn drop_unused_engines(rows: &mut [Vec<String>], first: usize) {
     for column in (first..rows[0].len() - 1).rev() {
         if rows.iter().skip(1).all(|row| row[column] == UNKNOWN) {
@@ -177,10 +178,10 @@ pub(crate) fn kernels<'a>(results: impl IntoIterator<Item = &'a PublishedResult>
     sorted_releases(known.map(|known| known.kernel.as_str()))
 }
 
-/// A table's head with a column for each guest kernel, and one for the verdict.
-fn with_kernels<'a>(head: impl IntoIterator<Item = &'a str>, kernels: &[&str]) -> Vec<String> {
+/// A table's header with a column for each guest kernel, and one for the verdict.
+fn with_kernels<'a>(header: impl IntoIterator<Item = &'a str>, kernels: &[&str]) -> Vec<String> {
     let kernels = kernels.iter().map(|version| format!("LINUX {version}"));
-    head.into_iter().map(str::to_owned).chain(kernels).chain(["VERDICT".to_owned()]).collect()
+    header.into_iter().map(str::to_owned).chain(kernels).chain(["VERDICT".to_owned()]).collect()
 }
 
 /// The figures of all engines, and the verdict. An engine's verdict follows its figure where it differs from the result's.
@@ -226,10 +227,9 @@ pub fn results(runs: &[RunSummary], width: Option<usize>) -> String {
     if !ccs.are_relevant() {
         rows.iter_mut().for_each(|row| drop(row.remove(2)));
     }
-    // The verdict and the shares of all causes follow in the explanations.
     let is_text = |name: &String| matches!(name.as_str(), "RUN" | "FLOW" | "CC" | "LIMITED BY");
-    let right: Vec<bool> = rows[0].iter().map(|name| !is_text(name)).collect();
-    let mut out = fitted(rows, &right, width, &["STEADY", "99 %", "MIN RTT", "LIMITED BY", "CC"]);
+    let right_aligned: Vec<bool> = rows[0].iter().map(|name| !is_text(name)).collect();
+    let mut out = fitted(rows, &right_aligned, width, &["STEADY", "99 %", "MIN RTT", "LIMITED BY", "CC"]);
     for (run, label) in runs.iter().zip(&labels) {
         if let Some(index) = fairness(run) {
             out.push_str(&format!("fairness of {label} (Jain's index): {index}\n"));
@@ -238,7 +238,7 @@ pub fn results(runs: &[RunSummary], width: Option<usize>) -> String {
     out
 }
 
-/// Most flows that [`explanations`] explains.
+/// Maximum number of flows that [`explanations`] explains.
 const MAX_EXPLAINED_FLOWS: usize = 6;
 
 /// The limit of each flow with a verdict: the causes' shares, the evidence and the fix.
@@ -282,9 +282,9 @@ fn shares(flow: &FlowSummary) -> String {
 /// The limit of a flow, as its receiving end alone measures it, with the evidence.
 pub fn receiver_verdict(flow: &str, verdict: &ReceiverVerdict) -> String {
     let limit = match verdict.finding {
-        ReceiverFinding::Unknown => "the receiving end cannot tell what limits it".to_owned(),
+        ReceiverFinding::Unknown => "the receiving end does not show what limits it".to_owned(),
         finding => format!(
-            "limited by {} (as the receiving end sees it, {} of the samples)",
+            "limited by {} (in {} of the receiver's samples)",
             words::receiver_finding(finding),
             number::share(verdict.share)
         ),
@@ -333,8 +333,8 @@ pub fn datagrams(runs: &[RunSummary], width: Option<usize>) -> String {
     if rows.len() == 1 {
         return String::new();
     }
-    let right = [false, false, true, true, true, true, true, true];
-    fitted(rows, &right, width, &["LOST", "SENT", "JITTER", "MEAN DELAY"])
+    let right_aligned = [false, false, true, true, true, true, true, true];
+    fitted(rows, &right_aligned, width, &["LOST", "SENT", "JITTER", "MEAN DELAY"])
 }
 
 /// The play-out of each run's real-time streams; empty where there are none.
@@ -371,8 +371,8 @@ pub fn streams(runs: &[RunSummary], width: Option<usize>) -> String {
     if rows.len() == 1 {
         return String::new();
     }
-    let right = [false, false, true, true, true, true, true, true, true, false];
-    fitted(rows, &right, width, &["LATE", "LONGEST", "11-100", "2-10"])
+    let right_aligned = [false, false, true, true, true, true, true, true, true, false];
+    fitted(rows, &right_aligned, width, &["LATE", "LONGEST", "11-100", "2-10"])
 }
 
 /// Whether the path sustains a stream, and up to which rate.
@@ -424,7 +424,7 @@ fn flow_facts(flow: &FlowSummary) -> String {
         ("window / buffer", flow.window_share.map(number::share)),
         ("limited by", words::limits(flow)),
         (
-            "receiver sees",
+            "receiver's verdict",
             flow.receiver_verdict.as_ref().map(|v| words::receiver_finding(v.finding).to_owned()),
         ),
     ];
@@ -465,13 +465,13 @@ fn links(run: &RunSummary, width: Option<usize>) -> String {
         rows[0].push("OTHER EVENTS".into());
         rows[1..].iter_mut().zip(&run.links).for_each(|(row, link)| row.push(link.remarks()));
     }
-    let mut right = vec![true; rows[0].len()];
-    right[0] = false;
-    if let Some(events) = right.get_mut(8) {
+    let mut right_aligned = vec![true; rows[0].len()];
+    right_aligned[0] = false;
+    if let Some(events) = right_aligned.get_mut(8) {
         *events = false;
     }
-    let first = ["MEAN QUEUE", "LOST (LINK)", "SENT", "MAX QUEUE", "RATE", "UTILIZATION"];
-    fitted(rows, &right, width, &first)
+    let drop_order = ["MEAN QUEUE", "LOST (LINK)", "SENT", "MAX QUEUE", "RATE", "UTILIZATION"];
+    fitted(rows, &right_aligned, width, &drop_order)
 }
 
 fn quality(run: &RunSummary) -> String {

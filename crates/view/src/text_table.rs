@@ -6,14 +6,14 @@ const MAX_UNIT_LENGTH: usize = 5;
 /// Cells are not broken into lines shorter than this, characters.
 const MIN_TEXT_WIDTH: usize = 9;
 
-/// Drops whole columns, in the order of the headers `first`, until the lines of a table have at most `width`
-/// characters; a dropped column that fits after all, beside wider ones that had to go, stays. All columns stay without a
-/// width. `right` has an entry for each column.
+/// Drops whole columns, in the order of the headers `drop_order`, until the lines of a table have at most `width`
+/// characters. A dropped column is restored if it fits after wider ones were dropped. Without a width all columns stay.
+/// `right_aligned` has an entry for each column.
 pub(crate) fn drop_columns(
     rows: &mut [Vec<String>],
-    right: &mut Vec<bool>,
+    right_aligned: &mut Vec<bool>,
     width: Option<usize>,
-    first: &[&str],
+    drop_order: &[&str],
 ) {
     let Some(width) = width else { return };
     let widths = widths(rows);
@@ -23,7 +23,7 @@ pub(crate) fn drop_columns(
         width_of_line(kept) <= width
     };
     let mut dropped = Vec::new();
-    for header in first {
+    for header in drop_order {
         if fits(&is_kept) {
             break;
         }
@@ -32,7 +32,8 @@ pub(crate) fn drop_columns(
             dropped.push(column);
         }
     }
-    // The last ones are the most important. What no dropped column could make fit, is broken into lines by others.
+    // The last ones are the most important. If dropping is not enough, all stay dropped, and the caller breaks cells
+    // into lines.
     if fits(&is_kept) {
         for column in dropped.into_iter().rev() {
             is_kept[column] = true;
@@ -44,7 +45,7 @@ pub(crate) fn drop_columns(
         row.retain(|_| column.next().is_none_or(|column| is_kept[column]));
     }
     let mut column = 0..;
-    right.retain(|_| column.next().and_then(|column| is_kept.get(column).copied()).unwrap_or(true));
+    right_aligned.retain(|_| column.next().and_then(|column| is_kept.get(column).copied()).unwrap_or(true));
 }
 
 /// The width of a table's longest line in characters.
@@ -71,8 +72,8 @@ fn widths(rows: &[Vec<String>]) -> Vec<usize> {
     widths
 }
 
-/// Pads columns to their widest cell; `right` marks the right-aligned ones. Lines have no trailing spaces.
-pub fn table(rows: &[Vec<String>], right: &[bool]) -> String {
+/// Pads columns to their widest cell. Lines have no trailing spaces.
+pub fn table(rows: &[Vec<String>], right_aligned: &[bool]) -> String {
     let clean = |cell: &String| without_control(cell).replace('\n', "");
     let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(clean).collect()).collect();
     let widths = widths(&rows);
@@ -84,8 +85,8 @@ pub fn table(rows: &[Vec<String>], right: &[bool]) -> String {
             if column > 0 {
                 line.push_str("  ");
             }
-            let is_right = right.get(column).copied().unwrap_or(false);
-            line.push_str(&if is_right { padding + cell } else { cell.clone() + &padding });
+            let is_right_aligned = right_aligned.get(column).copied().unwrap_or(false);
+            line.push_str(&if is_right_aligned { padding + cell } else { cell.clone() + &padding });
         }
         out.push_str(line.trim_end());
         out.push('\n');
@@ -93,21 +94,29 @@ pub fn table(rows: &[Vec<String>], right: &[bool]) -> String {
     out
 }
 
-/// A table that is at most `width` characters wide, where its words allow it: it drops the columns of the headers
-/// `first`, then breaks the texts within cells, and at last shows each row as a block with a line per column.
-pub fn fitted(mut rows: Vec<Vec<String>>, right: &[bool], width: Option<usize>, first: &[&str]) -> String {
-    let mut right = right.to_vec();
-    drop_columns(&mut rows, &mut right, width, first);
-    let Some(width) = width.filter(|width| line_width(&rows) > *width) else { return table(&rows, &right) };
-    match broken_cells(&rows, &right, width) {
-        Some(rows) => table(&rows, &right),
+/// A table that is at most `width` characters wide, if its words allow it: it drops the columns of the headers
+/// `drop_order`, then breaks the texts within cells, and if that is not enough shows each row as a block with a line per
+/// column.
+pub fn fitted(
+    mut rows: Vec<Vec<String>>,
+    right_aligned: &[bool],
+    width: Option<usize>,
+    drop_order: &[&str],
+) -> String {
+    let mut right_aligned = right_aligned.to_vec();
+    drop_columns(&mut rows, &mut right_aligned, width, drop_order);
+    let Some(width) = width.filter(|width| line_width(&rows) > *width) else {
+        return table(&rows, &right_aligned);
+    };
+    match broken_cells(&rows, &right_aligned, width) {
+        Some(rows) => table(&rows, &right_aligned),
         None => blocks(&rows, width),
     }
 }
 
 /// The rows with the texts of their left-aligned cells broken into several lines so that all fit; `None` where they
 /// cannot.
-fn broken_cells(rows: &[Vec<String>], right: &[bool], width: usize) -> Option<Vec<Vec<String>>> {
+fn broken_cells(rows: &[Vec<String>], right_aligned: &[bool], width: usize) -> Option<Vec<Vec<String>>> {
     let mut target = widths(rows);
     let longest_word = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
@@ -117,7 +126,7 @@ fn broken_cells(rows: &[Vec<String>], right: &[bool], width: usize) -> Option<Ve
         cells.flat_map(parts).max().unwrap_or(0)
     };
     let min_widths: Vec<usize> = (0..target.len())
-        .map(|column| match right.get(column) {
+        .map(|column| match right_aligned.get(column) {
             Some(true) => target[column],
             _ => longest_word(column).max(MIN_TEXT_WIDTH).min(target[column]),
         })
@@ -289,9 +298,9 @@ mod tests {
     #[test]
     fn whole_columns_are_dropped_in_order_until_the_lines_fit() {
         let kept = |width: Option<usize>| {
-            let (mut rows, mut right) = (rows(), vec![false, false, true, false]);
-            drop_columns(&mut rows, &mut right, width, &["ENGINE", "GOODPUT", "nothing"]);
-            assert_eq!(right.contains(&true), rows[0].contains(&"GOODPUT".to_owned()));
+            let (mut rows, mut right_aligned) = (rows(), vec![false, false, true, false]);
+            drop_columns(&mut rows, &mut right_aligned, width, &["ENGINE", "GOODPUT", "nothing"]);
+            assert_eq!(right_aligned.contains(&true), rows[0].contains(&"GOODPUT".to_owned()));
             rows[0].join("|")
         };
         assert_eq!(line_width(&rows()), 5 + 2 + 6 + 2 + 9 + 2 + 7);
@@ -308,9 +317,9 @@ mod tests {
             row(["SCENARIO", "ID", "GOODPUT"]),
             row(["path-100mbit-100ms", "20261125T180646Z-sim-bufferbloat-2", "9.54 Mb/s"]),
         ];
-        let mut right = vec![false, false, true];
-        drop_columns(&mut rows, &mut right, Some(50), &["GOODPUT", "SCENARIO"]);
-        assert_eq!((rows[0].join("|"), right), ("ID|GOODPUT".to_owned(), vec![false, true]));
+        let mut right_aligned = vec![false, false, true];
+        drop_columns(&mut rows, &mut right_aligned, Some(50), &["GOODPUT", "SCENARIO"]);
+        assert_eq!((rows[0].join("|"), right_aligned), ("ID|GOODPUT".to_owned(), vec![false, true]));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! web100's counters of a connection, from the trace of its segments and ACKs: growths of the window in slow
-//! start and in congestion avoidance (increments, not episodes), duplicate ACKs, and kinds of packets.
+//! web100's counters of a connection, from the trace of its segments and ACKs: increases of the window in slow
+//! start and in congestion avoidance (each increase, not each episode), duplicate ACKs, and kinds of packets.
 //!
 //! Source of the definitions: RFC 4898. A trace of another program's connection has ACKs only.
 
@@ -30,13 +30,13 @@ pub struct TraceCounts {
     /// ACKs that acknowledge nothing new and leave the peer's window as it is, while data is outstanding.
     #[serde(rename = "DupAcksIn")]
     pub dup_acks_in: i64,
-    /// Growths of the congestion window below ssthresh.
+    /// Increases of the congestion window below ssthresh.
     #[serde(rename = "SlowStart")]
     pub slow_start: i64,
-    /// Growths of the congestion window at and above ssthresh.
+    /// Increases of the congestion window at and above ssthresh.
     #[serde(rename = "CongAvoid")]
     pub cong_avoid: i64,
-    /// Times that the congestion window became smaller.
+    /// Reductions of the congestion window.
     pub cwnd_reductions: i64,
     /// Instants at which data was sent.
     pub bursts: i64,
@@ -57,9 +57,9 @@ pub struct FlowTraceCounts {
     pub mss_bytes: Option<i64>,
     /// Length of a part of the run, us.
     pub part_us: i64,
-    /// Of the whole run.
+    /// Counts of the whole run.
     pub all: TraceCounts,
-    /// Of its parts, in order.
+    /// Counts of its parts, in order of time.
     pub parts: Vec<TraceCounts>,
 }
 
@@ -92,11 +92,11 @@ fn count_flow(flow: &str, trace: &[TraceRow], samples: &[FlowSample]) -> FlowTra
         let part = &mut counted.parts[(row.time_us.max(0) / part_us) as usize];
         all.add(row, mss_bytes, part);
     }
-    counted.all = counted.parts.iter().fold(TraceCounts::default(), |sum, part| sum.and(part));
+    counted.all = counted.parts.iter().fold(TraceCounts::default(), |sum, part| sum.plus(part));
     counted
 }
 
-/// The reference of a row.
+/// The state after the previous rows, with which the next row is compared.
 #[derive(Debug, Default)]
 struct Counter {
     /// Congestion window and ssthresh after the previous row, segments.
@@ -151,7 +151,7 @@ impl Counter {
 }
 
 impl TraceCounts {
-    fn and(self, other: &TraceCounts) -> TraceCounts {
+    fn plus(self, other: &TraceCounts) -> TraceCounts {
         TraceCounts {
             data_segs_out: self.data_segs_out + other.data_segs_out,
             short_segs_out: self.short_segs_out + other.short_segs_out,
@@ -227,9 +227,9 @@ pub fn trace_counts_table(flow: &FlowTraceCounts, width: Option<usize>) -> Strin
     rows.push(line("all".into(), &flow.all));
     let all = &flow.all;
     let mut text = format!("{}: web100's counters, from each segment and ACK\n", flow.flow);
-    let mut right = vec![true; header.len()];
-    drop_columns(&mut rows, &mut right, width, &["SegsRetrans", "SHORT", "REDUCED", "CurSsthresh"]);
-    text.push_str(&table(&rows, &right));
+    let mut right_aligned = vec![true; header.len()];
+    drop_columns(&mut rows, &mut right_aligned, width, &["SegsRetrans", "SHORT", "REDUCED", "CurSsthresh"]);
+    text.push_str(&table(&rows, &right_aligned));
     if all.bursts > 0 {
         let mean = all.data_segs_out as f64 / all.bursts as f64;
         let share = 100.0 * all.bursts_on_ack as f64 / all.bursts as f64;
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn growths_duplicates_and_kinds_are_counted() {
+    fn increases_duplicates_and_kinds_are_counted() {
         use TraceKind::{Ack, Retransmit, Sack, Sent};
         let trace = [
             row(100, Sent, 2000, 2, None),
@@ -282,7 +282,7 @@ mod tests {
         let all = &flow.all;
         assert_eq!((all.data_segs_out, all.short_segs_out, all.segs_retrans), (4, 1, 1));
         assert_eq!((all.acks_in, all.sacks_rcvd, all.dup_acks_in), (5, 2, 2));
-        // The growth by two is one growth.
+        // The increase by two is one increase.
         assert_eq!((all.slow_start, all.cong_avoid, all.cwnd_reductions), (2, 1, 1));
         assert_eq!((all.bursts, all.bursts_on_ack), (2, 1));
         assert_eq!((all.cwnd_segs, all.ssthresh_segs), (Some((2, 5)), Some((4, 4))));

@@ -44,7 +44,7 @@ fn the_latest_run_of_each_engine_is_compared_with_the_most_real_one() {
     let text = view::engines_text(&compared, None);
     assert!(
         text.contains(
-            "tuned: the path behaves as modelled (hosts against model, lab), but for bulk: the steady goodput is 470 Mb/s (hosts)"
+            "tuned: the path behaves as modelled (hosts against model, lab), except for bulk: the steady goodput is 470 Mb/s (hosts)"
         ) && text.ends_with("host CPU (lab).\n"),
         "{text}"
     );

@@ -178,9 +178,9 @@ fn a_whole_run_has_its_extremes_and_means() {
     let goodput: Vec<f64> =
         flows().iter().filter(|row| row.flow == "a").map(|row| row.goodput_bps.unwrap() as f64).collect();
     let drawn: Vec<f64> = found.curves[0].iter().map(|p| p.1).collect();
-    let most = |values: &[f64]| values.iter().copied().fold(f64::MIN, f64::max);
-    let least = |values: &[f64]| values.iter().copied().fold(f64::MAX, f64::min);
-    assert_eq!((least(&drawn), most(&drawn)), (least(&goodput), most(&goodput)));
+    let max = |values: &[f64]| values.iter().copied().fold(f64::MIN, f64::max);
+    let min = |values: &[f64]| values.iter().copied().fold(f64::MAX, f64::min);
+    assert_eq!((min(&drawn), max(&drawn)), (min(&goodput), max(&goodput)));
     assert!(drawn.len() <= 2 * 22, "{}", drawn.len());
     // Two means, which together cover all samples.
     let mean = goodput.iter().sum::<f64>() / goodput.len() as f64;
@@ -188,8 +188,8 @@ fn a_whole_run_has_its_extremes_and_means() {
     assert_eq!(means.len(), 2);
     assert!((means.iter().sum::<f64>() / 2.0 / mean - 1.0).abs() < 0.05, "{means:?} {mean}");
     // Slow start for a third of the time, then loss.
-    let place = |cause| Cause::ALL.iter().position(|other| *other == cause).unwrap();
-    let share = |column: usize, cause| found.causes[column * Cause::ALL.len() + place(cause)];
+    let index = |cause| Cause::ALL.iter().position(|other| *other == cause).unwrap();
+    let share = |column: usize, cause| found.causes[column * Cause::ALL.len() + index(cause)];
     assert_eq!((share(0, Cause::SlowStart), share(0, Cause::Loss)), (255, 0));
     // The last sample is 10 ms before the column's end: 1.49 of 1.5 s.
     assert_eq!((share(19, Cause::SlowStart), share(19, Cause::Loss)), (0, 253));

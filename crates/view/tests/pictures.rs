@@ -108,10 +108,10 @@ fn a_large_receive_window_does_not_extend_the_axis_of_the_congestion_window() {
     let near = texts(&plot(&[&run], &["cwnd"], &PlotOptions::default()).unwrap());
     assert!(near.contains("\n150\n") && !near.contains("above the axis"), "{near}");
     run.flows[50].snd_wnd_bytes = Some(1_200_000);
-    let far = texts(&plot(&[&run], &["cwnd"], &PlotOptions::default()).unwrap());
+    let clipped = texts(&plot(&[&run], &["cwnd"], &PlotOptions::default()).unwrap());
     assert!(
-        !far.contains("\n150\n") && far.contains("receive window above the axis, up to 1.20 MB"),
-        "{far}"
+        !clipped.contains("\n150\n") && clipped.contains("receive window above the axis, up to 1.20 MB"),
+        "{clipped}"
     );
 }
 

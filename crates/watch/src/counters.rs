@@ -34,7 +34,7 @@ impl MinMax {
 /// Counts, minima and maxima since the connection was first seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ConnectionCounters {
-    /// Whether every event since then is counted.
+    /// Whether every event since the connection was first seen is counted.
     pub is_traced: bool,
     /// Number of samples.
     pub samples: u64,
@@ -42,13 +42,13 @@ pub struct ConnectionCounters {
     pub slow_starts: u64,
     /// Times that congestion avoidance began.
     pub avoidances: u64,
-    /// Growths of the window in slow start, as web100's SlowStart counts them.
+    /// Increases of the window in slow start, as web100's SlowStart counts them.
     pub slow_start_growths: u64,
-    /// Growths of the window in congestion avoidance, as web100's CongAvoid counts them.
+    /// Increases of the window in congestion avoidance, as web100's CongAvoid counts them.
     pub avoidance_growths: u64,
     /// Duplicate ACKs received; only where each ACK is traced.
     pub duplicate_acks: u64,
-    /// Whether each ACK is traced: an ACK was.
+    /// Whether an ACK was traced; then each ACK is.
     pub traces_acks: bool,
     /// Times that fast recovery began (congestion state 3).
     pub recoveries: u64,

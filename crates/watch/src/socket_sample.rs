@@ -149,9 +149,9 @@ pub enum CongestionInfo {
 /// The two socket addresses of a connection, as seen from one end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SocketAddresses {
-    /// Of this end.
+    /// The address of this end.
     pub local: SocketAddr,
-    /// Of the other end.
+    /// The address of the other end.
     pub peer: SocketAddr,
 }
 

@@ -140,10 +140,10 @@ instruments! {
         |c| c.counters.ssthresh.range.map(|(min, _)| u64::from(min));
     MaxSsthresh ["segs"] Counted "the largest CurSsthresh"
         |c| c.counters.ssthresh.range.map(|(_, max)| u64::from(max));
-    SlowStart [""] Counted "growths of CurCwnd in slow start; those between two samples count as one (exact with \
+    SlowStart [""] Counted "increases of CurCwnd in slow start; those between two samples count as one (exact with \
         --per-ack)"
         |c| Some(c.counters.slow_start_growths);
-    CongAvoid [""] Counted "growths of CurCwnd in congestion avoidance, as SlowStart"
+    CongAvoid [""] Counted "increases of CurCwnd in congestion avoidance, as SlowStart"
         |c| Some(c.counters.avoidance_growths);
     CongSignals [""] Counted "times that the congestion state became CWR, recovery or loss" |c| {
         Some(c.counters.reductions + c.counters.recoveries + c.counters.losses)

@@ -26,7 +26,7 @@ pub(super) const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS mutes (lead TEXT NOT NULL, peer TEXT NOT NULL, until_us INTEGER NOT NULL, user TEXT NOT NULL,
         text TEXT NOT NULL, at_us INTEGER NOT NULL, PRIMARY KEY (lead, peer)) STRICT;";
 
-/// A user knows of a pair's cause.
+/// A user's acknowledgement of a pair's cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Acknowledgement {
     /// The point that sends.
@@ -35,7 +35,7 @@ pub struct Acknowledgement {
     pub to: String,
     /// Start of the cause, microseconds since 1970: a later cause is not acknowledged.
     pub since_us: i64,
-    /// Who.
+    /// The user who did this.
     pub user: String,
     /// A note.
     pub text: String,
@@ -52,7 +52,7 @@ pub struct Mute {
     pub to: String,
     /// Its end, microseconds since 1970.
     pub until_us: i64,
-    /// Who.
+    /// The user who did this.
     pub user: String,
     /// A note.
     pub text: String,
@@ -63,21 +63,21 @@ pub struct Mute {
 impl Mute {
     /// Whether it is about this pair.
     pub(crate) fn covers(&self, from: &str, to: &str) -> bool {
-        let is = |name: &str, point: &str| name == EACH || name == point;
-        is(&self.from, from) && is(&self.to, to)
+        let matches = |name: &str, point: &str| name == EACH || name == point;
+        matches(&self.from, from) && matches(&self.to, to)
     }
 }
 
-/// What users have decided about alerts.
+/// Acknowledged causes and mutes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Attention {
     /// By pair.
     pub acknowledged: Vec<Acknowledgement>,
-    /// Those that have not ended, or ended less than a day ago.
+    /// The mutes that have not ended, or ended less than a day ago.
     pub mutes: Vec<Mute>,
 }
 
-/// What to do with a change for which no alert has been sent.
+/// The action for a change for which no alert has been sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// Send its alert, which is too late from this time on, microseconds since 1970.
@@ -109,7 +109,7 @@ impl Attention {
         self.mutes.iter().filter(|mute| mute.covers(from, to)).map(|mute| mute.until_us).max()
     }
 
-    /// What to do with each pending change; they are in the order of their starts. `before` gives the cause before a change.
+    /// The action for each pending change; changes are in the order of their starts. `before` gives the cause before a change.
     pub fn decide(
         &self,
         pending: &[CauseChange],
@@ -151,7 +151,7 @@ impl Attention {
 }
 
 impl Archive {
-    /// What users have decided about alerts.
+    /// Acknowledged causes and mutes.
     pub fn attention(&self) -> Result<Attention, Error> {
         let acknowledged =
             "SELECT lead, peer, since_us, user, text, at_us FROM acknowledged ORDER BY lead, peer";
@@ -182,7 +182,7 @@ impl Archive {
         })
     }
 
-    /// Keeps an acknowledgement; it replaces that of an earlier cause of the pair.
+    /// Stores an acknowledgement; it replaces that of an earlier cause of the pair.
     pub fn acknowledge(&mut self, of: &Acknowledgement) -> Result<(), Error> {
         let insert = "INSERT INTO acknowledged VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (lead, peer) DO UPDATE SET
              since_us = excluded.since_us, user = excluded.user, text = excluded.text, at_us = excluded.at_us";
@@ -190,7 +190,7 @@ impl Archive {
         self.write(|database| database.execute(insert, values).map(drop))
     }
 
-    /// Keeps a mute, and forgets those that ended long ago.
+    /// Stores a mute, and removes those that ended long ago.
     pub fn mute(&mut self, mute: &Mute) -> Result<(), Error> {
         let insert = "INSERT INTO mutes VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (lead, peer) DO UPDATE SET
              until_us = excluded.until_us, user = excluded.user, text = excluded.text, at_us = excluded.at_us";

@@ -1,4 +1,4 @@
-//! The columns of a test: the one list from which tables, statements and rows are made.
+//! The columns of a test: one list from which the tables, the statements and the conversion of rows are generated.
 
 use super::{
     State, TestRow,
@@ -52,7 +52,7 @@ columns! {
 }
 
 impl TestRow {
-    /// A row whose fields are set next.
+    /// A row to be filled in.
     fn blank() -> TestRow {
         TestRow {
             id: String::new(),

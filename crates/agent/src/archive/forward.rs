@@ -2,7 +2,7 @@
 //!
 //! Each row that is stored in the embedded archive gets a number in its spool in the same transaction. A thread sends the rows to PostgreSQL in
 //! that order; the transaction that stores them there also stores the number of the last one. Only then does the agent's loop remove
-//! them from the spool. If the server is away, or its reply is lost, the numbers show where to continue.
+//! them from the spool. If the server is unavailable, or its reply is lost, the numbers show where to continue.
 
 use std::{
     path::{Path, PathBuf},
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{Error, event_loop::Inbound, hex};
 
-/// The spool. Its name distinguishes it from one of the same point whose file was lost, with other numbers.
+/// The spool. Its name distinguishes it from an earlier spool of the same point, whose file was lost and whose numbers differ.
 pub(super) const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS spool (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL) STRICT;
     CREATE INDEX IF NOT EXISTS spool_by_id ON spool (id);
@@ -29,14 +29,14 @@ pub(super) const TABLES: &str = "
 
 /// Maximum number of rows in one transaction of the common archive.
 const MAX_ROWS: i64 = 256;
-/// Time until a server that was unavailable is tried again.
+/// Time until the next attempt to connect with an unavailable server.
 const RETRY: Duration = Duration::from_secs(5);
-/// Interval at which old results are searched in the common archive.
+/// Interval at which the common archive is searched for old results.
 const RETENTION_INTERVAL: Duration = Duration::from_secs(3600);
 /// Pause of retention after the start, and between two steps.
 const RETENTION_PAUSE: Duration = Duration::from_secs(1);
 
-/// A row that waits, with its number.
+/// A waiting row: its number and its test's id.
 type Spooled = (i64, String);
 
 impl Archive {
@@ -65,7 +65,7 @@ impl Archive {
         Ok(name.map_err(self.failed("read"))?.unwrap_or_default())
     }
 
-    /// Rows that wait behind a number, in their order.
+    /// The next waiting rows with higher numbers than `after`, in order.
     fn spooled(&self, after: i64) -> Result<Vec<Spooled>, Error> {
         let query = "SELECT number, id FROM spool WHERE number > ?1 ORDER BY number LIMIT ?2";
         let rows =
@@ -82,13 +82,13 @@ impl Archive {
         count.map_err(self.failed("read"))
     }
 
-    /// The common archive has the rows up to this number.
+    /// Removes the rows up to this number: the common archive has stored them.
     pub fn forwarded(&mut self, number: i64) -> Result<(), Error> {
         let delete = "DELETE FROM spool WHERE number <= ?1";
         self.write(|database| database.execute(delete, values![number]).map(drop))
     }
 
-    /// Common archive: stores rows of a spool in one transaction.
+    /// Stores rows of a spool in the common archive, in one transaction.
     fn store(&mut self, spool: &str, rows: &[TestRow], number: i64) -> Result<(), Error> {
         self.write(|database| {
             for row in rows {
@@ -105,7 +105,7 @@ pub(crate) struct Forwarder {
 }
 
 impl Forwarder {
-    /// Starts it for an embedded archive.
+    /// Starts the thread for an embedded archive.
     pub fn start(
         path: &Path,
         address: &PostgresAddress,
@@ -119,9 +119,9 @@ impl Forwarder {
         Ok(Forwarder { wake })
     }
 
-    /// A row was stored.
+    /// Tells the thread that a row was stored.
     pub fn wake(&self) {
-        // If it is full, the thread will look anyway.
+        // If it is full, the thread is going to check for rows anyway.
         let _ = self.wake.try_send(());
     }
 }
@@ -136,14 +136,14 @@ struct Work {
 
 impl Work {
     fn run(self) {
-        let mut is_away = false;
+        let mut is_unavailable = false;
         loop {
-            let error = match self.forward(&mut is_away) {
+            let error = match self.forward(&mut is_unavailable) {
                 Ok(()) => return,
                 Err(error) => error,
             };
-            // Once, and not with each attempt.
-            if !std::mem::replace(&mut is_away, true) {
+            // The first attempt warns; the next ones do not.
+            if !std::mem::replace(&mut is_unavailable, true) {
                 tracing::warn!("{error}; results are kept and sent when it is back");
             }
             let retry_at = Instant::now() + RETRY;
@@ -158,12 +158,12 @@ impl Work {
     }
 
     /// Forwards until the agent ends, or until an error.
-    fn forward(&self, is_away: &mut bool) -> Result<(), Error> {
+    fn forward(&self, is_unavailable: &mut bool) -> Result<(), Error> {
         let own = Archive::open_for_reading(&self.path)?;
         let spool = own.spool_name()?;
         let mut common = Archive::connect(&self.address)?;
         let stored = stored_number(&*common.database, &spool).map_err(common.failed("read"))?;
-        if std::mem::take(is_away) {
+        if std::mem::take(is_unavailable) {
             tracing::info!("connected with {}", common.name);
         }
         let mut last = stored;
@@ -204,7 +204,8 @@ impl Work {
 }
 
 impl Archive {
-    /// One step of what is due in the common archive. Records are at their leads, which remove them.
+    /// Executes one step of the common archive's retention; true if more steps are due. Records are stored by the points that led
+    /// their tests, which also remove them.
     fn apply_common_retention(&mut self, now_us: i64, retention: &Retention) -> Result<bool, Error> {
         let records = now_us.saturating_sub(i64::from(retention.records_days) * super::retention::DAY_US);
         let update = "UPDATE tests SET record = NULL WHERE record IS NOT NULL AND start_us < ?1";
@@ -288,7 +289,7 @@ mod tests {
         let hours = common.hours("a", "b", 0).unwrap();
         assert_eq!(hours.iter().map(|hour| hour.finished).collect::<Vec<_>>(), [4]);
         assert_eq!(common.pairs().unwrap()[0].tests.finished, 5);
-        // Only then they are removed; until then they are not replaced by hours here.
+        // Rows leave the spool only then; until then they are not replaced by hours in the embedded archive.
         while own.apply_retention(later_us, &retention, |_| {}).unwrap() {}
         assert_eq!(ids(&own), ["a/5", "a/4", "a/3", "a/2", "a/1"]);
         own.forwarded(6).unwrap();
@@ -304,23 +305,23 @@ mod tests {
         let verdicts = ["path_rate", "loss", "receive_window"];
         (0..400_u64)
             .map(|number| {
-                let at =
+                let pick =
                     |size: usize, salt: u64| (number.wrapping_mul(2_654_435_761 + salt) >> 7) as usize % size;
-                let from = at(points.len(), 2);
+                let from = pick(points.len(), 2);
                 let start_us = number as i64 / 3 * 400_000_000;
                 let mut row = row(&format!("{}/{number}", points[from]), start_us);
                 row.from = points[from].into();
-                row.to = points[(from + 1 + at(3, 4)) % points.len()].into();
-                row.kind = kinds[at(kinds.len(), 6)].into();
-                row.state = [State::Finished, State::Finished, State::Failed, State::NotRun][at(4, 8)];
-                row.figures.verdict = (at(4, 10) > 0).then(|| verdicts[at(3, 12)].to_string());
-                row.figures.goodput_bps = (at(5, 14) > 0).then_some(1e6 * number as f64);
-                row.figures.loss_share = (at(2, 16) > 0).then_some(0.25);
-                row.figures.min_rtt_us = (at(3, 18) > 0).then_some(1000.0 - number as f64);
-                row.figures.typical_rtt_us = (at(3, 20) > 0).then_some(1500.0);
+                row.to = points[(from + 1 + pick(3, 4)) % points.len()].into();
+                row.kind = kinds[pick(kinds.len(), 6)].into();
+                row.state = [State::Finished, State::Finished, State::Failed, State::NotRun][pick(4, 8)];
+                row.figures.verdict = (pick(4, 10) > 0).then(|| verdicts[pick(3, 12)].to_string());
+                row.figures.goodput_bps = (pick(5, 14) > 0).then_some(1e6 * number as f64);
+                row.figures.loss_share = (pick(2, 16) > 0).then_some(0.25);
+                row.figures.min_rtt_us = (pick(3, 18) > 0).then_some(1000.0 - number as f64);
+                row.figures.typical_rtt_us = (pick(3, 20) > 0).then_some(1500.0);
                 if row.state != State::Finished {
                     row.reason = Some("because".into());
-                    row.reason_kind = Some(["rule", "unreachable", "test_failed"][at(3, 22)].into());
+                    row.reason_kind = Some(["rule", "unreachable", "test_failed"][pick(3, 22)].into());
                 }
                 row
             })
@@ -338,13 +339,13 @@ mod tests {
         let retention = Retention { records_days: 0, tests_days: 0, hours_days: 10 };
         let compare = |embedded: &Archive, common: &Archive| {
             for number in 0..32 {
-                let is = |bit: u32| number & (1 << bit) != 0;
+                let is_set = |bit: u32| number & (1 << bit) != 0;
                 let filter = Filter {
-                    from: is(0).then(|| "é".into()),
-                    to: is(1).then(|| "a".into()),
-                    kind: is(2).then(|| "throughput".into()),
-                    since_us: is(3).then_some(30_000_000_000),
-                    limit: if is(4) { 7 } else { 1000 },
+                    from: is_set(0).then(|| "é".into()),
+                    to: is_set(1).then(|| "a".into()),
+                    kind: is_set(2).then(|| "throughput".into()),
+                    since_us: is_set(3).then_some(30_000_000_000),
+                    limit: if is_set(4) { 7 } else { 1000 },
                 };
                 assert_eq!(embedded.list(&filter).unwrap(), common.list(&filter).unwrap(), "{filter:?}");
             }
@@ -370,7 +371,7 @@ mod tests {
             common.put(row, &[]).unwrap();
         }
         assert_eq!(compare(&embedded, &common), 12);
-        // Half of the time becomes hours; then rows arrive late, and all of it does.
+        // The rows of the first half of the time are replaced by hours; then rows arrive late, and all rows are replaced.
         for now_us in [25_000_000_000, 60_000_000_000] {
             while embedded.apply_retention(now_us, &retention, |_| {}).unwrap() {}
             while common.apply_common_retention(now_us, &retention).unwrap() {}

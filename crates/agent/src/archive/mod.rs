@@ -7,8 +7,8 @@
 //! cause ([`pairs`]). Old rows become hourly averages ([`retention`]).
 //!
 //! Each point has an embedded archive, a file of SQLite. A mesh may also have a common one in PostgreSQL ([`forward`]), with the same tables
-//! and the same statements ([`sql`]). The tables `outbox` and `spool` of rows to be sent, and what users have decided about
-//! alerts ([`attention`]), exist in the embedded archive only.
+//! and the same statements ([`sql`]). The tables `outbox` and `spool` of rows to be sent, and acknowledgements and mutes
+//! of alerts ([`attention`]), exist in the embedded archive only.
 
 mod attention;
 mod columns;
@@ -93,7 +93,7 @@ pub struct TestRow {
     pub kind: String,
     /// The recurring test that it belongs to.
     pub task: Option<String>,
-    /// Start of its slot, or if it had none the earliest that was requested: microseconds since 1970, UTC.
+    /// Start of its slot, or the earliest requested start if it had no slot; microseconds since 1970, UTC.
     pub start_us: i64,
     /// Its length, microseconds.
     pub duration_us: i64,
@@ -130,7 +130,7 @@ pub struct Filter {
 pub(crate) struct Archive {
     /// For messages: a path, or `PostgreSQL`.
     name: String,
-    /// Of an embedded archive.
+    /// The file of an embedded archive.
     path: Option<PathBuf>,
     database: Box<dyn Database>,
     /// Whether a transaction is open, which [`Archive::commit`] ends.
@@ -192,7 +192,7 @@ impl Archive {
         failed(operation, self.name.clone())
     }
 
-    /// What follows until [`Archive::commit`] is one transaction: it costs one write of the disk.
+    /// Begins a transaction, which [`Archive::commit`] ends: all writes in between cost one synchronization of the disk.
     fn begin_batch(&mut self) -> sql::Result<()> {
         if !self.is_in_batch {
             self.database.begin()?;

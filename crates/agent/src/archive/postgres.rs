@@ -52,7 +52,7 @@ impl FromStr for PostgresAddress {
     }
 }
 
-/// Without the password.
+/// Shows the address without the password.
 impl fmt::Display for PostgresAddress {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let host = match self.0.get_hosts().first() {

@@ -15,7 +15,8 @@ pub(super) const DAY_US: i64 = 24 * HOUR_US;
 /// Maximum number of records that one step removes: the agent's loop waits meanwhile.
 const RECORDS_PER_STEP: u32 = 20;
 
-/// Sums and counts, so that a row that arrives late is added. The hours of a pair are beside each other: a year of them is read at once.
+/// Sums and counts instead of means, so that a row that arrives late can be added. The primary key keeps the hours of a pair together,
+/// because a year of them is read at once.
 pub(super) const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS hours (
         lead TEXT NOT NULL, peer TEXT NOT NULL, kind TEXT NOT NULL, hour_us INTEGER NOT NULL,
@@ -126,8 +127,8 @@ impl Archive {
         rows.map_err(self.failed("read"))
     }
 
-    /// Rows that can be replaced: they do not run, and are not waiting for the common archive.
-    fn replaceable(&self) -> &'static str {
+    /// The condition for rows that can be replaced: their tests do not run, and they do not wait for the common archive.
+    fn replaceable_condition(&self) -> &'static str {
         match self.path {
             Some(_) => "state <> 'running' AND NOT EXISTS (SELECT 1 FROM spool WHERE spool.id = tests.id)",
             None => "state <> 'running'",
@@ -135,15 +136,17 @@ impl Archive {
     }
 
     fn oldest_row(&self) -> Result<Option<i64>, Error> {
-        let query =
-            format!("SELECT start_us FROM tests WHERE {} ORDER BY start_us LIMIT 1", self.replaceable());
+        let query = format!(
+            "SELECT start_us FROM tests WHERE {} ORDER BY start_us LIMIT 1",
+            self.replaceable_condition()
+        );
         read_first(&*self.database, &query, &[], Row::next).map_err(self.failed("read"))
     }
 
     /// Replaces the rows of an hour by one for each pair and kind of test.
     fn roll_up(&mut self, hour_us: i64) -> Result<(), Error> {
         let in_hour = "start_us >= ?1 AND start_us < ?2";
-        let of_hour = format!("{} AND {in_hour}", self.replaceable());
+        let row_condition = format!("{} AND {in_hour}", self.replaceable_condition());
         let insert = format!(
             "INSERT INTO hours
              SELECT lead, peer, kind, CAST(?1 AS BIGINT), {}, {}, {},
@@ -153,7 +156,7 @@ impl Archive {
                  (SELECT verdict FROM tests AS same WHERE state <> 'running' AND {in_hour} AND same.lead = tests.lead
                       AND same.peer = tests.peer AND same.kind = tests.kind AND verdict IS NOT NULL
                   GROUP BY verdict ORDER BY count(*) DESC, verdict LIMIT 1)
-             FROM tests WHERE {of_hour} GROUP BY lead, peer, kind
+             FROM tests WHERE {row_condition} GROUP BY lead, peer, kind
              ON CONFLICT (lead, peer, hour_us, kind) DO UPDATE SET {}, {}, {}, {}, {}, {}, {}, {}, {},
                  {}, {}, {}, verdict = coalesce(hours.verdict, excluded.verdict)",
             count_of("finished"),
@@ -177,15 +180,16 @@ impl Archive {
             let hour = values![hour_us, hour_us + HOUR_US];
             database.execute(&insert, hour)?;
             if is_embedded {
-                let outbox = format!("DELETE FROM outbox WHERE id IN (SELECT id FROM tests WHERE {of_hour})");
+                let outbox =
+                    format!("DELETE FROM outbox WHERE id IN (SELECT id FROM tests WHERE {row_condition})");
                 database.execute(&outbox, hour)?;
             }
-            let counts = format!("SELECT state, count(*) FROM tests WHERE {of_hour} GROUP BY state");
+            let counts = format!("SELECT state, count(*) FROM tests WHERE {row_condition} GROUP BY state");
             let read = |row: &mut Row| -> sql::Result<(String, i64)> { Ok((row.next()?, row.next()?)) };
             for (state, tests) in read_all(database, &counts, hour, read)? {
                 add_to_state(database, &state, -tests)?;
             }
-            database.execute(&format!("DELETE FROM tests WHERE {of_hour}"), hour).map(drop)
+            database.execute(&format!("DELETE FROM tests WHERE {row_condition}"), hour).map(drop)
         })
     }
 
@@ -205,12 +209,12 @@ fn count_of(state: &str) -> String {
     format!("sum(CASE WHEN state = '{state}' THEN 1 ELSE 0 END)")
 }
 
-/// The sum of what an hour has and what is added.
+/// Adds the new rows' value to the hour's.
 fn added(column: &str) -> String {
     format!("{column} = hours.{column} + excluded.{column}")
 }
 
-/// The smaller or the larger one, if there are two.
+/// The smaller (`<`) or larger (`>`) of the hour's and the new rows' value; either may be null.
 fn extreme(column: &str, order: char) -> String {
     format!(
         "{column} = CASE WHEN hours.{column} IS NULL OR excluded.{column} {order} hours.{column}

@@ -166,7 +166,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// The alert of a change was sent, or not.
+    /// The alert of a change was sent, or could not be sent.
     pub(super) fn on_alerted(
         &mut self,
         now: Now,

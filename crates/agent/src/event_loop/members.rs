@@ -25,7 +25,7 @@ impl EventLoop {
         }
     }
 
-    /// The authority's point has moved.
+    /// Publishes the authority's own address, if it has changed.
     pub(super) fn update_own_address(&mut self, batch: &mut Batch) -> Result<(), Error> {
         let (name, address) = (self.config.name.clone(), self.config.address.clone());
         if self.members.set(name, &address) { self.publish_members(batch) } else { Ok(()) }
@@ -48,7 +48,7 @@ impl EventLoop {
         self.rules.set_members(&self.members);
     }
 
-    /// The authority has sent a list.
+    /// Applies a list that the authority has sent, if it is newer.
     pub(super) fn on_members(&mut self, from: &PointName, members: Members) -> Result<(), Error> {
         let is_newer = members.version > self.members.version;
         if *from != self.members.authority || members.authority != *from || !is_newer || self.is_authority() {
@@ -60,7 +60,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// A new point with an invitation requests a certificate.
+    /// Handles the request of a new point with an invitation for a certificate.
     pub(super) fn on_join(
         &mut self,
         invitation: &str,

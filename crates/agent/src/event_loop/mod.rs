@@ -94,7 +94,7 @@ pub(crate) enum Inbound {
         /// The number.
         number: i64,
     },
-    /// An alert was sent, or not.
+    /// An alert was sent, or could not be sent.
     Alerted {
         /// The change that it reports.
         change: CauseChange,
@@ -225,18 +225,18 @@ impl EventLoop {
         let wanted = &self.config.tests;
         let known: Vec<TaskName> = self.point.tasks().map(|(task, _)| task.name.clone()).collect();
         let is_unchanged = |name: &TaskName| {
-            let of_file = wanted.iter().find(|task| task.name == *name);
-            of_file == self.point.tasks().map(|(task, _)| task).find(|task| task.name == *name)
+            let configured = wanted.iter().find(|task| task.name == *name);
+            configured == self.point.tasks().map(|(task, _)| task).find(|task| task.name == *name)
         };
         let changed: Vec<TaskName> = known.iter().filter(|name| !is_unchanged(name)).cloned().collect();
         let new = wanted.iter().filter(|task| changed.contains(&task.name) || !known.contains(&task.name));
         let new: Vec<_> = new.cloned().collect();
         for name in changed {
             batch.add(self.point.remove_task(now, &name, &self.rules));
-            let of_task = self.point.reservations().filter(|known| {
+            let its_reservations = self.point.reservations().filter(|known| {
                 !known.has_ended() && known.task.as_ref().is_some_and(|occurrence| occurrence.task == name)
             });
-            let ids: Vec<ReservationId> = of_task.map(|known| known.request.id.clone()).collect();
+            let ids: Vec<ReservationId> = its_reservations.map(|known| known.request.id.clone()).collect();
             for id in ids {
                 let text = format!("the recurring test {name} was changed");
                 batch.add(self.point.cancel(now, &id, &text, &self.rules));
@@ -329,7 +329,7 @@ impl EventLoop {
             Frame::Calendar { report } => self.on_calendar(from, &report, batch),
             Frame::Renew { public_key } => self.on_renew(from, &public_key, batch)?,
             Frame::Renewed { certificate } => self.on_renewed(from, &certificate)?,
-            // Of invitations only.
+            // Only connections with an invitation exchange these.
             Frame::Join { .. } | Frame::Joined { .. } | Frame::Refused { .. } => {}
         }
         Ok(())
@@ -401,7 +401,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Rows of the archive are on the disk.
+    /// Commits the archive's rows to the disk.
     fn commit_archive(&mut self) -> Result<(), Error> {
         if self.archive.commit()? {
             self.wake_forwarder();

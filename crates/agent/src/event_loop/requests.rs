@@ -189,7 +189,7 @@ impl EventLoop {
         Error::Refused(format!("{} has no reservation and no recurring test {text:?}", self.config.name))
     }
 
-    /// A user of this point, as limits and calendars name it.
+    /// The name of a user of this point in limits and calendars.
     fn user(&self, login: &str, token: Option<&str>) -> String {
         let name = token.map_or_else(|| login.to_string(), tokens::user_of);
         format!("{name}@{}", self.config.name)
@@ -200,7 +200,7 @@ impl EventLoop {
         let attention = self.archive.attention()?;
         let mut acknowledged = attention.acknowledged;
         for pair in self.archive.pairs()? {
-            // That of an earlier cause is over.
+            // The acknowledgement of an earlier cause has ended.
             let since_us = pair.cause.map(|cause| cause.since_us);
             acknowledged.retain(|known| {
                 (&known.from, &known.to) != (&pair.from, &pair.to) || Some(known.since_us) >= since_us
@@ -225,7 +225,7 @@ impl EventLoop {
                 let pairs = self.archive.pairs()?;
                 let known = pairs.into_iter().find(|known| known.from == from && known.to == to);
                 let cause = known.and_then(|known| known.cause).ok_or_else(|| {
-                    Error::Refused(format!("{} knows no cause of {from} to {to}", self.config.name))
+                    Error::Refused(format!("{} has no cause of {from} to {to}", self.config.name))
                 })?;
                 cause.since_us
             }
@@ -295,7 +295,7 @@ impl EventLoop {
         }
     }
 
-    /// The same of a transfer that this point leads.
+    /// The transfer that a user names, which this point must lead; a program can name those of its own token only.
     fn transfer_of(&self, text: &str, token: Option<&str>) -> Result<ReservationId, Error> {
         let id = self.reservation_of(text, token)?;
         let Some(known) = self.point.reservation(&id) else { return Err(self.unknown(text)) };
@@ -328,14 +328,18 @@ impl EventLoop {
     fn why(&self, text: &str) -> Result<Vec<Explained>, Error> {
         let name = TaskName(text.into());
         let is_its = |known: &&Reservation| known.task.as_ref().is_some_and(|of| of.task == name);
-        let mut of_task: Vec<&Reservation> = self.point.reservations().filter(is_its).collect();
-        let is_task = !of_task.is_empty() || self.point.tasks().any(|(task, _)| task.name == name);
+        let mut occurrences: Vec<&Reservation> = self.point.reservations().filter(is_its).collect();
+        let is_task = !occurrences.is_empty() || self.point.tasks().any(|(task, _)| task.name == name);
         if !is_task {
             let id = self.named(text).ok_or_else(|| self.unknown(text))?;
             return Ok(vec![self.explain(&id)?]);
         }
-        of_task.sort_by_key(|known| std::cmp::Reverse(known.request.id.number));
-        of_task.iter().take(MAX_OCCURRENCES as usize).map(|known| self.explain(&known.request.id)).collect()
+        occurrences.sort_by_key(|known| std::cmp::Reverse(known.request.id.number));
+        occurrences
+            .iter()
+            .take(MAX_OCCURRENCES as usize)
+            .map(|known| self.explain(&known.request.id))
+            .collect()
     }
 
     /// Another point has sent its calendar.

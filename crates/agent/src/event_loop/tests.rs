@@ -37,11 +37,11 @@ pub(super) struct Run {
 enum Part {
     /// A test that this point leads: it measures.
     Lead {
-        /// Receives where the other end's server is; `None` after that.
+        /// Receives the address of the other end's server; `None` once it is known.
         endpoint: Option<Sender<Endpoint>>,
         /// When to repeat the request, steady clock.
         ask_at: Time,
-        /// What the application has reported of its transfer.
+        /// The application's report of its transfer.
         report: Option<TransferReport>,
     },
     /// A test of which this point is the peer: it runs the server.
@@ -71,10 +71,14 @@ impl EventLoop {
         self.next_run += 1;
         let stop = Arc::new(AtomicBool::new(false));
         let inbox = self.inbox.clone();
-        let of = id.clone();
+        let reservation_id = id.clone();
         let report = move |ended| {
             // The agent has ended.
-            let _ = inbox.blocking_send(Inbound::Ended { id: of, run: number, ended: Box::new(ended) });
+            let _ = inbox.blocking_send(Inbound::Ended {
+                id: reservation_id,
+                run: number,
+                ended: Box::new(ended),
+            });
         };
         let part = match (known.role, &spec.peer) {
             (Role::Lead, Some(peer)) => {
@@ -109,9 +113,10 @@ impl EventLoop {
                     parameters,
                     stop: Arc::clone(&stop),
                 };
-                let (inbox, of) = (self.inbox.clone(), id.clone());
+                let (inbox, reservation_id) = (self.inbox.clone(), id.clone());
                 let on_ready = move |endpoint| {
-                    let _ = inbox.blocking_send(Inbound::Serving { id: of, run: number, endpoint });
+                    let _ =
+                        inbox.blocking_send(Inbound::Serving { id: reservation_id, run: number, endpoint });
                 };
                 spawn(id, move || report(Ended::Peer(test::serve(&job, on_ready))))?;
                 Part::Peer { endpoint: None, result: None }
@@ -322,8 +327,8 @@ impl EventLoop {
             self.check_alerts(now);
         }
         batch.frames.push((from.clone(), Frame::Stored { id: id.clone() }));
-        let of_peer = self.runs.iter_mut().find(|(known, _)| known.to_string() == id);
-        let Some((known, run)) = of_peer else { return Ok(()) };
+        let peer_run = self.runs.iter_mut().find(|(known, _)| known.to_string() == id);
+        let Some((known, run)) = peer_run else { return Ok(()) };
         let is_lead = self.point.reservation(known).is_some_and(|known| known.request.lead == *from);
         if let (true, Part::Peer { result, .. }) = (is_lead, &mut run.part) {
             *result = Some(match row.state {

@@ -277,7 +277,7 @@ pub struct TransferResult {
     pub error: Option<String>,
 }
 
-/// What users have decided about alerts.
+/// Acknowledged causes and mutes.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct AlertsDocument {
     /// `longfat.mesh/1`.
@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(pairs[2].cause_text.as_deref(), Some("receive buffer of buffer"));
         assert_eq!((pairs[2].since_us, pairs[2].unconfirmed_text.as_deref()), (Some(5), None));
         assert_eq!(pairs[4].state, PairState::Unknown);
-        // Those that somebody works on are behind the others.
+        // Acknowledged pairs are behind the others.
         let known = Acknowledgement {
             from: "a".into(),
             to: "dead".into(),

@@ -55,13 +55,13 @@ const DEFAULT_CALENDAR_S: i64 = 86_400;
 
 /// Maximum number of requests that are processed at a time; others wait.
 const MAX_REQUESTS: usize = 8;
-/// Time until a request is answered, with an error at worst.
+/// Timeout of a request; the response is then an error.
 const WORK_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time until the document of a request has arrived.
+/// Timeout of the document of a request.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Largest document of a request, bytes.
 const MAX_BODY_BYTES: usize = 16 * 1024;
-/// Time for which a report waits for the figures of its transfer, and the interval at which it asks for them.
+/// Time for which a report waits for the figures of its transfer, and the interval at which it polls for them.
 const RESULT_TIMEOUT: Duration = Duration::from_secs(8);
 const RESULT_POLL: Duration = Duration::from_millis(100);
 
@@ -73,7 +73,7 @@ struct Site {
     postgres: Option<PostgresAddress>,
     client: Client,
     is_local: bool,
-    places: Arc<Semaphore>,
+    request_permits: Arc<Semaphore>,
 }
 
 impl Site {
@@ -152,7 +152,7 @@ pub(crate) async fn serve(
         postgres,
         client: Client::new(state),
         is_local: address.ip().is_loopback(),
-        places: Arc::new(Semaphore::new(MAX_REQUESTS)),
+        request_permits: Arc::new(Semaphore::new(MAX_REQUESTS)),
     };
     server::serve(listener, router(Arc::new(site)), server::Limits::default()).await.map_err(failed)
 }
@@ -188,7 +188,7 @@ pub fn known_mesh(state: &Path) -> Result<MeshDocument, Error> {
 
 fn mesh(state: &Path, status: &Status, archive: &Archive) -> Result<MeshDocument, Error> {
     let now_us = i64::try_from(os::realtime().as_micros()).unwrap_or(i64::MAX);
-    // Each point's own: it sends its own alerts.
+    // The acknowledgements and mutes of this point: each point sends its own alerts.
     let attention = open_archive(state)?.attention()?;
     Ok(MeshDocument::new(status, &Members::open(state)?, archive.pairs()?, &attention, now_us))
 }
@@ -224,14 +224,14 @@ async fn handle(site: Arc<Site>, route: &'static Route, request: Request) -> Res
         }
     };
     let work = async move {
-        let place = Arc::clone(&site.places).acquire_owned().await;
-        // Databases and the control socket block. The place is taken until the work ends, whether or not a client waits.
+        let permit = Arc::clone(&site.request_permits).acquire_owned().await;
+        // Databases and the control socket block. The permit is held until the work ends, whether or not a client waits.
         tokio::task::spawn_blocking(move || {
             let response = match change {
                 None => respond(&site, route, &query),
                 Some((body, token, document)) => apply(&site, body, &token, &document),
             };
-            drop(place);
+            drop(permit);
             response
         })
         .await

@@ -156,7 +156,7 @@ pub(super) const ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/acknowledge",
-        summary: "Acknowledges the cause of a pair: no alert is sent of it, until the cause changes",
+        summary: "Acknowledges the cause of a pair: no alert for it is sent until the cause changes",
         parameters: &[],
         body: Some(Body::Acknowledge),
         response: Response::Alerts,

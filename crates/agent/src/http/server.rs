@@ -156,9 +156,10 @@ async fn serve_connection(stream: TcpStream, router: Router, connections: Arc<Co
     if let Err(error) = prepared {
         tracing::debug!("cannot prepare an HTTP connection: {error}");
     }
-    let place = Place { connections, number };
-    let stream = WatchedStream { stream, place: place.clone(), part: limits.part, taken: 0, deadline: None };
-    let router = router.layer(middleware::from_fn_with_state(place.clone(), follow_request));
+    let handle = ConnectionHandle { connections, number };
+    let stream =
+        WatchedStream { stream, handle: handle.clone(), part: limits.part, taken: 0, deadline: None };
+    let router = router.layer(middleware::from_fn_with_state(handle.clone(), follow_request));
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.request)
@@ -168,33 +169,33 @@ async fn serve_connection(stream: TcpStream, router: Router, connections: Arc<Co
     if let Err(error) = served {
         tracing::debug!("an HTTP connection ended: {error}");
     }
-    place.connections.lock().remove(&number);
+    handle.connections.lock().remove(&number);
 }
 
-/// A connection's entry among the open ones.
+/// Access to a connection's entry in the list of open connections.
 #[derive(Clone)]
-struct Place {
+struct ConnectionHandle {
     connections: Arc<Connections>,
     number: u64,
 }
 
 /// Follows a request: a connection is not closed in favour of others while its client waits for the response.
-async fn follow_request(State(place): State<Place>, request: Request, next: Next) -> Response {
-    place.connections.change(place.number, |connection| connection.is_working = true);
+async fn follow_request(State(handle): State<ConnectionHandle>, request: Request, next: Next) -> Response {
+    handle.connections.change(handle.number, |connection| connection.is_working = true);
     let response = next.run(request).await;
     let length = response.body().size_hint().lower();
-    place.connections.change(place.number, |connection| {
+    handle.connections.change(handle.number, |connection| {
         connection.is_working = false;
         connection.unread_bytes = usize::try_from(length).unwrap_or(usize::MAX);
     });
-    place.connections.limit();
+    handle.connections.limit();
     response
 }
 
 /// A stream whose client must read.
 struct WatchedStream {
     stream: TcpStream,
-    place: Place,
+    handle: ConnectionHandle,
     part: Duration,
     /// Bytes of the present part that the kernel has taken.
     taken: usize,
@@ -211,7 +212,7 @@ impl WatchedStream {
     ) -> Poll<io::Result<usize>> {
         match written {
             Poll::Ready(Ok(bytes)) => {
-                self.place.connections.change(self.place.number, |connection| {
+                self.handle.connections.change(self.handle.number, |connection| {
                     connection.unread_bytes = connection.unread_bytes.saturating_sub(bytes);
                 });
                 self.taken += bytes;

@@ -1,7 +1,8 @@
 //! The certificate authority of a mesh, at the point that created it.
 //!
 //! A point's certificate has the DNS name `NAME.point`, an invitation's `ID.invitation`. An invitation is a certificate too, so that nothing
-//! is read from a client without one. It can be redeemed once, until it expires; the same key may repeat a request whose reply was lost.
+//! is read from a client without a certificate. An invitation can be redeemed once, until it expires; the same key may repeat a request
+//! whose reply was lost.
 
 use std::{
     fs, io,
@@ -26,7 +27,7 @@ use crate::{Error, audit, files, hex};
 const POINT_DAYS: i64 = 825;
 /// Validity of the authority's certificate, days.
 const AUTHORITY_DAYS: i64 = 3650;
-/// Bytes of an uncompressed point of P-256 (SEC 1 section 2.3.3).
+/// Bytes of an uncompressed public key on P-256 (SEC 1 section 2.3.3).
 const PUBLIC_KEY_BYTES: usize = 65;
 
 /// The certificate authority of a mesh.
@@ -37,7 +38,7 @@ pub struct Authority {
 
 /// An invitation, as the authority stores it.
 #[derive(Debug, Serialize, Deserialize)]
-struct Issued {
+struct StoredInvitation {
     name: String,
     /// Seconds since 1970.
     expires_s: u64,
@@ -71,7 +72,7 @@ impl Authority {
     /// Creates a mesh: its authority, and the identity of its first point.
     ///
     /// # Errors
-    /// If files cannot be written, or exist.
+    /// If a file cannot be written, or exists already.
     pub fn create(state: &Path, name: &str) -> Result<(Authority, Identity), Error> {
         check_name(name)?;
         let directory = state.join("authority");
@@ -133,11 +134,11 @@ impl Authority {
         getrandom::fill(&mut id).map_err(|cause| Error::tls("draw a random number", cause))?;
         let id = hex::encode(&id);
         let key = KeyPair::generate().map_err(|cause| Error::tls("create a key", cause))?;
-        // By days: the authority's own record has the exact time.
+        // Certificates are valid for whole days. The exact time is in the authority's copy of the invitation.
         let days = i64::try_from(lifetime.as_secs() / 86_400).unwrap_or(i64::MAX) + 1;
         let certificate = self.certify(&key, &format!("{id}{INVITATION}"), days)?;
         let expires_s = unix_seconds(SystemTime::now()).saturating_add(lifetime.as_secs());
-        let issued = Issued { name: name.into(), expires_s, key: None };
+        let issued = StoredInvitation { name: name.into(), expires_s, key: None };
         let details = json!({ "point": name, "invitation": id, "expires_s": expires_s });
         audit::append_own(state, "invite", details)?;
         self.write_issued(&id, &issued)?;
@@ -165,7 +166,7 @@ impl Authority {
             io::ErrorKind::NotFound => refused("is not known"),
             _ => files::failed("read", &path)(error),
         })?;
-        let mut issued: Issued =
+        let mut issued: StoredInvitation =
             serde_json::from_str(&text).map_err(|error| files::failed("read", &path)(error.into()))?;
         let key = hex::encode(public_key);
         match &issued.key {
@@ -196,19 +197,20 @@ impl Authority {
         self.directory.join("invitations").join(format!("{id}.json"))
     }
 
-    fn write_issued(&self, id: &str, issued: &Issued) -> Result<(), Error> {
+    fn write_issued(&self, id: &str, issued: &StoredInvitation) -> Result<(), Error> {
         let path = self.issued_path(id);
         let text = serde_json::to_vec(issued).map_err(|error| files::failed("write", &path)(error.into()))?;
         files::replace(&path, &text)
     }
 }
 
-/// Whether these are the bytes of an uncompressed point.
+/// Whether these bytes have the form of an uncompressed public key on P-256.
 fn is_public_key(bytes: &[u8]) -> bool {
     bytes.len() == PUBLIC_KEY_BYTES && bytes[0] == 4
 }
 
-/// The authority's certificate, the same each time, so that it need not be parsed to sign with its key.
+/// The parameters of the authority's certificate. They are the same each time, so the certificate need not be
+/// parsed to sign with its key.
 fn authority_params(since: Option<SystemTime>) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, "longfat mesh authority");

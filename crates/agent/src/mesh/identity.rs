@@ -94,7 +94,7 @@ impl Identity {
         for (file, label, der) in [
             ("key.pem", "PRIVATE KEY", &self.key),
             ("authority.pem", "CERTIFICATE", &self.authority),
-            // The last one makes the identity complete.
+            // Written last: it makes the identity complete.
             ("point.pem", "CERTIFICATE", &self.certificate),
         ] {
             let path = directory.join(file);
@@ -181,7 +181,7 @@ impl Identity {
         }
     }
 
-    /// Verifies the certificate as of this time from now.
+    /// Verifies the certificate for the instant `time` from now.
     fn verify(&self, time: Duration) -> Result<(), webpki::Error> {
         let root = CertificateDer::from(self.authority.as_slice());
         let root = webpki::anchor_from_trusted_cert(&root)?;
@@ -205,12 +205,12 @@ impl Identity {
             return Err(failed("it has another name".into()));
         }
         // Checks that the certificate is for this point's key.
-        let (chain, key) = renewed.own();
+        let (chain, key) = renewed.chain_and_key();
         CertifiedKey::from_der(chain, key, &provider()).map_err(|cause| failed(cause.to_string()))?;
         Ok(renewed)
     }
 
-    /// Writes the certificate in place of the present one.
+    /// Replaces the stored certificate with this one.
     pub(crate) fn replace_certificate(&self, state: &Path) -> Result<(), Error> {
         let path = state.join("tls/point.pem");
         files::replace(&path, pem("CERTIFICATE", &self.certificate).as_bytes())
@@ -223,15 +223,15 @@ impl Identity {
         Ok(Arc::new(roots))
     }
 
-    fn own(&self) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+    fn chain_and_key(&self) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
         let key = PrivatePkcs8KeyDer::from(self.key.clone());
         (vec![self.certificate.clone().into()], key.into())
     }
 
-    /// TLS 1.3 as a client.
+    /// The TLS 1.3 configuration of a client.
     pub(crate) fn client(&self) -> Result<Arc<ClientConfig>, Error> {
         let failed = |cause| Error::tls("use this point's certificate", cause);
-        let (certificate, key) = self.own();
+        let (certificate, key) = self.chain_and_key();
         let mut config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(failed)?
@@ -242,13 +242,13 @@ impl Identity {
         Ok(Arc::new(config))
     }
 
-    /// TLS 1.3 as a server, for clients with a certificate of the mesh.
+    /// The TLS 1.3 configuration of a server, which requires clients to have a certificate of the mesh.
     pub(crate) fn server(&self) -> Result<Arc<ServerConfig>, Error> {
         let failed = |cause| Error::tls("use this point's certificate", cause);
         let verifier = WebPkiClientVerifier::builder_with_provider(self.roots()?, provider());
         let verifier =
             verifier.build().map_err(|cause| Error::tls("use the authority's certificate", cause))?;
-        let (certificate, key) = self.own();
+        let (certificate, key) = self.chain_and_key();
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(failed)?

@@ -81,7 +81,7 @@ mod tests {
     use crate::Authority;
 
     #[test]
-    fn a_token_is_read_as_it_was_printed_and_nothing_less() {
+    fn a_printed_token_parses_and_an_incomplete_one_does_not() {
         let state = tempfile::tempdir().unwrap();
         let (authority, _) = Authority::create(state.path(), "a").unwrap();
         let invitation = authority.invite(state.path(), "b", "[::1]:4862", Duration::from_secs(60)).unwrap();

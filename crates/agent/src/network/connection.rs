@@ -24,7 +24,8 @@ const QUEUE_FRAMES: usize = 4096;
 /// Maximum number of frames that are written at once.
 const FRAMES_PER_WRITE: usize = 64;
 
-/// Passes frames on until the connection ends. `is_dialed`: by this point, for the frames that wait.
+/// Passes frames between the connection and the event loop until the connection ends. `is_dialed`: this point opened the connection,
+/// to send its pending frames.
 pub(super) async fn run(
     network: &Arc<Network>,
     name: &PointName,
@@ -89,7 +90,7 @@ async fn read(
     Ok(())
 }
 
-/// Ends when the queue is dropped, or without frames.
+/// Writes the queue's frames until the queue is closed, then ends the TLS stream.
 async fn write(
     mut frames: mpsc::Receiver<Frame>,
     mut stream: WriteHalf<TlsStream<TcpStream>>,

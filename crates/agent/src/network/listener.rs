@@ -62,7 +62,7 @@ async fn greet(network: Arc<Network>, acceptor: TlsAcceptor, stream: TcpStream, 
             connection::run(&network, &name, ip, stream.into(), false).await;
         }
         CertificateOwner::Point(name) => {
-            tracing::info!("{name} at {ip} is not a member of the mesh any more")
+            tracing::info!("{name} at {ip} is no longer a member of the mesh")
         }
         CertificateOwner::Invited(id) => {
             if let Err(error) = serve_join(&network, stream, ip, id).await {
@@ -84,7 +84,7 @@ async fn accept(
     Ok((stream, owner))
 }
 
-/// Passes a request to join on, and the reply back.
+/// Passes a request to join to the event loop, and the reply to the client.
 async fn serve_join(
     network: &Network,
     mut stream: TlsStream<TcpStream>,

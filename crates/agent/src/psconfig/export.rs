@@ -6,7 +6,7 @@ use units::Time;
 use super::iso_text;
 use crate::{Config, Members, mesh::host_and_port, test::Kind};
 
-/// Interval of the packets of an exported latency test: pScheduler's tools send few.
+/// Interval between the packets of an exported latency test: pScheduler's tools send few packets.
 const RTT_INTERVAL: Time = Time::from_secs(1);
 
 /// A pSConfig file.
@@ -14,7 +14,7 @@ const RTT_INTERVAL: Time = Time::from_secs(1);
 pub struct PsconfigExport {
     /// The file.
     pub document: Value,
-    /// What has no counterpart.
+    /// Notes on settings without a counterpart.
     pub notes: Vec<String>,
 }
 
@@ -30,19 +30,19 @@ pub fn export_psconfig(config: &Config, members: &Members) -> PsconfigExport {
     for task in &config.tests {
         let (name, spec) = (&task.name.0, &task.spec);
         let Some(peer) = &spec.peer else { continue };
-        let mut of_test = json!({ "source": "{% address[0] %}", "dest": "{% address[1] %}" });
+        let mut spec_json = json!({ "source": "{% address[0] %}", "dest": "{% address[1] %}" });
         let kind = match spec.test.kind.parse() {
             Ok(Kind::Throughput) => {
-                of_test["duration"] = iso_text(spec.duration).into();
+                spec_json["duration"] = iso_text(spec.duration).into();
                 if let Some(rate) = spec.test.rate {
-                    of_test["udp"] = true.into();
-                    of_test["bandwidth"] = rate.0.into();
+                    spec_json["udp"] = true.into();
+                    spec_json["bandwidth"] = rate.0.into();
                 }
                 "throughput"
             }
             Ok(Kind::Latency) => {
-                of_test["count"] = (spec.duration.0 / RTT_INTERVAL.0).max(1).into();
-                of_test["interval"] = iso_text(RTT_INTERVAL).into();
+                spec_json["count"] = (spec.duration.0 / RTT_INTERVAL.0).max(1).into();
+                spec_json["interval"] = iso_text(RTT_INTERVAL).into();
                 "rtt"
             }
             _ => {
@@ -61,7 +61,7 @@ pub fn export_psconfig(config: &Config, members: &Members) -> PsconfigExport {
                 "a-addresses": [{ "name": config.name.0 }], "b-addresses": [{ "name": peer.0 }],
             }),
         );
-        tests.insert(name.clone(), json!({ "type": kind, "spec": of_test }));
+        tests.insert(name.clone(), json!({ "type": kind, "spec": spec_json }));
         schedules.insert(
             name.clone(),
             json!({

@@ -15,8 +15,8 @@ use crate::{Error, Members, mesh::host_and_port, test::Kind};
 
 /// Interval and duration of tests that pSConfig runs continuously.
 const CONTINUOUS: (Time, Time) = (Time::from_secs(60), Time::from_secs(10));
-/// Parameters that have no effect on the measurement, or that are used.
-const USED: [&str; 14] = [
+/// Parameters that the import uses, or that have no effect on the measurement.
+const KNOWN: [&str; 14] = [
     "schema",
     "source",
     "dest",
@@ -83,11 +83,11 @@ pub struct PsconfigImport {
     pub toml: String,
     /// Number of tests.
     pub tests: usize,
-    /// What was changed or skipped.
+    /// Notes on settings that were changed or skipped.
     pub notes: Vec<String>,
 }
 
-/// What a test of pSConfig becomes.
+/// The settings of a recurring test that correspond to a pSConfig test.
 struct Measurement {
     kind: Kind,
     duration: Option<Time>,
@@ -96,7 +96,8 @@ struct Measurement {
     is_continuous: bool,
 }
 
-/// Converts the tasks that this point leads. `points` names the points of addresses that differ from the members' own.
+/// Converts the tasks that this point leads. `points` maps addresses to points, for addresses that are not those
+/// of the members.
 ///
 /// # Errors
 /// If the text is not a pSConfig file.
@@ -138,12 +139,12 @@ pub fn import_psconfig(
         let Some(times) = times(&schedule.unwrap_or_default(), measurement.is_continuous, &mut note) else {
             continue;
         };
-        let mut of_group = Vec::new();
-        for (first, second) in group.pairs(&file.addresses, &mut of_group) {
+        let mut group_notes = Vec::new();
+        for (first, second) in group.pairs(&file.addresses, &mut group_notes) {
             let (from, to) = if measurement.is_reverse { (second, first) } else { (first, second) };
             let ends = [from, to].map(|end| (end.address, point(end.name, end.address, members, points)));
             for (address, _) in ends.iter().filter(|(_, point)| point.is_none()) {
-                of_group.push(format!(
+                group_notes.push(format!(
                     "no point of the mesh has the address {address}; name it: --map {address}=POINT"
                 ));
             }
@@ -153,9 +154,9 @@ pub fn import_psconfig(
                 imported.toml += &table(name, &to, &measurement, &times, task.priority);
             }
         }
-        of_group.sort();
-        of_group.dedup();
-        of_group.into_iter().for_each(note);
+        group_notes.sort();
+        group_notes.dedup();
+        group_notes.into_iter().for_each(note);
     }
     imported.notes = notes;
     Ok(imported)
@@ -171,17 +172,17 @@ fn point(
     if let Some(point) = points.get(address).or_else(|| points.get(name)) {
         return Some(PointName(point.clone()));
     }
-    let is_its = |text: &str| text == address || text == name;
+    let matches = |text: &str| text == address || text == name;
     let known = members.members.iter().find(|member| {
         let host = host_and_port(&member.address).map(|(host, _)| host);
-        is_its(&member.name.0) || host.is_some_and(is_its)
+        matches(&member.name.0) || host.is_some_and(matches)
     });
     known.map(|member| member.name.clone())
 }
 
 /// The index of a template, as in `{% address[1] %}`.
-fn index(spec: &Value, key: &str, usual: usize) -> Result<usize, String> {
-    let Some(text) = spec.get(key).and_then(Value::as_str) else { return Ok(usual) };
+fn index(spec: &Value, key: &str, default: usize) -> Result<usize, String> {
+    let Some(text) = spec.get(key).and_then(Value::as_str) else { return Ok(default) };
     let inside = text.trim().strip_prefix("{%").and_then(|text| text.strip_suffix("%}")).map(str::trim);
     match inside {
         Some("address[0]") => Ok(0),
@@ -198,22 +199,22 @@ fn measurement(test: &Test, note: &mut impl FnMut(String)) -> Result<Measurement
         Some((Some(text), _)) => {
             duration(text).map(Some).ok_or_else(|| format!("{key} is not a duration: {text:?}"))
         }
-        // latency has seconds.
+        // The test `latency` gives seconds.
         Some((None, Some(seconds))) if seconds >= 0.0 => Ok(Some(Time((seconds * 1e9) as u64))),
         Some(_) => Err(format!("{key} is not a duration")),
     };
-    let count = |key: &str, usual: u64| spec.get(key).and_then(Value::as_u64).unwrap_or(usual);
+    let count = |key: &str, default: u64| spec.get(key).and_then(Value::as_u64).unwrap_or(default);
     // The defaults of pScheduler's tools.
     let (kind, duration, is_continuous) = match test.kind.as_str() {
         "throughput" => (Kind::Throughput, time("duration")?, false),
         "rtt" => {
-            let all = time("interval")?.unwrap_or(Time::from_secs(1)).0.saturating_mul(count("count", 5));
-            (Kind::Latency, Some(Time(all).max(Time::from_secs(1))), false)
+            let total = time("interval")?.unwrap_or(Time::from_secs(1)).0.saturating_mul(count("count", 5));
+            (Kind::Latency, Some(Time(total).max(Time::from_secs(1))), false)
         }
         "latency" => {
-            let all = time("packet-interval")?.unwrap_or(Time::from_millis(100)).0;
-            let all = Time(all.saturating_mul(count("packet-count", 100)));
-            (Kind::Latency, Some(all.max(Time::from_secs(1))), false)
+            let interval = time("packet-interval")?.unwrap_or(Time::from_millis(100)).0;
+            let total = Time(interval.saturating_mul(count("packet-count", 100)));
+            (Kind::Latency, Some(total.max(Time::from_secs(1))), false)
         }
         "latencybg" => {
             let (every, duration) = CONTINUOUS;
@@ -228,17 +229,17 @@ fn measurement(test: &Test, note: &mut impl FnMut(String)) -> Result<Measurement
     }
     let rate_bps = spec.get("bandwidth").and_then(Value::as_u64);
     if is_set("udp") && rate_bps.is_none() {
-        return Err("a test of UDP needs a bandwidth".into());
+        return Err("a UDP test needs a bandwidth".into());
     }
     if rate_bps.is_some() && !is_set("udp") {
-        note("the bandwidth of TCP is not limited".into());
+        note("its bandwidth is dropped: the rate of a TCP test is not limited".into());
     }
     let dropped: Vec<&str> = spec
         .as_object()
         .into_iter()
         .flatten()
         .map(|(key, _)| key.as_str())
-        .filter(|key| !USED.contains(key) && !key.starts_with(['_', '#']))
+        .filter(|key| !KNOWN.contains(key) && !key.starts_with(['_', '#']))
         .collect();
     if !dropped.is_empty() {
         note(format!("these parameters are dropped: {}", dropped.join(", ")));
@@ -284,7 +285,7 @@ fn times(schedule: &Schedule, is_continuous: bool, note: &mut impl FnMut(String)
     Some(Times { every, slip, random_start: schedule.sliprand })
 }
 
-/// A time as agent.toml has it.
+/// A duration in the notation of agent.toml.
 fn text(time: Time) -> String {
     match time.as_nanos() % 1_000_000_000 {
         0 => format!("{}s", time.as_nanos() / 1_000_000_000),
@@ -321,10 +322,10 @@ mod tests {
     use super::*;
     use crate::{Config, Member, files, psconfig::export_psconfig};
 
-    fn members(of: &[(&str, &str)]) -> Members {
-        let mut members = Members::of_one(of[0].0.into(), of[0].1);
+    fn members(list: &[(&str, &str)]) -> Members {
+        let mut members = Members::of_one(list[0].0.into(), list[0].1);
         let all =
-            of.iter().map(|(name, address)| Member { name: (*name).into(), address: (*address).into() });
+            list.iter().map(|(name, address)| Member { name: (*name).into(), address: (*address).into() });
         members.members = all.collect();
         members
     }
@@ -389,7 +390,7 @@ mod tests {
                 (task.name.0.as_str(), to, spec.test.kind.as_str(), spec.duration.as_nanos() / 1_000_000_000)
             })
             .collect();
-        // Of udp the second address sends: a to b and, since only c may not be a target of a, a to c.
+        // In the test "udp" the second address sends: a to b and, since only c may not be a target of a, a to c.
         assert_eq!(
             tests,
             [

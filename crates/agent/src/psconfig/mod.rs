@@ -1,7 +1,7 @@
 //! pSConfig, perfSONAR's description of a mesh of tests: its tasks as recurring tests of a point, and the other way round.
 //!
-//! Source: `psconfig-schema.json` of perfsonar/psconfig (2026-02). Departures: address classes, includes, hosts, archives, contexts,
-//! subtasks and templates other than `{% address[0] %}` and `{% address[1] %}` are skipped, with a note.
+//! Source: `psconfig-schema.json` of perfsonar/psconfig (2026-02). Skipped, each with a note: address classes, includes, hosts,
+//! archives, contexts, subtasks, and templates other than `{% address[0] %}` and `{% address[1] %}`.
 
 mod export;
 mod groups;
@@ -21,7 +21,7 @@ fn duration(text: &str) -> Option<Time> {
     (nanos >= 0.0 && nanos < u64::MAX as f64).then_some(Time(nanos as u64))
 }
 
-/// The same as a text, in seconds.
+/// An ISO 8601 duration in seconds.
 fn iso_text(time: Time) -> String {
     let millis = time.as_nanos() / 1_000_000;
     let (seconds, fraction) = (millis / 1000, millis % 1000);

@@ -95,7 +95,7 @@ pub(crate) fn measure(job: &LeadJob) -> Measured {
             Err(RecvTimeoutError::Timeout) => {}
         }
     };
-    // The slot has begun: what the start took is not measured.
+    // The slot has begun: the time that the start took is missing from the test.
     let remaining =
         Duration::from_nanos(job.parameters.duration.0).saturating_sub(begin.elapsed()).max(MIN_TEST);
     match job.parameters.kind {
@@ -184,7 +184,7 @@ fn latency(job: &LeadJob, endpoint: &Endpoint, time: Duration) -> Measured {
 }
 
 fn diagnose(job: &LeadJob, endpoint: &Endpoint) -> Measured {
-    let mut progress = Silent;
+    let mut progress = LoggingProgress;
     let tests = TestSeries {
         peer: Peer {
             host: job.host.clone(),
@@ -262,9 +262,9 @@ impl Observer for Collector {
 }
 
 /// Logs the progress of a diagnosis.
-struct Silent;
+struct LoggingProgress;
 
-impl Progress for Silent {
+impl Progress for LoggingProgress {
     fn note(&mut self, text: &str) {
         tracing::debug!("{text}");
     }

@@ -83,7 +83,7 @@ pub struct TestParameters {
     pub kind: Kind,
     /// Duration.
     pub duration: Time,
-    /// Throughput by UDP at this rate, instead of TCP; of a transfer, the rate that the application will send at most.
+    /// Throughput by UDP at this rate, instead of TCP; for a transfer, the maximum rate of the application.
     pub rate: Option<BitRate>,
 }
 
@@ -113,14 +113,14 @@ impl TestParameters {
     /// # Errors
     /// The parameter that does not fit, in words.
     pub fn check(&self) -> Result<(), String> {
-        let least = match self.kind {
+        let min_duration = match self.kind {
             Kind::Throughput | Kind::Latency | Kind::Transfer => Time::from_secs(1),
             // Round-trip times, bursts of datagrams, and a TCP test of 10 s.
             Kind::Diagnose => Time::from_secs(45),
         };
         match self {
-            _ if self.duration < least => {
-                Err(format!("a test of the kind {} lasts at least {least}", self.kind))
+            _ if self.duration < min_duration => {
+                Err(format!("a test of the kind {} lasts at least {min_duration}", self.kind))
             }
             TestParameters { kind: Kind::Latency | Kind::Diagnose, rate: Some(_), .. } => {
                 Err(format!("a test of the kind {} has no rate", self.kind))

@@ -1,4 +1,4 @@
-//! The peer's part in a test: a server for the lead of this one test, on a port that is open only meanwhile.
+//! The peer's part in a test: a server for the lead of this one test, on a port that is open only during the test.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -30,12 +30,12 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 const PHASE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time until a stop of a transfer takes effect.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(200);
-/// Averaging time of the limit of the rate.
+/// Time over which the rate is averaged for its limit.
 const RATE_TIME: Duration = Duration::from_secs(5);
-/// A diagnosis has several tests.
+/// Maximum number of simultaneous clients of a diagnosis, which runs several tests.
 const DIAGNOSIS_CLIENTS: usize = 4;
 
-/// Where the lead finds the server of its test. The secret is for this test only.
+/// The port of a test's server, and the secret that is valid for this test only.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Endpoint {
     /// TCP and UDP port.
@@ -63,7 +63,7 @@ pub(crate) struct PeerJob {
     pub stop: Arc<AtomicBool>,
 }
 
-/// Serves the test until it is over. `on_ready` receives where.
+/// Serves the test until it is over. `on_ready` receives the port and the secret.
 pub(crate) fn serve(job: &PeerJob, on_ready: impl FnOnce(Endpoint)) -> Result<(), String> {
     let secret = secret()?;
     match job.parameters.kind {
@@ -90,7 +90,7 @@ pub(crate) fn serve(job: &PeerJob, on_ready: impl FnOnce(Endpoint)) -> Result<()
                 Server::bind(options(job, port, &secret)).map_err(|error| error.to_string())
             })?;
             on_ready(Endpoint { port: server.address().port(), secret });
-            server.run(&job.stop, &Quiet).map_err(|error| error.to_string())
+            server.run(&job.stop, &LoggingObserver).map_err(|error| error.to_string())
         }
     }
 }
@@ -111,7 +111,7 @@ fn options(job: &PeerJob, port: u16, secret: &str) -> ServerOptions {
     }
 }
 
-/// Tries the ports in their order: others may be in use by other tests.
+/// Tries the ports in order: some may be in use by other tests.
 fn first_port<T>(job: &PeerJob, bind: impl Fn(u16) -> Result<T, String>) -> Result<T, String> {
     let mut last = String::new();
     for port in job.ports.clone() {
@@ -134,15 +134,15 @@ fn secret() -> Result<String, String> {
 }
 
 /// Logs what the server reports.
-struct Quiet;
+struct LoggingObserver;
 
-impl ServerObserver for Quiet {
+impl ServerObserver for LoggingObserver {
     fn note(&self, text: &str) {
         tracing::debug!("{text}");
     }
 
     fn begin(&self, _: SocketAddr) -> Box<dyn Observer + '_> {
-        Box::new(Sampled)
+        Box::new(SamplingObserver)
     }
 
     fn end(&self, peer: SocketAddr, _: &Report, error: Option<&iperf3::Error>) {
@@ -156,10 +156,10 @@ impl ServerObserver for Quiet {
     }
 }
 
-/// Lets the server sample its sockets, which it sends to the client.
-struct Sampled;
+/// Makes the server sample its sockets and send the samples to the client.
+struct SamplingObserver;
 
-impl Observer for Sampled {
+impl Observer for SamplingObserver {
     fn sample_interval(&self) -> Option<Duration> {
         Some(SAMPLE_INTERVAL)
     }

@@ -19,7 +19,7 @@ use super::{Figures, LeadJob, Measured, figures};
 /// Interval at which connections are sampled.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What an application reports of its transfer.
+/// An application's report of its transfer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TransferReport {
@@ -36,7 +36,7 @@ impl TransferReport {
     /// Checks the figures.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// The mistake, in words.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.duration_us == 0 { Err("duration_us must be above 0".into()) } else { Ok(()) }
     }

@@ -1,4 +1,4 @@
-//! What the ends of a flow count. `None`: the protocol does not have it.
+//! Counters of a flow's ends. `None`: the protocol does not have it.
 
 use units::Time;
 

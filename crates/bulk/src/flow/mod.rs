@@ -87,7 +87,7 @@ pub enum Protocol {
 
 /// One end of a flow: datagrams, control bytes and the time go in, datagrams, control bytes and timers come out.
 pub trait End {
-    /// A datagram of the peer has arrived.
+    /// Processes a datagram of the peer.
     fn handle_datagram(&mut self, now: Time, bytes: &[u8]);
     /// Bytes of the control connection have arrived.
     fn handle_control(&mut self, now: Time, bytes: &[u8]);

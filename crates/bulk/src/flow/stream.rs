@@ -113,7 +113,8 @@ pub fn full_stream_payload(mtu: u32, ip_header: u32) -> u32 {
     (mtu.saturating_sub(ip_header + super::UDP_HEADER + NUMBER_BYTES as u32) / 8 * 8).max(8)
 }
 
-/// The same for packets with VDIF frames at `rate`, of which a second has a whole number; `None` if there is no such size.
+/// The largest payload for which a packet with a VDIF frame fits into `mtu` bytes, and a second at `rate` has a whole number of frames;
+/// `None` if there is no such size.
 pub fn full_vdif_payload(mtu: u32, ip_header: u32, rate: BitRate) -> Option<u32> {
     let headers = ip_header + super::UDP_HEADER + (NUMBER_BYTES + vdif::HEADER_BYTES) as u32;
     vdif::largest_payload(rate, mtu.saturating_sub(headers))

@@ -106,7 +106,7 @@ pub fn fuzz(bytes: &[u8]) {
         };
         let (mut sender, mut receiver) = (Sender::new(parameters), Receiver::new(parameters));
         let (mut now, mut out) = (Time::ZERO, Vec::new());
-        // Of the length of a data packet, so that some pieces are data.
+        // The pieces have the length of a data packet, so that some are taken for data.
         for piece in bytes.chunks(parameters.header_bytes() + 8) {
             now += Time::from_millis(9);
             receiver.handle_datagram(now, piece);

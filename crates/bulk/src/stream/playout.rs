@@ -67,7 +67,7 @@ impl Playout {
         self.parameters.packets.is_some_and(|packets| self.counts.due >= packets)
     }
 
-    /// A packet arrives. False if it is a duplicate, late or not of this stream.
+    /// Records the arrival of a packet. Returns false if it is a duplicate, late or not of this stream.
     pub fn record(&mut self, now: Time, number: u64) -> bool {
         let is_possible = self.parameters.packets.is_none_or(|packets| number < packets);
         let first_due = (now + self.parameters.deadline).saturating_sub(self.parameters.time_of(number));

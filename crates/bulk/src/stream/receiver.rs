@@ -13,7 +13,7 @@ const TICK: Time = Time::from_millis(10);
 const START_INTERVAL: Time = Time::from_millis(250);
 /// Initial estimate of the round-trip time.
 const INITIAL_RTT: Time = Time::from_millis(100);
-/// Requests that are kept to measure the round-trip time.
+/// Maximum number of requests that are kept to measure the round-trip time.
 const MAX_REQUESTS: usize = 256;
 /// Shortest time after which a packet is requested again.
 const MIN_REPEAT: Time = Time::from_millis(10);
@@ -33,7 +33,7 @@ pub struct Receiver {
     requests: VecDeque<(u64, u64, Time)>,
     next_repeat: Time,
     next_tick: Time,
-    /// When the start is due again; `None` after the first packet.
+    /// When the start message is due again; `None` after the first packet.
     next_start: Option<Time>,
     rtt: Time,
     min_rtt: Option<Time>,
@@ -79,7 +79,7 @@ impl Receiver {
         self.playout.is_over()
     }
 
-    /// A datagram arrives.
+    /// Processes a datagram of the sender.
     pub fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
         let Some(number) = self.parameters.read_number(bytes) else { return };
         self.next_tick = self.next_tick.min(now + TICK);

@@ -6,7 +6,7 @@ use units::Time;
 
 use super::{Parameters, RANGE_BYTES, be64};
 
-/// Requests that wait; the receiver repeats what is dropped.
+/// Maximum number of waiting requests; the receiver repeats dropped ones.
 const MAX_WAITING: usize = 1 << 16;
 /// Packets that were due before this are skipped: a burst of them would overflow queues.
 const MAX_CATCH_UP: Time = Time::from_millis(10);
@@ -117,7 +117,7 @@ impl Sender {
         None
     }
 
-    /// A datagram of the receiver: its start, or a request.
+    /// Processes a datagram of the receiver: its start, or a request.
     pub fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
         self.begin(now);
         if bytes.len() < RANGE_BYTES || !self.parameters.repairs {

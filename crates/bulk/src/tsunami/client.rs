@@ -1,6 +1,6 @@
 //! The receiving end: the control dialogue, which blocks are missing, and the reported error rate.
 //!
-//! Departures from the published client:
+//! Differences from the published client:
 //! 1. Missing blocks that were requested when the last block arrived are requested again after a round trip,
 //!    not with each copy of the last block.
 //! 2. The round trip is measured in the dialogue; the published client assumes 0.5 s.
@@ -19,7 +19,7 @@ use crate::{
 
 /// Feedback is considered each time this number of datagrams has arrived (published client).
 const FEEDBACK_DATAGRAMS: u64 = 50;
-/// Between two reports (published client).
+/// Time between two reports (published client).
 const FEEDBACK_INTERVAL: Time = Time::from_millis(350);
 /// Missing blocks from which the server restarts instead (published client).
 const RESTART_BLOCKS: u64 = 2048;

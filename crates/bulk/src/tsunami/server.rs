@@ -1,6 +1,6 @@
 //! The sending end: the control dialogue, the block to send next, and the delay between blocks.
 //!
-//! Departures from the published server:
+//! Differences from the published server:
 //! 1. The delay between blocks has fractions of a microsecond. The published server rounds the target down to
 //!    whole microseconds, so that 1466 B at 980 Mb/s become 1066 Mb/s.
 //! 2. Requests for a list of files (`!#DIR??`) and for several files (`*`) are refused.
@@ -15,9 +15,9 @@ use crate::tsunami::{
 
 /// Blocks without feedback after which the connection is checked (published server).
 const BLOCKS_WITHOUT_FEEDBACK: u32 = 2048;
-/// Between two slow-downs without feedback (published server).
+/// Time between two slow-downs without feedback (published server).
 const FEEDBACK_INTERVAL: Time = Time::from_millis(500);
-/// Without feedback for this long the transfer ends (published server).
+/// The transfer ends after this time without feedback (published server).
 const FEEDBACK_TIMEOUT: Time = Time::from_secs(15);
 /// The longest delay between blocks (published server).
 const MAX_DELAY: Time = Time::from_millis(10);
@@ -93,7 +93,7 @@ pub struct Server {
     statistics: ServerStatistics,
 }
 
-/// Requests that wait to be served; the client repeats what is dropped.
+/// Maximum number of waiting requests; the client repeats dropped ones.
 const MAX_WAITING: usize = 1 << 16;
 
 impl Server {
@@ -290,7 +290,7 @@ impl Server {
         }
     }
 
-    /// Slower above the threshold, else faster.
+    /// Lengthens the delay between blocks if the error rate is above the threshold, else shortens it.
     fn adapt(&mut self, error_rate: u32) {
         let ratio = |(numerator, denominator): (u16, u16)| f64::from(numerator) / f64::from(denominator);
         let threshold = self.parameters.error_threshold;

@@ -7,7 +7,7 @@ use units::Time;
 const RATE_WINDOW: usize = 16;
 /// Packet pairs of the capacity's window (libudt; the draft has 16).
 const PAIR_WINDOW: usize = 64;
-/// Packets of which the first and the second are a pair: sequence numbers with this remainder 0 and 1.
+/// Every this many packets two are a pair: those whose sequence numbers have the remainders 0 and 1.
 pub(crate) const PAIR_PERIOD: u32 = 16;
 
 /// The windows of intervals, ns.
@@ -35,7 +35,7 @@ impl Arrivals {
         }
     }
 
-    /// A packet arrived.
+    /// Records the arrival of a packet.
     pub(crate) fn record(&mut self, now: Time, sequence: u32) {
         self.intervals[self.next_interval] = now.saturating_sub(self.last).as_nanos();
         self.next_interval = (self.next_interval + 1) % RATE_WINDOW;

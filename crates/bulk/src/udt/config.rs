@@ -1,4 +1,4 @@
-//! What an end of a UDT connection chooses.
+//! Options of one end of a UDT connection.
 
 use crate::udt::wire;
 

@@ -162,9 +162,9 @@ impl RateControl for Daimd {
                 return;
             }
         } else {
-            let held = if self.tolerance.is_some() { 3.0 } else { 1.0 };
+            let factor = if self.tolerance.is_some() { 3.0 } else { 1.0 };
             self.window =
-                held * f64::from(path.receive_rate) * (path.rtt + SYN).as_secs_f64() + INITIAL_WINDOW;
+                factor * f64::from(path.receive_rate) * (path.rtt + SYN).as_secs_f64() + INITIAL_WINDOW;
         }
         if std::mem::take(&mut self.has_loss) {
             return;

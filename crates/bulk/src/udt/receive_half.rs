@@ -9,7 +9,7 @@ use crate::{
     udt::{sequence::Numbering, wire::DataHeader},
 };
 
-/// A packet's place in the buffer.
+/// A packet's slot in the buffer.
 #[derive(Debug)]
 enum Slot {
     Missing,

@@ -5,7 +5,7 @@
 //! packets per SYN, where r is the rate in packets per SYN. The first loss report of a new epoch lengthens the period by 1/8 and
 //! stops the sender for a SYN; the 16th, 32nd, 64th report of the epoch and so on lengthen it again.
 //!
-//! Departures: 1. The reports are UDT's, over UDP; SABUL's control connection is TCP.
+//! Differences from that program: 1. The reports are UDT's, over UDP; SABUL's control connection is TCP.
 //! 2. Packets sent in a SYN are the new ones and the reported losses, each of which is retransmitted once.
 
 use units::Time;
@@ -14,7 +14,7 @@ use super::rate_control::{PathState, RateControl, SYN, power_of_ten};
 
 /// Bounds of the period, microseconds. The initial period is the shortest.
 const PERIOD_US: std::ops::RangeInclusive<f64> = 10.0..=1000.0;
-/// The rate increases up to this loss rate.
+/// Maximum loss rate at which the rate increases.
 const MAX_LOSS: f64 = 0.001;
 /// Weight of the earlier loss rate.
 const HISTORY: f64 = 0.1;

@@ -9,7 +9,7 @@ use units::{BitRate, Bytes, Time};
 
 /// One end: datagrams and the time go in, datagrams and timers come out.
 pub trait End {
-    /// A datagram arrives.
+    /// Processes a datagram.
     fn handle_datagram(&mut self, now: Time, bytes: &[u8]);
     /// When `handle_timeout` is due.
     fn next_timeout(&self) -> Time;
@@ -25,7 +25,7 @@ pub struct Path {
     pub rate: BitRate,
     pub rtt: Time,
     pub loss: f64,
-    /// Loss on the way back.
+    /// Loss in the reverse direction.
     pub return_loss: f64,
     pub queue: Bytes,
 }
@@ -54,7 +54,7 @@ impl Path {
 }
 
 /// The network and the two ends.
-pub struct World<A, B> {
+pub struct Simulation<A, B> {
     pub a: A,
     pub b: B,
     pub now: Time,
@@ -67,12 +67,12 @@ pub struct World<A, B> {
 /// IPv4 and UDP headers.
 const HEADERS: u32 = 28;
 
-impl<A: End, B: End> World<A, B> {
+impl<A: End, B: End> Simulation<A, B> {
     pub fn new(path: &Path, a: A, b: B, seed: u64) -> Self {
         let mut topology = Topology::new(2, 0);
         topology.add_link(Node::Host(0), Node::Host(1), path.pipe(path.loss), path.pipe(path.return_loss));
         let network = topology.build(seed).unwrap();
-        World { a, b, now: Time::ZERO, network, datagrams: Vec::new(), free: Vec::new() }
+        Simulation { a, b, now: Time::ZERO, network, datagrams: Vec::new(), free: Vec::new() }
     }
 
     /// Runs until `done`, or the deadline; returns whether it is done.
@@ -140,7 +140,7 @@ impl<A: End, B: End> World<A, B> {
 /// Length of the content's pattern: a prime, so that no block of a power of two is repeated early.
 const PATTERN: usize = 1_000_003;
 
-/// The bytes of every file from `at` to `end`, as far as they are in one piece.
+/// The bytes of every file from `at` to `end`, at most up to the end of the pattern.
 pub fn content(at: u64, end: u64) -> &'static [u8] {
     static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| {
         (0..PATTERN as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()

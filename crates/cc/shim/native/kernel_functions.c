@@ -3,9 +3,9 @@
  * Native versions of the functions of kernel modules that a program can call (kfuncs of tcp_cubic.c, tcp_bbr.c and
  * tcp_dctcp.c): each calls the operation of the built-in algorithm of that name.
  *
- * Departures from the kernel: parameters have their defaults; the private area (inet_csk_ca) of these algorithms has another
- * layout, so a file must not read it; without negotiated ECN, dctcp_init does not switch the socket from dctcp to Reno, but
- * dctcp then behaves as Reno.
+ * Differences from the kernel: parameters have their defaults; the private area (inet_csk_ca) of these algorithms has
+ * another layout, so a file must not read it; without negotiated ECN, dctcp_init does not switch the socket from dctcp
+ * to Reno, but dctcp then behaves as Reno.
  */
 #include "native/runtime.h"
 #include "bpf/bpf_helpers.h"

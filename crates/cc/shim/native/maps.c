@@ -3,7 +3,7 @@
  * Maps of the native build: arrays, hash tables and socket storage, separate for each copy of the object.
  *
  * A map's definition is a variable of pointers that are never used; its first word points to a struct lf_map here.
- * Departures from the kernel: a per-CPU map is a single map; a full LRU table drops the entry with the oldest
+ * Differences from the kernel: a per-CPU map is a single map; a full LRU table drops the entry with the oldest
  * write; only the same map reuses the memory of a deleted entry, so a pointer to it remains readable.
  */
 #include "native/runtime.h"

@@ -2,11 +2,11 @@
 /*
  * Native versions of the kernel's functions for congestion controls: functions of the TCP stack (kfuncs), clocks, options.
  *
- * All are weak: a file can define a function of the same name, as in eBPF. Departures from the kernel:
+ * All are weak: a file can define a function of the same name, as in eBPF. Differences from the kernel:
  *
  * 1. All clocks are the socket's time (tcp_clock_cache), which does not advance during a call.
  * 2. bpf_setsockopt of TCP_CONGESTION takes effect when the program that called it returns.
- * 3. Of other socket options only SO_MAX_PACING_RATE is supported; TCP_NODELAY returns -EOPNOTSUPP, others -EINVAL.
+ * 3. SO_MAX_PACING_RATE is the only other socket option supported; TCP_NODELAY returns -EOPNOTSUPP, others -EINVAL.
  * 4. A division by zero ends the process, as it would in a kernel module; in eBPF its result is 0.
  */
 #include "native/runtime.h"

@@ -168,7 +168,7 @@ fn first_word(text: &str) -> &str {
     words(text).next().unwrap_or_default()
 }
 
-/// libbpf's last message that does not merely repeat another.
+/// libbpf's last message that is not a repetition of another.
 fn libbpf_reason(log: &str) -> Option<String> {
     let mut messages = log.lines().map(|l| l.trim().trim_start_matches("libbpf: "));
     let is_repetition =

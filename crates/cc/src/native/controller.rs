@@ -79,8 +79,9 @@ impl Controller {
     fn change(&mut self, sk: &mut TcpSock) {
         self.call.changed = 0;
         let name = self.call.congestion;
-        let here = self.library.by_kernel_name(&name);
-        let target = here.map(|o| (self.library.clone(), o)).or_else(|| built_in(&name, &self.library));
+        let same_library = self.library.by_kernel_name(&name);
+        let target =
+            same_library.map(|o| (self.library.clone(), o)).or_else(|| built_in(&name, &self.library));
         let Some((library, table)) = target else { return };
         self.call.changing = 1;
         self.release(sk);

@@ -147,12 +147,12 @@ impl<'a> UnitReader<'a, '_> {
         let mut tree = self.unit.entries_tree(None)?;
         let root = tree.root()?;
         let name = self.name(root.entry())?;
-        let of_shim = SHIM_UNITS.iter().any(|unit| name.ends_with(unit));
+        let is_shim = SHIM_UNITS.iter().any(|unit| name.ends_with(unit));
         let mut children = root.children();
         while let Some(child) = children.next()? {
             let entry = child.entry().clone();
             match entry.tag() {
-                gimli::DW_TAG_variable if !of_shim || self.name(&entry)? == "longfat_runtime" => {
+                gimli::DW_TAG_variable if !is_shim || self.name(&entry)? == "longfat_runtime" => {
                     self.read_variable(&entry, found)?;
                 }
                 gimli::DW_TAG_subprogram => {
@@ -163,7 +163,7 @@ impl<'a> UnitReader<'a, '_> {
                             parameters.push(self.classify(self.type_of(formal.entry())?)?);
                         }
                     }
-                    self.read_function(&entry, parameters, of_shim, found)?;
+                    self.read_function(&entry, parameters, is_shim, found)?;
                 }
                 gimli::DW_TAG_structure_type => self.check_structure(&entry, found)?,
                 _ => {}
@@ -176,19 +176,19 @@ impl<'a> UnitReader<'a, '_> {
         &self,
         entry: &Entry<'a>,
         parameters: Vec<Class>,
-        of_shim: bool,
+        is_shim: bool,
         found: &mut Inspection,
     ) -> gimli::Result<()> {
         let returns = self.classify(self.type_of(entry)?)?;
         let function = Function { name: self.name(entry)?, line: self.line(entry)?, returns, parameters };
         match entry.attr_value(gimli::DW_AT_low_pc) {
-            Some(AttributeValue::Addr(_)) if of_shim => {
+            Some(AttributeValue::Addr(_)) if is_shim => {
                 found.of_shim.insert(function.name.clone(), function);
             }
             Some(AttributeValue::Addr(address)) => {
                 found.functions.insert(address, function);
             }
-            _ if !of_shim && entry.attr(gimli::DW_AT_declaration).is_some() => found.declared.push(function),
+            _ if !is_shim && entry.attr(gimli::DW_AT_declaration).is_some() => found.declared.push(function),
             _ => {}
         }
         Ok(())

@@ -165,21 +165,21 @@ fn all() -> Vec<(&'static str, &'static str, usize)> {
 #[test]
 fn every_member_has_the_compilers_offset() {
     let all = all();
-    let mut text = String::from("#include \"native/runtime.h\"\nunsigned long places[] = {\n");
+    let mut text = String::from("#include \"native/runtime.h\"\nunsigned long offsets[] = {\n");
     for (of, member, _) in &all {
-        let place = if member.is_empty() {
+        let offset = if member.is_empty() {
             format!("sizeof({of})")
         } else {
             format!("__builtin_offsetof({of}, {member})")
         };
-        text.push_str(&format!("{place},\n"));
+        text.push_str(&format!("{offset},\n"));
     }
     text.push_str("};\n");
     let image = Image::load(&compile(Path::new("layout.c"), &text).unwrap()).unwrap();
-    let places = image.symbol(c"places").unwrap().cast::<libc::c_ulong>();
+    let offsets = image.symbol(c"offsets").unwrap().cast::<libc::c_ulong>();
     for (i, (of, member, rust)) in all.iter().enumerate() {
-        // SAFETY: the array has an element for each place.
-        assert_eq!(unsafe { places.add(i).read() } as usize, *rust, "{of} {member}");
+        // SAFETY: the array has an element for each offset.
+        assert_eq!(unsafe { offsets.add(i).read() } as usize, *rust, "{of} {member}");
     }
 }
 

@@ -127,11 +127,11 @@ fn comment_above(text: &str, line: u32) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let at = line as usize;
     let above = at.checked_sub(2).and_then(|i| lines.get(i)).map(|l| l.trim()).filter(|l| l.starts_with('/'));
-    let here = at
+    let same_line = at
         .checked_sub(1)
         .and_then(|i| lines.get(i))
         .and_then(|l| l.find("/*").or(l.find("//")).map(|i| &l[i..]));
-    let comment = above.or(here).unwrap_or_default();
+    let comment = above.or(same_line).unwrap_or_default();
     comment.trim_start_matches(['/', '*']).trim_end_matches(['/', '*']).trim().to_owned()
 }
 

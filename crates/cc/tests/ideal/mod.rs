@@ -15,11 +15,11 @@ pub fn values<const N: usize>(pairs: [(&str, ParameterValue); N]) -> ParameterVa
     pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// Largest relative difference that a test allows.
+/// Asserts that the relative difference is at most `tolerance`.
 #[track_caller]
 pub fn assert_close(measured: f64, expected: f64, tolerance: f64, what: &str) {
-    let off = (measured / expected - 1.0).abs();
-    assert!(off <= tolerance, "{what}: {measured} instead of {expected}, off by {:.2} %", off * 100.0);
+    let error = (measured / expected - 1.0).abs();
+    assert!(error <= tolerance, "{what}: {measured} instead of {expected}, off by {:.2} %", error * 100.0);
 }
 
 /// A sender.
@@ -54,7 +54,7 @@ impl Flow {
         flow
     }
 
-    /// In congestion avoidance with this window.
+    /// Sets this window, in congestion avoidance.
     pub fn at_window(mut self, cwnd: u32) -> Flow {
         self.sk.snd_cwnd = cwnd;
         self.sk.snd_ssthresh = cwnd.min(2);
@@ -62,7 +62,7 @@ impl Flow {
         self
     }
 
-    /// The RTT from now on.
+    /// Sets the RTT from now on.
     pub fn set_rtt(&mut self, rtt_us: u64) {
         self.rtt_us = rtt_us;
         self.sk.srtt_us = 8 * rtt_us as u32;
@@ -113,7 +113,7 @@ impl Flow {
         self.fill();
     }
 
-    /// One round trip: the window of its start is acknowledged, evenly over its time.
+    /// One round trip: the window at its start is acknowledged, in evenly spaced ACKs.
     pub fn round(&mut self) {
         let window = self.sk.snd_cwnd;
         let start_ns = self.now_ns;

@@ -204,8 +204,8 @@ impl Draw {
     }
 
     /// Uniform on a logarithmic scale.
-    fn between(&mut self, least: f64, most: f64) -> f64 {
-        least * (most / least).powf(self.share())
+    fn between(&mut self, low: f64, high: f64) -> f64 {
+        low * (high / low).powf(self.share())
     }
 
     fn one_of<'a, T>(&mut self, all: &'a [T]) -> &'a T {

@@ -17,8 +17,8 @@ use runs::{Job, Side, Store};
 fn main() {
     let words: Vec<String> = env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let requested = |word: &str| words.is_empty() || words.iter().any(|w| w == word);
-    let beside = PathBuf::from(env!("CARGO_BIN_EXE_longfat")).with_file_name("fidelity");
-    let store = Store::open(&env::var_os("LONGFAT_FIDELITY").map_or(beside, PathBuf::from));
+    let default = PathBuf::from(env!("CARGO_BIN_EXE_longfat")).with_file_name("fidelity");
+    let store = Store::open(&env::var_os("LONGFAT_FIDELITY").map_or(default, PathBuf::from));
     let cases = draw::matrix();
     if words.iter().any(|w| w == "list") {
         cases.iter().for_each(|case| println!("{}", case.title()));

@@ -200,10 +200,10 @@ fn head(kept: usize, all: usize, store: &Store) -> String {
     format!(
         "# The simulator against the kernel in the lab\n\n\
          `make fidelity` compares the simulator with this machine's kernel, and writes this page, its pictures and [fidelity.csv](fidelity.csv).\n\
-         This page is of Linux {}. {kept} of {all} scenarios were run, 60 s each. One seed drew them before anything was measured\n\
+         The lab ran Linux {}. {kept} of {all} scenarios were run, 60 s each. One seed drew them before anything was measured\n\
          (`crates/cli/benches/fidelity/draw.rs`). Only lab runs whose `quality` is ok count; others were repeated. The simulator's figures are\n\
-         means over 5 seeds. The lab's are too where results depend on chance: with random loss, with two flows, and where the simulator's\n\
-         goodput differs by more than 3 % from seed to seed. An error is the simulator's figure divided by the lab's, minus 1; goodput and\n\
+         means over 5 seeds. The lab's figures are means of 5 runs if the result depends on chance: with random loss, with two flows, or if the\n\
+         simulator's goodput differs by more than 3 % from seed to seed. An error is the simulator's figure divided by the lab's, minus 1; goodput and\n\
          retransmissions are the totals of all flows. [fidelity-causes.md](fidelity-causes.md) explains the differences.\n\n",
         store.kernel()
     )

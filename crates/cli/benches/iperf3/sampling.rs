@@ -13,7 +13,7 @@ struct Share {
     server: f64,
 }
 
-/// The same test without and with samples.
+/// Processor time of a test without samples and of one with samples.
 struct Pair {
     without: Share,
     with: Share,

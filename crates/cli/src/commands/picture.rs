@@ -23,7 +23,7 @@ pub struct PictureArgs {
     /// Style: screen, or paper (black on white, thin lines, dashes, no background)
     #[arg(long, value_enum, default_value_t = Style::Screen)]
     style: Style,
-    /// Title of the picture; "" for none, as in papers, where the caption has it [default: the scenario's]
+    /// Title of the picture; "" for none, as in papers with captions [default: the scenario's]
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
 }
@@ -53,7 +53,7 @@ impl PictureArgs {
         self.title.clone().unwrap_or_else(|| default.to_owned())
     }
 
-    /// The same as an option: `None` for no title.
+    /// The title to draw instead of `default`; `None` for no title.
     pub fn title_or_none(&self, default: Option<String>) -> Option<String> {
         self.title.clone().or(default).filter(|title| !title.is_empty())
     }
@@ -73,7 +73,7 @@ fn parse_size(text: &str) -> Result<(Length, Option<Length>), String> {
     let mut sides = [Some(size.0), size.1].into_iter().flatten();
     match sides.all(|length| (1.0..=MAX_PIXELS).contains(&length.pixels())) {
         true => Ok(size),
-        false => Err(format!("{text:?}: a side has 1 to {MAX_PIXELS} pixels (96 per inch)")),
+        false => Err(format!("{text:?}: each side must have 1 to {MAX_PIXELS} pixels (96 per inch)")),
     }
 }
 
@@ -82,7 +82,7 @@ fn parse_font_size(text: &str) -> Result<Length, String> {
     let size: Length = text.parse()?;
     match FONT_PIXELS.contains(&size.pixels()) {
         true => Ok(size),
-        false => Err(format!("{text:?}: letters have 6 to 60 pixels, which is 4.5pt to 45pt")),
+        false => Err(format!("{text:?}: the font size must be 6 to 60 pixels (4.5pt to 45pt)")),
     }
 }
 

@@ -29,11 +29,11 @@ pub struct PlotArgs {
     /// between --from and --to
     #[arg(long, value_name = "METRIC")]
     against: Option<String>,
-    /// Plot the cumulative distribution of a figure over runs, as flows.bulk.goodput, or of a metric's
-    /// samples, as rtt; repeats are one group
+    /// Plot the cumulative distribution of a figure over runs, such as flows.bulk.goodput, or of a
+    /// metric's samples, such as rtt; repeats are one group
     #[arg(long, value_name = "METRIC", conflicts_with_all = ["metric", "against", "box_plot"])]
     cdf: Option<String>,
-    /// Plot box plots of the same: median, quartiles, whiskers of 1.5 interquartile ranges
+    /// Plot box plots of a figure or metric, as for --cdf: median, quartiles, whiskers of 1.5 interquartile ranges
     #[arg(long = "box", value_name = "METRIC", conflicts_with_all = ["metric", "against"])]
     box_plot: Option<String>,
     /// Start time, as in 4.5s since the start of the run
@@ -123,8 +123,9 @@ fn plot_distribution(
     let span_s = span(args, records)?;
     let distribution = match metric.contains('.') {
         true if span_s.is_some() => {
-            let message =
-                format!("--from and --to select samples, as of rtt; {metric} is one figure for each run");
+            let message = format!(
+                "--from and --to select samples, such as those of rtt; {metric} is one figure for each run"
+            );
             return Err(Exit::BadInput(message).into());
         }
         true => {

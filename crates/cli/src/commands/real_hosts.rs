@@ -117,13 +117,13 @@ impl RealHostFlags {
         stated: impl IntoIterator<Item = &'a HostLocation>,
         config: &Config,
     ) -> anyhow::Result<Option<Token>> {
-        let of_location = |location: &HostLocation| match location {
+        let token_file_of = |location: &HostLocation| match location {
             HostLocation::At(address) => config.token_of(&address.host),
             HostLocation::Here => None,
         };
         let given =
-            self.token.clone().or_else(|| self.at.iter().find_map(|(_, location)| of_location(location)));
-        let file = given.or_else(|| stated.into_iter().find_map(of_location));
+            self.token.clone().or_else(|| self.at.iter().find_map(|(_, location)| token_file_of(location)));
+        let file = given.or_else(|| stated.into_iter().find_map(token_file_of));
         file.as_deref().map(token).transpose()
     }
 }

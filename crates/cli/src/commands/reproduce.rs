@@ -50,13 +50,13 @@ pub struct ReproduceArgs {
     /// Maximum number of parallel simulations and guests [default: one per processor]
     #[arg(short, long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
-    /// Skip simulations of more than this time (those of the pairs of flows last up to 7000 s)
+    /// Skip simulations that are longer than this virtual time (those of pairs of flows last up to 7000 s)
     #[arg(long, value_name = "TIME")]
     longest_sim: Option<Time>,
     /// Also write an HTML page with all tables and plots
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Also write the tables to a Markdown file: between its marks, or to a new file (docs/reproduced.md is written so)
+    /// Also write the tables to a Markdown file: between its markers, or to a new file (as for docs/reproduced.md)
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
     /// Exit with code 5 if a measurement is unreliable
@@ -84,8 +84,8 @@ pub fn run(
     let hosts = args.real_hosts.setup(&engines, plan.jobs.iter().map(|job| &job.scenario), config)?;
     args.real_hosts.check_load(&plan.jobs, Duration::ZERO)?;
     let markdown = args.markdown.as_ref().map(|path| MarkdownPage::open(path, args)).transpose()?;
-    let of_jobs: Vec<EngineChoice> = plan.jobs.iter().map(|job| job.engine.clone()).collect();
-    let records = RecordsDirectory::choose(runs_dir, &of_jobs, false)?;
+    let job_engines: Vec<EngineChoice> = plan.jobs.iter().map(|job| job.engine.clone()).collect();
+    let records = RecordsDirectory::choose(runs_dir, &job_engines, false)?;
     if args.report.is_some() {
         records.require_for("--report")?;
     }

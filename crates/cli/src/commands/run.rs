@@ -31,7 +31,7 @@ use crate::{
     reliability::{require, require_published},
 };
 
-/// Most records that are listed one by one.
+/// Maximum number of records that are listed one by one.
 const MAX_RECORDS: usize = 6;
 
 /// Options of `run`.

@@ -272,7 +272,7 @@ fn end_within_deadline(stop: Arc<AtomicBool>, pidfile: Option<PathBuf>) -> anyho
 impl ServeArgs {
     /// The server of iperf 2's protocol, at the same address.
     fn iperf2_options(&self, port: u16) -> iperf2::ServerOptions {
-        let usual = iperf2::ServerOptions::new(port);
+        let defaults = iperf2::ServerOptions::new(port);
         let (bind, device) = match &self.bind {
             Some((address, device)) => (Some(*address), device.clone().or_else(|| self.bind_dev.clone())),
             None => (None, self.bind_dev.clone()),
@@ -283,10 +283,10 @@ impl ServeArgs {
             ip: self.ip(),
             interval: self.interval,
             header_timeout: self.phase_timeout,
-            idle_timeout: self.rcv_timeout.min(usual.idle_timeout),
-            max_duration: self.server_max_duration.unwrap_or(usual.max_duration),
+            idle_timeout: self.rcv_timeout.min(defaults.idle_timeout),
+            max_duration: self.server_max_duration.unwrap_or(defaults.max_duration),
             pin: self.affinity.clone(),
-            ..usual
+            ..defaults
         }
     }
 

@@ -40,7 +40,7 @@ pub struct StreamArgs {
     /// Duration at each rate
     #[arg(short, long, value_name = "TIME", value_parser = iperf3_values::time, default_value = "10s")]
     time: Duration,
-    /// Delay of the play-out: packets that arrive later after the first packet are useless
+    /// Play-out delay, from the arrival of the first packet: packets that miss their play-out time are useless
     #[arg(long, value_name = "TIME", value_parser = iperf3_values::time, default_value = "500ms")]
     deadline: Duration,
     /// Request missing packets again while they can arrive in time
@@ -262,7 +262,7 @@ impl StreamArgs {
     }
 
     fn announcement(&self, rate: BitRate) -> String {
-        let way = if self.reverse { "from" } else { "to" };
-        format!("{rate} {way} {} for {} s", self.host, self.time.as_secs_f64())
+        let preposition = if self.reverse { "from" } else { "to" };
+        format!("{rate} {preposition} {} for {} s", self.host, self.time.as_secs_f64())
     }
 }

@@ -60,7 +60,7 @@ pub struct SweepArgs {
     /// Change a value of the scenario, as in `--set duration=5s`
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_set)]
     pub sets: Vec<(String, String)>,
-    /// Runs of each point, each with another seed [default: as the file says]
+    /// Runs of each point, each with another seed [default: `repeat` of the scenario]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: Option<u32>,
     /// Metric, as in flows.bulk.goodput [default: goodput of the first TCP flow]

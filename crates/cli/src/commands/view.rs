@@ -97,8 +97,11 @@ fn directory_and_keys(args: &ViewArgs, runs_dir: &Path) -> (PathBuf, Vec<String>
 fn name_on_page(runs_dir: &Path, key: &str) -> Result<String, Exit> {
     let run = record::find(runs_dir, key).map_err(|e| Exit::BadInput(e.to_string()))?;
     let outside = || {
-        let message =
-            format!("{} is not in {}; name its directory by --runs", run.path.display(), runs_dir.display());
+        let message = format!(
+            "{} is not in {}; name its directory with --runs",
+            run.path.display(),
+            runs_dir.display()
+        );
         Exit::BadInput(message)
     };
     let entries = record::list(runs_dir).map_err(|e| Exit::BadInput(e.to_string()))?;

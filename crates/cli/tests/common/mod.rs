@@ -117,7 +117,7 @@ impl CommandOutput {
     }
 }
 
-/// The same command with default handling of the signals that tests send: under nohup, or in the background
+/// This command with default handling of the signals that tests send: under nohup, or in the background
 /// of a script, these signals are ignored, and programs inherit that.
 pub fn with_default_signals(command: &Command) -> Command {
     let mut with_defaults = Command::new("env");

@@ -32,17 +32,17 @@ impl Limits<'_> {
                                 .zip(upper_bound)
                                 .map_or(0.0, |(carried, upper_bound)| upper_bound - carried)
                     }
-                    None if other.measured => self.got * grows,
+                    None if other.measured => self.test_bps * grows,
                     None => FAIR_SHARE * carried.unwrap_or(f64::INFINITY) * grows,
                 })
             }
             // A queue in packets scales with its link.
-            Kind::ShortQueue if other.measured => Some(self.got * grows),
+            Kind::ShortQueue if other.measured => Some(self.test_bps * grows),
             // One window per round trip, and the round trip is shorter without other traffic in the queue.
             Kind::ReceiveBuffer | Kind::SendBuffer | Kind::WindowScaling
                 if other.measured && limit.kind == Kind::CompetingTraffic =>
             {
-                Some(self.got * self.rtt_ratio())
+                Some(self.test_bps * self.rtt_ratio())
             }
             _ => Some(other.allows_bps),
         });

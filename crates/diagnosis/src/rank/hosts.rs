@@ -52,7 +52,10 @@ impl Limits<'_> {
                     seen.to,
                     percent(seen.receiver_busy)
                 ),
-                format!("unread data kept the receive window closed: the goodput was {}", rate(self.got)),
+                format!(
+                    "unread data kept the receive window closed: the goodput was {}",
+                    rate(self.test_bps)
+                ),
             ];
             let change = format!(
                 "give the receiving thread on {} a dedicated CPU (taskset; not the one of the interrupts) or a faster one; larger packets, \
@@ -106,7 +109,7 @@ impl Limits<'_> {
     fn explains(&self, law_bps: f64) -> bool {
         self.seen.verdict() == Some(Cause::Loss)
             && !self.seen.got_full_rate()
-            && law_bps <= MAX_BUFFER_EXCESS * self.got
+            && law_bps <= MAX_BUFFER_EXCESS * self.test_bps
     }
 
     fn window_seen(&self) -> Option<String> {
@@ -192,7 +195,7 @@ impl Limits<'_> {
     /// longfat, and gets the kernel's defaults for the other two values.
     fn buffer_change(&self, host: &str, name: &str, facts: Option<&HostFacts>) -> Option<String> {
         let carried = self.seen.capacity_bps()?;
-        let needed = model::buffer_advice(self.seen.bdp()?).usual;
+        let needed = model::buffer_advice(self.seen.bdp()?).default;
         let Some(facts) = facts else {
             // An iperf3 server does not report its settings.
             return Some(format!(

@@ -190,7 +190,7 @@ impl Limits<'_> {
         let why = format!(
             "{SACK} is 0 on {host}: larger windows lose more segments at once, which take long to repair"
         );
-        self.add_sack(host, Allows::Computed(self.got), vec![why]);
+        self.add_sack(host, Allows::Computed(self.test_bps), vec![why]);
     }
 
     fn add_sack(&mut self, host: &str, allows: Allows, evidence: Vec<String>) {
@@ -348,7 +348,7 @@ impl Limits<'_> {
         let (datagrams, rtt) = (self.seen.datagrams, self.seen.rtt);
         let mss = self.seen.flow.as_ref().and_then(|flow| flow.mss_bytes).unwrap_or(1448) as u32;
         datagrams.lost >= MIN_LOST_DATAGRAMS
-            && mathis_bps(datagrams.loss_rate(), mss, rtt, 1.0) <= MAX_LAW_RATIO * self.got
+            && mathis_bps(datagrams.loss_rate(), mss, rtt, 1.0) <= MAX_LAW_RATIO * self.test_bps
     }
 
     /// The longest queue as a sentence.

@@ -20,7 +20,7 @@ impl Limits<'_> {
             return false;
         }
         let had_its_share =
-            seen.available_bps().is_some_and(|left| self.got >= MIN_SHARE_OF_AVAILABLE * left.value);
+            seen.available_bps().is_some_and(|left| self.test_bps >= MIN_SHARE_OF_AVAILABLE * left.value);
         match seen.verdict() {
             Some(Cause::PathRate) => true,
             Some(Cause::Loss) if self.lost() == Some(LossCause::QueueOverflow) => {
@@ -64,18 +64,18 @@ impl Limits<'_> {
         self.changed();
         self.competing();
         let seen = self.seen;
-        let whole = seen.got_full_rate();
+        let got_full_rate = seen.got_full_rate();
         let Some(carried) = seen.capacity_bps().filter(|_| !self.is_capacity_a_minimum()) else {
-            if whole {
+            if got_full_rate {
                 let evidence = match &seen.expected {
                     // The test got more than was expected; its evidence explains why not even more.
                     Some((expected, who))
-                        if seen.verdict() != Some(Cause::PathRate) && self.got >= *expected =>
+                        if seen.verdict() != Some(Cause::PathRate) && self.test_bps >= *expected =>
                     {
                         vec![format!(
                             "expected from {who}: {}; the test got {}",
                             rate(*expected),
-                            rate(self.got)
+                            rate(self.test_bps)
                         )]
                     }
                     _ => seen.flow.iter().flat_map(|flow| flow.evidence.clone()).collect(),
@@ -86,7 +86,7 @@ impl Limits<'_> {
         };
         let is_slow = seen.is_slow();
         // On a slow hop, other traffic and short queues matter more than on a faster one.
-        let bound = whole
+        let bound = got_full_rate
             || (is_slow && (self.is_limited_by_others() || self.lost() == Some(LossCause::QueueOverflow)));
         let allows = if bound { Allows::TestGoodput } else { Allows::Computed(carried) };
         let mut evidence = Vec::new();
@@ -96,9 +96,9 @@ impl Limits<'_> {
         if seen.is_shared() {
             evidence.push(format!("probes measure a bottleneck of {} of TCP payload", rate(carried)));
         }
-        if whole {
-            let share = self.got / carried * 100.0;
-            evidence.push(format!("the test got {}, {:.0} % of it", rate(self.got), share.min(100.0)));
+        if got_full_rate {
+            let share = self.test_bps / carried * 100.0;
+            evidence.push(format!("the test got {}, {:.0} % of it", rate(self.test_bps), share.min(100.0)));
         }
         if seen.policed_bps().is_some() {
             let faster = match seen.capacity.as_ref().and_then(|capacity| capacity.later_bps) {
@@ -131,14 +131,14 @@ impl Limits<'_> {
     fn competing(&mut self) {
         let seen = self.seen;
         let (true, Some(carried)) = (seen.is_shared(), seen.capacity_bps()) else { return };
-        let held = self.is_limited_by_others() || seen.fair_queueing().is_some();
+        let is_limiting = self.is_limited_by_others() || seen.fair_queueing().is_some();
         let mut evidence = Vec::new();
-        if let Some(FairQueueing { others, one, connections, together }) = seen.fair_queueing() {
+        if let Some(FairQueueing { others, one_bps, connections, total_bps }) = seen.fair_queueing() {
             evidence.push(format!(
                 "{connections} connections got {} together, one got {}: the slowest link uses fair queueing and is shared with about \
                  {others:.0} other connections",
-                rate(together),
-                rate(one)
+                rate(total_bps),
+                rate(one_bps)
             ));
         } else if let Some(left) = seen.available_bps() {
             evidence.push(format!(
@@ -156,16 +156,17 @@ impl Limits<'_> {
                  capacity is {}, the test got {}: other traffic had up to {}",
                 share * 100.0,
                 rate(carried),
-                rate(self.got),
+                rate(self.test_bps),
                 rate(others)
             ));
         }
-        let shares = seen.is_other_traffic_elastic();
-        if shares {
+        let is_elastic = seen.is_other_traffic_elastic();
+        if is_elastic {
             evidence.push("the other traffic behaves like TCP connections, which share the capacity".into());
         }
-        let gives = seen.available_bps().filter(|_| !shares).map_or(FAIR_SHARE * carried, |left| left.value);
-        let allows = if held { Allows::TestGoodput } else { Allows::Computed(gives) };
+        let allowed_bps =
+            seen.available_bps().filter(|_| !is_elastic).map_or(FAIR_SHARE * carried, |left| left.value);
+        let allows = if is_limiting { Allows::TestGoodput } else { Allows::Computed(allowed_bps) };
         let change = "find out who else uses the path, and when; transfer at another time, or with a reserved rate or a \
                       priority";
         self.add(Kind::CompetingTraffic, None, allows, evidence, Some(change.into()));

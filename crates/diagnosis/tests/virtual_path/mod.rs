@@ -168,16 +168,16 @@ impl Path for VirtualPath<'_> {
 
     fn available(
         &mut self,
-        most: BitRate,
+        max_rate: BitRate,
         mtu: Option<u32>,
     ) -> Result<Option<AvailableBandwidthResult>, Infallible> {
         let limits = ProbeLimits {
-            max_bytes_per_second: most.0 / 8,
+            max_bytes_per_second: max_rate.0 / 8,
             mtu: mtu.unwrap_or(MTU),
             resolution_ns: RESOLUTION_NS,
         };
         let mut method = AvailableBandwidth::new(limits);
-        let mut budget = Budget::new(most);
+        let mut budget = Budget::new(max_rate);
         let until = Time(self.session.now().0 + AVAILABLE_TIMEOUT.0);
         while self.session.now() < until {
             let Step::Send(fleet) = method.next_step() else { return Ok(Some(method.result())) };

@@ -176,7 +176,7 @@ pub const CATALOGUE: &[CatalogueEntry] = &[
     figure("U-dips", "glitches at 8k, 30k and 35k, changes at 110k and 115k"),
     fact(
         "U-receiver",
-        "can the receiver tell whether the buffer is optimal?",
+        "can the receiver find out whether the buffer is optimal?",
         "open question of the source",
         &[],
         &["longfat diagnose"],
@@ -269,9 +269,9 @@ mod tests {
     #[test]
     fn the_list_of_ids_is_that_of_the_documents() {
         let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let beside = ["../shared/published.md", "../../shared/published.md"];
+        let candidates = ["../shared/published.md", "../../shared/published.md"];
         let read = |path: &&str| std::fs::read_to_string(project.join(path)).ok();
-        let Some(text) = beside.iter().find_map(read) else { return };
+        let Some(text) = candidates.iter().find_map(read) else { return };
         let first_cells = text.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
         let documented: BTreeSet<&str> = first_cells
             .filter(|cell| ["L8-", "L13-", "G-", "U-", "H-"].iter().any(|p| cell.starts_with(p)))

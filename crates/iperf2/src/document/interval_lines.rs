@@ -8,7 +8,7 @@ pub(super) struct IntervalLine {
     pub(super) start_s: f64,
     pub(super) end_s: f64,
     pub(super) bytes: u64,
-    /// Of a receiver of datagrams.
+    /// Datagram counts, at the receiver of a UDP test.
     pub(super) udp: Option<Datagrams>,
     /// The line is about datagrams, also where their number is unknown.
     pub(super) is_udp: bool,

@@ -38,7 +38,7 @@ pub struct ServerOptions {
     pub interval: Duration,
     /// Maximum number of simultaneous connections and UDP streams, each.
     pub max_streams: usize,
-    /// The same of one client's address.
+    /// Maximum number of simultaneous connections and UDP streams of one client's address, each.
     pub max_streams_per_address: usize,
     /// Timeout of the header.
     pub header_timeout: Duration,
@@ -51,7 +51,7 @@ pub struct ServerOptions {
 }
 
 impl ServerOptions {
-    /// A server on this port with the usual limits.
+    /// A server on this port with the default limits.
     pub fn new(port: u16) -> Self {
         ServerOptions {
             bind: None,

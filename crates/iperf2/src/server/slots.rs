@@ -57,11 +57,11 @@ mod tests {
     fn one_address_cannot_take_all_slots() {
         let slots = Slots::new(3, 2);
         let [one, other] = ["10.0.0.1", "10.0.0.2"].map(|text| text.parse::<IpAddr>().unwrap());
-        let held = [slots.take(one), slots.take(one)];
-        assert!(held.iter().all(Option::is_some) && slots.take(one).is_none());
+        let taken = [slots.take(one), slots.take(one)];
+        assert!(taken.iter().all(Option::is_some) && slots.take(one).is_none());
         let last = slots.take(other);
         assert!(last.is_some() && slots.take(other).is_none(), "all are in use");
-        drop(held);
+        drop(taken);
         assert!(slots.take(one).is_some());
     }
 }

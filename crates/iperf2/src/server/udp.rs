@@ -32,7 +32,7 @@ const REPEAT_TIME: Duration = Duration::from_secs(5);
 const EVICT_AFTER: Duration = Duration::from_millis(500);
 /// Notes about refused datagrams are printed at most this often: their senders' addresses can be forged.
 const NOTE_INTERVAL: Duration = Duration::from_secs(1);
-/// Datagrams between two checks of the other tests' timers.
+/// Maximum number of datagrams between two checks of the other tests' timers.
 const MAX_BURST: usize = 256;
 
 /// The UDP tests of a server.

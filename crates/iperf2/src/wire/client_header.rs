@@ -8,7 +8,7 @@ use super::{put, word};
 
 /// Length of the header that this crate writes: the base of 24 bytes and the extension of 36.
 pub const HEADER_BYTES: usize = BASE_BYTES + EXTENSION_BYTES;
-/// A header's length has eight bits.
+/// Maximum length of a header, bytes: its length field has eight bits.
 pub const MAX_HEADER_BYTES: usize = 256;
 const BASE_BYTES: usize = 24;
 const EXTENSION_BYTES: usize = 36;

@@ -10,7 +10,7 @@ const BASE_BYTES: usize = 40;
 /// Transit times, which this crate neither writes nor reads.
 const TIMES_BYTES: usize = 60;
 const HIGH_WORDS_BYTES: usize = 12;
-/// Microseconds of a second, at most.
+/// Maximum of a field of microseconds within a second.
 const MAX_MICROS: u64 = 999_999;
 const HAS_BASE: u32 = 0x8000_0000;
 const HAS_HIGH_WORDS: u32 = 0x0800_0000;

@@ -34,9 +34,9 @@ impl Group {
         if start.spec.direction != Direction::Both {
             return String::new();
         }
-        let way = if self.sender { "TX" } else { "RX" };
+        let direction = if self.sender { "TX" } else { "RX" };
         let end = if start.role == Role::Client { "C" } else { "S" };
-        format!("[{way}-{end}]")
+        format!("[{direction}-{end}]")
     }
 
     /// Whether iperf3 reports the retransmissions of these streams in an interval.

@@ -109,18 +109,18 @@ fn read_udp(
         ..totals(udp)?
     };
     let mut received = StreamTotals { udp: Some(datagrams_of_both), ..sent };
-    let here: Vec<u64> = intervals
+    let interval_bytes: Vec<u64> = intervals
         .iter()
         .flat_map(|interval| &interval.streams)
         .filter(|stream| stream.id == id && !stream.sender && !stream.omitted)
         .map(|stream| stream.bytes)
         .collect();
-    received.bytes = match here.is_empty() {
+    received.bytes = match interval_bytes.is_empty() {
         true => {
             let arrived = i128::from(datagrams_of_both.packets) - i128::from(datagrams_of_both.lost);
             u64::try_from(arrived.max(0)).unwrap_or(u64::MAX).saturating_mul(start.spec.block.0)
         }
-        false => here.into_iter().fold(0, u64::saturating_add),
+        false => interval_bytes.into_iter().fold(0, u64::saturating_add),
     };
     if let Some((sum, datagrams)) = sum("sum_received")? {
         (received.start_s, received.end_s) = (sum.start_s, sum.end_s);

@@ -127,10 +127,10 @@ fn build(spec: TestSpec, client: bool, intervals: usize, figures: &[(f64, u64, i
                 (!tcp).then_some(Datagrams { packets, lost, out_of_order, jitter_s })
             };
             let account = |bytes, udp| StreamTotals { start_s: 0.0, end_s: 3.5, bytes, udp };
-            let here = !sends(*index) && !intervals.is_empty();
+            let is_receiving_end = !sends(*index) && !intervals.is_empty();
             // The JSON does not contain the values of each of several receivers: they come from the
             // intervals, or from the blocks that were not lost.
-            let got = match (tcp || spec.streams == 1, here) {
+            let got = match (tcp || spec.streams == 1, is_receiving_end) {
                 (true, _) => bytes,
                 (false, false) => (packets - lost as u64) * spec.block.0,
                 (false, true) => intervals

@@ -22,7 +22,7 @@ const SEPARATOR: &str = "- - - - - - - - - - - - - - - - - - - - - - - - -\n";
 pub struct TextFormat {
     /// The unit of rates (`-f`).
     pub unit: RateUnit,
-    /// Also the cookie, the MSS, processor time and congestion controls (`-V`).
+    /// Whether the text also has the cookie, the MSS, processor time and congestion controls (`-V`).
     pub verbose: bool,
 }
 
@@ -196,7 +196,7 @@ fn header(start: &Start) -> String {
     header_with(start, columns)
 }
 
-/// A header with the common columns and these.
+/// A header with the common columns, then `columns`.
 fn header_with(start: &Start, columns: &str) -> String {
     let role = if start.spec.direction == Direction::Both { "[Role]" } else { "" };
     let line = format!("[ ID]{role} Interval           Transfer     Bitrate         {columns}");

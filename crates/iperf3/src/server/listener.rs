@@ -32,7 +32,7 @@ pub(super) fn listen_at_any(options: &ServerOptions, port: u16) -> Result<Socket
 }
 
 /// A second socket at the address of `old`, which may be closed then: no connection is refused in between.
-pub(super) fn listen_beside(old: &Socket, options: &ServerOptions) -> Result<Socket, SystemError> {
+pub(super) fn listen_on_same_port(old: &Socket, options: &ServerOptions) -> Result<Socket, SystemError> {
     let what = || "cannot renew the listening socket".to_string();
     let at = old
         .local_addr()
@@ -156,14 +156,14 @@ mod tests {
         let old = listen_at_any(&options, 0).unwrap();
         let at = old.local_addr().unwrap().as_socket().unwrap();
         let _early = TcpStream::connect(at).unwrap();
-        let new = listen_beside(&old, &options).unwrap();
+        let new = listen_on_same_port(&old, &options).unwrap();
         assert!(accepts(&old), "a completed connection is not lost");
         drop(old);
         let _late = TcpStream::connect(at).unwrap();
         assert!(accepts(&new));
         // The port still belongs to one server.
         assert!(listen_at_any(&options, at.port()).is_err());
-        let _third = listen_beside(&new, &options).unwrap();
+        let _third = listen_on_same_port(&new, &options).unwrap();
     }
 
     #[test]

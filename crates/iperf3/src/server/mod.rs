@@ -1,6 +1,6 @@
 //! The server: one port, many clients. [`router`] accepts connections and assigns them to tests by their
-//! cookie; [`admission`] reads and checks a client's parameters; the router queues clients until it is their
-//! turn; [`session`] runs one client's test on a dedicated thread, once it has its [`turn`].
+//! cookie; [`admission`] reads and checks a client's parameters; the router queues clients; when a
+//! client has its [`turn`], [`session`] runs its test on a dedicated thread.
 
 mod admission;
 mod arrival;

@@ -31,7 +31,7 @@ use super::{
     admission::{Admission, Admitted, canonical, largest_share, share_key},
     arrival::Arrival,
     greeting::{Greeting, Progress, deny},
-    listener::{Renewal, listen_at_any, listen_beside},
+    listener::{Renewal, listen_at_any, listen_on_same_port},
     turn::Stage,
     udp_listener::{UdpListener, UdpRequest},
 };
@@ -137,7 +137,7 @@ impl Server {
                 connections: 0,
                 begun: 0,
                 last_begun: BTreeMap::new(),
-                usual: UNKNOWN_DURATION,
+                mean_duration: UNKNOWN_DURATION,
                 iperf2_noted: None,
                 accept_after: Instant::now(),
             };
@@ -191,7 +191,7 @@ struct Router<'scope, 'env> {
     /// The last set-up of each address, for the round-robin of addresses.
     last_begun: BTreeMap<IpAddr, u64>,
     /// Moving average of the duration of tests.
-    usual: Duration,
+    mean_duration: Duration,
     /// When an iperf 2 client was last reported.
     iperf2_noted: Option<Instant>,
     accept_after: Instant,
@@ -257,7 +257,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
     fn renew_listener(&mut self) {
         let renewal = self.renewal;
         renewal.renew_if_requested(|| {
-            let new = listen_beside(&self.listener, &self.server.options)?;
+            let new = listen_on_same_port(&self.listener, &self.server.options)?;
             // Connections that the old one has completed.
             self.accept();
             *self.listener = new;
@@ -514,7 +514,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
             if self.sessions[index].thread.is_finished() {
                 let session = self.sessions.swap_remove(index);
                 if let Some(granted) = session.granted {
-                    self.usual = (self.usual * 3 + granted.elapsed()) / 4;
+                    self.mean_duration = (self.mean_duration * 3 + granted.elapsed()) / 4;
                 }
                 if session.thread.join().is_err() {
                     self.observer.note("a test's thread failed; other tests continue");

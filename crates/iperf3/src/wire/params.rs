@@ -249,8 +249,8 @@ impl Params {
             (_, 0) => None,
             (_, rate) => Some(BitRate(rate)),
         };
-        let number = |value: u64, what, most: u64| {
-            within(what, value, 0..=most).map(|n| u32::try_from(n).unwrap_or(u32::MAX))
+        let number = |value: u64, what, max: u64| {
+            within(what, value, 0..=max).map(|n| u32::try_from(n).unwrap_or(u32::MAX))
         };
         let some = |n: u32| (n > 0).then_some(n);
         Ok(TestSpec {

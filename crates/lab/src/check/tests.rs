@@ -31,7 +31,7 @@ fn good() -> Facts {
     }
 }
 
-/// The same for a user whose user namespaces fail, on creation or on use.
+/// The facts of a machine on which the user's namespaces fail, on creation or on use.
 fn refused(user: Attempt, user_network: Attempt) -> Facts {
     let network = Attempt::Failed(libc::EPERM);
     let limits = NamespaceLimits { root: false, ..good().limits };

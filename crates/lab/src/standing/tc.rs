@@ -1,7 +1,7 @@
 //! tc on an emulated port: `qdisc`, `class` and `filter` with netem (tc-netem(8)), the shapers and queues of `tc_kinds.rs`, and
 //! a policer. Arguments that the emulated link cannot apply are errors that name the argument.
 //!
-//! Departures from Linux:
+//! Differences from Linux:
 //! 1. Whatever the order of netem and tbf, a packet passes queue, rate, loss, delay in this order.
 //! 2. netem's `limit` counts only the packets that wait for a `rate`, not the delayed ones in flight.
 //! 3. Correlations are not supported.

@@ -44,8 +44,8 @@ pub(crate) fn change_classes(
     let Some(QdiscKind::Htb(htb)) = found else {
         return Err(format!("no htb qdisc {:x}:{}", class.handle, on_device));
     };
-    let there = htb.classes.iter().position(|c| c.minor == class.class);
-    match (action, there, parameters) {
+    let existing = htb.classes.iter().position(|c| c.minor == class.class);
+    match (action, existing, parameters) {
         (QdiscAction::Add, Some(_), _) => {
             return Err(format!(
                 "File exists: there is a class {class} already; tc class change sets its parameters"
@@ -58,14 +58,14 @@ pub(crate) fn change_classes(
             }
             htb.classes.remove(at);
         }
-        (_, there, Some(parameters)) => {
+        (_, existing, Some(parameters)) => {
             if parameters.parent == parameters.minor {
                 return Err(format!("class {class} cannot be its own parent"));
             }
             if parameters.parent != 0 && htb.class(parameters.parent).is_none() {
                 return Err(format!("no class {:x}:{:x}", class.handle, parameters.parent));
             }
-            match there {
+            match existing {
                 // A class stays where it is, as in Linux: so there are no cycles.
                 Some(at) if htb.classes[at].parent != parameters.parent => {
                     return Err(format!("class {class} cannot get another parent"));
@@ -105,9 +105,9 @@ pub(crate) fn change_qdiscs(
             }
         }
     };
-    let there = qdiscs.iter().position(|q| q.parent == parent);
-    match (action, there) {
-        (QdiscAction::Add, Some(at)) => return Err(exists(&qdiscs[at], kind.as_ref())),
+    let existing = qdiscs.iter().position(|q| q.parent == parent);
+    match (action, existing) {
+        (QdiscAction::Add, Some(at)) => return Err(exists_error(&qdiscs[at], kind.as_ref())),
         (QdiscAction::Change | QdiscAction::Delete, None) => {
             return Err("no such qdisc (cannot find specified qdisc on specified device)".into());
         }
@@ -145,18 +145,18 @@ pub(crate) fn change_qdiscs(
 }
 
 /// The error of tc for a position that has a qdisc, and the command to use instead of `add`.
-fn exists(there: &Qdisc, new: Option<&QdiscKind>) -> String {
+fn exists_error(existing: &Qdisc, new: Option<&QdiscKind>) -> String {
     let instead = match new {
-        Some(new) if new.name() == there.kind.name() => {
+        Some(new) if new.name() == existing.kind.name() => {
             "tc qdisc change sets its parameters, tc qdisc replace sets all of them"
         }
         _ => "tc qdisc replace puts another in its place, tc qdisc del removes it",
     };
-    let position = if there.parent.is_none() { "root " } else { "" };
+    let position = if existing.parent.is_none() { "root " } else { "" };
     format!(
         "File exists: there is a {position}qdisc already, {} {:x}: (Exclusivity flag on, cannot modify); {instead}",
-        there.kind.name(),
-        there.handle
+        existing.kind.name(),
+        existing.handle
     )
 }
 
@@ -165,8 +165,8 @@ fn qdisc_name(qdiscs: &[Qdisc], handle: u32) -> &str {
     qdiscs.iter().find(|q| q.handle == handle).map_or("", |q| q.kind.name())
 }
 
-/// The qdiscs that the device has, for an error about one that it does not have. A qdisc that was added without a handle has one
-/// that nobody knows.
+/// The qdiscs that the device has, for an error about one that it does not have. A qdisc that was added without a handle has a
+/// handle that the user does not know.
 fn present(qdiscs: &[Qdisc]) -> String {
     match qdiscs {
         [] => "; the device has none yet: tc qdisc add dev DEVICE root handle 1: ...".to_owned(),
@@ -184,8 +184,8 @@ fn present(qdiscs: &[Qdisc]) -> String {
 /// Removes the qdisc under `parent`, and all its descendants.
 fn delete_below(qdiscs: &mut Vec<Qdisc>, parent: Option<Parent>) {
     while let Some(at) = qdiscs.iter().position(|q| q.parent == parent) {
-        let gone = qdiscs.remove(at);
-        while let Some(child) = qdiscs.iter().find_map(|q| q.parent.filter(|p| p.handle == gone.handle)) {
+        let removed = qdiscs.remove(at);
+        while let Some(child) = qdiscs.iter().find_map(|q| q.parent.filter(|p| p.handle == removed.handle)) {
             delete_below(qdiscs, Some(child));
         }
     }

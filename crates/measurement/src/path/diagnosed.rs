@@ -132,7 +132,7 @@ impl Diagnosis {
     pub fn remedy_elsewhere(&self, ranking: &Ranking) -> Option<RemedyElsewhere> {
         let limit = ranking.limits.first().filter(|limit| limit.measured)?;
         let host = limit.host.clone().filter(|host| *host == self.options.to)?;
-        let of_limit = limit
+        let limit_change = limit
             .change
             .as_ref()
             .map(|change| change.strip_prefix(&format!("on {host}: ")).unwrap_or(change).to_owned());
@@ -145,7 +145,7 @@ impl Diagnosis {
                 goal.rtt.as_micros_f64().ceil()
             ))
         };
-        Some(RemedyElsewhere { host, kind: limit.kind, change: of_limit.or_else(tune)? })
+        Some(RemedyElsewhere { host, kind: limit.kind, change: limit_change.or_else(tune)? })
     }
 }
 

@@ -31,7 +31,7 @@ pub fn address(host: &str) -> Result<IpAddr, Error> {
 /// The smallest round-trip time of a few echo requests.
 ///
 /// # Errors
-/// If this process may not send echo requests, or no reply came.
+/// If this process may not send echo requests, or no reply arrived.
 pub fn round_trip(to: IpAddr) -> Result<Time, Error> {
     Ok(round_trips(to, ECHOES)?.min)
 }

@@ -22,7 +22,7 @@ pub enum Error {
     /// Echo requests cannot be sent, or their replies not be received.
     #[error("{error}{hint}", hint = echoes_hint(.0), error = .0)]
     Echoes(traffic::Error),
-    /// No echo reply came.
+    /// No echo reply arrived.
     #[error("{host} replied to none of {count} echo requests")]
     NoReply {
         /// The other end.

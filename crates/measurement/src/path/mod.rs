@@ -134,10 +134,10 @@ impl Path for MeasuredPath<'_> {
 
     fn available(
         &mut self,
-        most: BitRate,
+        max_rate: BitRate,
         mtu: Option<u32>,
     ) -> Result<Option<AvailableBandwidthResult>, Error> {
-        available::measure(&mut self.tests, most, mtu)
+        available::measure(&mut self.tests, max_rate, mtu)
     }
 }
 

@@ -61,10 +61,10 @@ impl Devices {
     }
 }
 
-fn counters(watcher: &Watcher, (place, address): &Sender) -> Option<TxCounters> {
-    watcher.namespace(place)?.run(|| Ok(tune::read_tx_counters(*address))).ok()?
+fn counters(watcher: &Watcher, (namespace, address): &Sender) -> Option<TxCounters> {
+    watcher.namespace(namespace)?.run(|| Ok(tune::read_tx_counters(*address))).ok()?
 }
 
-fn queue(watcher: &Watcher, (place, address): &Sender) -> Option<TransmitQueue> {
-    watcher.namespace(place)?.run(|| Ok(tune::read_transmit_queue(*address))).ok()?
+fn queue(watcher: &Watcher, (namespace, address): &Sender) -> Option<TransmitQueue> {
+    watcher.namespace(namespace)?.run(|| Ok(tune::read_transmit_queue(*address))).ok()?
 }

@@ -48,7 +48,7 @@ pub fn incoming(connection: &TrackedConnection) -> String {
 fn named(connection: &TrackedConnection, ends: SocketAddresses) -> String {
     match scope(connection) {
         "" => format!("{}>{}", ends.local, ends.peer),
-        place => format!("{place}:{}>{}", ends.local, ends.peer),
+        scope => format!("{scope}:{}>{}", ends.local, ends.peer),
     }
 }
 

@@ -9,7 +9,7 @@ use schema::FlowSample;
 const SPACING_US: i64 = 100_000;
 /// Length of the history, microseconds.
 const LENGTH_US: i64 = 60_000_000;
-/// After a change the path has its new rate from this time on, microseconds.
+/// Time after a change until the path has its new rate, microseconds.
 const ADAPTATION_US: i64 = 1_000_000;
 
 /// Labelled rows, and the changes that they showed.

@@ -202,7 +202,8 @@ impl Recording {
             run.quality.notes.push(format!("sampled by sock_diag: {why}"));
         }
         if watcher.lost_events() > 0 {
-            run.quality.add_fault(format!("{} events were lost: they came too fast", watcher.lost_events()));
+            run.quality
+                .add_fault(format!("{} events were lost: they arrived too fast", watcher.lost_events()));
         }
         let mut rows = Vec::new();
         // Flows without data are omitted.
@@ -277,7 +278,7 @@ impl Track {
             |kind, value| new_events.push(Event { time_us, subject: subject.into(), kind, value });
         match event.kind {
             watch::SocketEventKind::RoundTrip(rtt_us) => {
-                // This event comes while the ACK is processed.
+                // This event occurs while the ACK is processed.
                 if let Some(pending) = &mut self.pending {
                     pending.rtt_us = Some(rtt_us.into());
                 }

@@ -1,7 +1,7 @@
 //! One direction of a link with everything that [`crate::fifo_pipe`] cannot do: a queue with a discipline,
 //! any kind of server, and a wire with impairments, driven by events at their nominal instants.
 //!
-//! Departures from a model of single packets, all of them only for trains of several segments:
+//! Differences from a model of single packets, all of them only for trains of several segments:
 //! 1. A train whose segments arrive one by one is accepted when its last segment has arrived, as if they had
 //!    arrived just in time to be sent without gaps: as a whole if all of it fits, otherwise segment by
 //!    segment, and then it stays split.

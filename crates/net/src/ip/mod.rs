@@ -6,7 +6,7 @@
 //! does not panic. Frames have no preamble and no frame check sequence. The implementation of
 //! [`EthernetPacket`] completes what a kernel left to hardware offloads (super-packets, checksums).
 //!
-//! Departures:
+//! Differences from these RFCs:
 //! 1. No ICMP rate limit (RFC 1812 section 4.3.2.8): a thousand packets that are too large cause a thousand
 //!    errors.
 //! 2. Routers use neither ARP nor neighbour discovery: the topology gives all addresses.

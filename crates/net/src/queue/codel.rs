@@ -1,7 +1,7 @@
 //! Controlled delay (RFC 8289): the state of one queue, and a single queue with it.
 //!
 //! `CodelState::is_above` and `dequeue` are `dodequeue` and `dequeue` of section 5.4; ECN as in Linux's
-//! `codel_impl.h`. Departures from the RFC:
+//! `codel_impl.h`. Differences from the RFC:
 //! 1. `maxpacket` is the largest segment so far, as in Linux, not a constant.
 //! 2. The sojourn time ends when the segment's transmission begins, as at a device's dequeue.
 

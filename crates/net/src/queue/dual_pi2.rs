@@ -3,7 +3,7 @@
 //! A PI controller on the classic queue's delay computes p' every `update` (figure 6): p' += alpha (q -
 //! target) + beta (q - previous q). Classic segments are dropped or marked with p_C = p'^2; low-latency
 //! segments are marked with p_L = max(p_CL, step), where p_CL = k p' and the step marks all segments above
-//! its delay. Departures from the RFC:
+//! its delay. Differences from the RFC:
 //! 1. The scheduler is a weighted round robin that gives a tenth to the classic queue, as in Linux's
 //!    `sch_dualpi2` (`c_protection` 10 %), not a time-shifted FIFO.
 //! 2. The probabilities are applied with random numbers, not with the even spacing of `recur`.

@@ -1,7 +1,7 @@
 //! Fair queueing: deficit round robin over flows (Shreedhar and Varghese 1995), plain or with controlled
 //! delay in each flow and priority for sparse ones (FQ-CoDel, RFC 8290).
 //!
-//! Departures from RFC 8290:
+//! Differences from RFC 8290:
 //! 1. When the queue is full, segments are dropped from the head of the flow with the most bytes until the
 //!    arriving packet fits (section 4.1), one at a time, not in batches as in Linux.
 //! 2. A packet's `flow_hash` is used as it is, without a secret perturbation.

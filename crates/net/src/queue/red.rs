@@ -2,7 +2,7 @@
 //!
 //! avg <- (1 - w) avg + w q on each arrival; after an idle time m times with q = 0. Between the thresholds
 //! p_b = max_p (avg - min) / (max - min) and p_a = p_b / (1 - count p_b), which spaces drops uniformly.
-//! Departures from the paper:
+//! Differences from the paper:
 //! 1. The idle time is divided by the transmission time of the arriving segment.
 //! 2. With ECN, packets are marked only below the hard threshold, and dropped above it (RFC 3168 section 7).
 //! 3. In the gentle range p_b rises from max_p at max to 1 at twice max, spaced in the same way.

@@ -4,7 +4,7 @@
 //! Q (equation 1) with the spare bandwidth S and the persistent queue Q; h = max(0, shuffle y - |phi|) of the
 //! input y is shuffled (equation 2). Segment i gets the feedback p_i - n_i with p_i = xi_p rtt_i^2 s_i /
 //! cwnd_i and n_i = xi_n rtt_i s_i (equations 3 to 9), until the interval's pools are used up. A packet keeps
-//! the minimum of the routers on its path. Departures from the paper:
+//! the minimum of the routers on its path. Differences from the paper:
 //! 1. A train carries one header and gets the feedback for all of its bytes.
 //! 2. The feedback is 0 until the first interval has passed. The paper gives no length for it; here it is 100
 //!    ms.

@@ -11,7 +11,7 @@
 //!    another link than the narrowest one has less available bandwidth, or cross traffic changes too fast for
 //!    streams.
 //!
-//! Departures from pathload 1.3.2:
+//! Differences from pathload 1.3.2:
 //! 1. The search begins between zero and the capacity, instead of doubling a rate, and only if the estimate
 //!    was not confirmed.
 //! 2. Streams last at least many times the resolution of the time stamps, with more packets instead of
@@ -60,15 +60,15 @@ const SLOW_POLICED_RATE: f64 = 1.3;
 const MIN_STREAM_BUCKETS: f64 = 6.0;
 /// Maximum share of streams with losses within the evaluated packets.
 const MAX_EARLY_LOSS_SHARE: f64 = 0.2;
-/// Target of the estimate's standard error, as a fraction of the available bandwidth,
+/// Target of the estimate's standard error, as a fraction of the available bandwidth; [`TARGET_ERROR_OF_CAPACITY`] if that is larger.
 const TARGET_ERROR: f64 = 0.02;
-/// or, if larger, as a fraction of the capacity.
+/// Target of the estimate's standard error, as a fraction of the capacity.
 const TARGET_ERROR_OF_CAPACITY: f64 = 0.005;
 /// Maximum number of fleets of busy streams.
 const MAX_BUSY_FLEETS: usize = 5;
-/// Distance between the estimate and the rates of streams that confirm it, in standard errors,
+/// Distance between the estimate and the rates of streams that confirm it, in standard errors; at least [`MIN_CONFIRMATION_DISTANCE`].
 const CONFIRMATION_ERRORS: f64 = 2.5;
-/// and at least this fraction of the capacity.
+/// Minimum distance between the estimate and the rates of streams that confirm it, as a fraction of the capacity.
 const MIN_CONFIRMATION_DISTANCE: f64 = 0.06;
 /// Minimum share of a fleet's streams that must agree (pathload's 60 %).
 const MIN_AGREEMENT: f64 = 0.6;
@@ -204,11 +204,11 @@ impl AvailableBandwidth {
             packets_in(MIN_STREAM_RESOLUTIONS * self.limits.resolution_ns).max(bucket_packets as usize);
         let max = max_packets(&self.limits, self.bytes);
         self.are_streams_too_short |= required > max;
-        let usual = packets_in(STREAM_NS).clamp(MIN_STREAM_PACKETS, MAX_STREAM_PACKETS);
+        let default_packets = packets_in(STREAM_NS).clamp(MIN_STREAM_PACKETS, MAX_STREAM_PACKETS);
         if let (AvailableBandwidthPhase::Busy, Some(packets)) = (self.phase, self.short_stream_packets) {
             return Train::paced(self.bytes, packets.min(max), rate);
         }
-        Train::paced(self.bytes, required.max(usual).min(max), rate)
+        Train::paced(self.bytes, required.max(default_packets).min(max), rate)
     }
 
     /// The verdict of a fleet.

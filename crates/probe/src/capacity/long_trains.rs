@@ -27,9 +27,9 @@ const LONG_TRAIN_NS: f64 = 150e6;
 /// Minimum and maximum number of packets of a long train.
 const MIN_LONG_PACKETS: usize = 200;
 const MAX_LONG_PACKETS: usize = 200_000;
-/// A bend counts if more than this share of a train passed before it,
+/// A bend counts if more than this share of a train passed before it, and more than [`MIN_BEND_PACKETS`].
 const MIN_BEND_SHARE: f64 = 0.08;
-/// and more than this number of packets.
+/// A bend counts if more than this number of packets passed before it.
 const MIN_BEND_PACKETS: f64 = 4.0;
 
 /// The measurements of long trains at one rate.

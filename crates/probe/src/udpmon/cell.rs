@@ -118,8 +118,8 @@ fn consecutive(
 pub(super) fn delay_variation_us(observation: &TrainObservation) -> Vec<f64> {
     let delay = |packet: ReceivedPacket| packet.arrived_ns.saturating_sub(packet.sent_ns);
     let delays: Vec<i64> = observation.received().map(delay).collect();
-    let Some(least) = delays.iter().min() else { return Vec::new() };
-    delays.iter().map(|delay| delay.saturating_sub(*least) as f64 / 1e3).collect()
+    let Some(min_delay) = delays.iter().min() else { return Vec::new() };
+    delays.iter().map(|delay| delay.saturating_sub(*min_delay) as f64 / 1e3).collect()
 }
 
 /// The lower quartile, and its standard error. Cross traffic and pauses of hosts lengthen the spacing of a train, so

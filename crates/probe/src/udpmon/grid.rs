@@ -380,8 +380,9 @@ fn fit(points: &mut [SpacingPoint]) -> Option<LineFit> {
         LineFit::of(&all)
     };
     let is_straight = |fit: &LineFit| fit.reduced_chi_square <= MAX_CHI_SQUARE;
-    let most = points.len().checked_sub(MIN_SIZES)?;
-    let straight = (0..=most).find_map(|from| Some((from, line(&points[from..]).filter(is_straight)?)));
+    let max_excluded = points.len().checked_sub(MIN_SIZES)?;
+    let straight =
+        (0..=max_excluded).find_map(|from| Some((from, line(&points[from..]).filter(is_straight)?)));
     let (from, found) = match straight {
         Some(found) => found,
         None => (0, line(points)?),

@@ -7,7 +7,7 @@
 //! - [`RequestResponse`]: the time to a reply grows with the size by the time per byte of all links, one after
 //!   another.
 //!
-//! Departure from udpmon: requests have replies of their own size and replies of the smallest size. The
+//! Difference from udpmon: requests have replies of their own size and replies of the smallest size. The
 //! difference separates the two directions. No reply is larger than its request.
 
 use serde::Serialize;

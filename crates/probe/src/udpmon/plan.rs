@@ -96,8 +96,8 @@ impl UdpmonPlan {
 
     /// The train with the most bytes within a second.
     pub fn largest_train(&self) -> Train {
-        let least = self.spacings.as_ref().and_then(|all| all.first()).map_or(0, |spacing| spacing.0);
-        Train::spaced(self.sizes.last().copied().unwrap_or(0), self.packets, least)
+        let min_spacing = self.spacings.as_ref().and_then(|all| all.first()).map_or(0, |spacing| spacing.0);
+        Train::spaced(self.sizes.last().copied().unwrap_or(0), self.packets, min_spacing)
     }
 
     /// The spacings, ns, given the bottleneck's time for the largest packet; rounded to two digits.

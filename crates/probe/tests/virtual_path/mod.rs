@@ -13,7 +13,7 @@ use units::{BitRate, Time};
 
 /// Packet number of cross traffic.
 const CROSS: u64 = u64::MAX;
-/// Cross traffic begins this number of packet times before a train, so that the queue reaches its usual
+/// Cross traffic begins this number of packet times before a train, so that the queue reaches a steady
 /// state.
 const WARM_UP_PACKETS: u64 = 300;
 /// Number of packets over which carried cross traffic is measured.

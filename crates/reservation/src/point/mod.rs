@@ -108,7 +108,7 @@ pub struct Point {
     name: PointName,
     settings: Settings,
     reservations: BTreeMap<ReservationId, Reservation>,
-    /// Number of those that have not ended, by the point that asked and its user.
+    /// Number of those that have not ended, by the requesting point and its user.
     open: BTreeMap<(PointName, Option<String>), u64>,
     calendar: Calendar,
     running: BTreeSet<ReservationId>,
@@ -159,7 +159,7 @@ impl Point {
         self.reservations.values()
     }
 
-    /// Number of reservations that have not ended, for each user of each point that asked.
+    /// Number of reservations that have not ended, for each user of each requesting point.
     pub fn open(&self) -> impl Iterator<Item = (&PointName, Option<&str>, u64)> {
         self.open.iter().map(|((origin, user), count)| (origin, user.as_deref(), *count))
     }

@@ -1,15 +1,15 @@
 //! Topologies of MiniEdit, Mininet's editor (`.mn` files), as scenarios.
 //!
-//! Source: `examples/miniedit.py` of Mininet 2.2 and 2.3. Departures from what MiniEdit does with such a
+//! Source: `examples/miniedit.py` of Mininet 2.2 and 2.3. Differences from what MiniEdit does with such a
 //! file:
 //!
 //! 1. A bandwidth above 1000 Mbit/s is honoured; Mininet ignores it.
 //! 2. Switches of all types are learning switches. Controllers, sFlow and NetFlow are not imported.
-//! 3. A legacy router becomes a router. Of its start commands those that set addresses, MTUs and routes are
-//!    imported. Interfaces without an address get one as in every scenario.
+//! 3. A legacy router becomes a router. Only its start commands that set addresses, MTUs and routes
+//!    are imported. Interfaces without an address get one as in every scenario.
 //! 4. Links shape as a wire does (rate, queue, delay), not as HTB followed by netem, whose limit also holds
 //!    the packets in flight. Shaping applies in both directions, as in Mininet.
-//! 5. Hosts' start and stop commands are kept unchanged. Of switches' commands only MTUs are imported.
+//! 5. Hosts' start and stop commands are kept unchanged. The commands of switches are imported only if they set MTUs.
 
 mod commands;
 mod json;

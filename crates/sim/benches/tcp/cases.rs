@@ -69,12 +69,12 @@ impl Case {
         self.ms
     }
 
-    /// The same case with other buffers.
+    /// This case with other buffers.
     pub fn with_buffer(self, buffer: u64) -> Case {
         Case { buffer, ..self }
     }
 
-    /// The same case with another duration.
+    /// This case with another duration.
     pub fn lasting(self, ms: u32) -> Case {
         Case { ms, ..self }
     }

@@ -74,14 +74,14 @@ pub fn check(write: bool) -> bool {
         let (Ok(Some(from)), Ok(Some(to))) = (from, to) else { panic!("{name} was not counted") };
         let per_packet = (to.0 - from.0) / (to.1 - from.1);
         let known = committed_of(name);
-        let off = known.map_or(f64::INFINITY, |known| per_packet / known - 1.0);
-        let is_good = off.abs() <= TOLERANCE;
+        let change = known.map_or(f64::INFINITY, |known| per_packet / known - 1.0);
+        let is_good = change.abs() <= TOLERANCE;
         good &= is_good;
         let note = if is_good { "" } else { "off" };
         println!(
             "{name:18} {per_packet:>22.1} {:>10.1} {:>+7.1}% {note}",
             known.unwrap_or(f64::NAN),
-            off * 100.0
+            change * 100.0
         );
         lines.push_str(&format!("{name},{per_packet:.1}\n"));
     }

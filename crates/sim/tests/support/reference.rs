@@ -118,7 +118,7 @@ pub fn trace(case: &str) -> Vec<Point> {
     rows.map(|row| point(&row)).collect()
 }
 
-/// The same run in the simulator, sampled each 10 ms.
+/// Repeats the reference's run in the simulator, sampled each 10 ms.
 pub fn simulate(reference: &Reference, seed: u64) -> Outcome {
     let Reference { cc, rate_mbps, rtt_ms, queue_pkts, mtu, duration_s, buffer_max, loss, .. } = reference;
     // The reference's clock starts after address resolution and handshake.

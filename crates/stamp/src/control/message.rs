@@ -18,11 +18,11 @@ pub(super) const FETCH_BYTES: usize = 48;
 pub(super) const FETCH_ACK_BYTES: usize = 32;
 /// Bytes of the record of a packet in a fetched session (RFC 4656 section 3.9).
 pub const PACKET_RECORD_BYTES: usize = 25;
-/// The mode that is spoken: unauthenticated.
+/// The only supported mode: unauthenticated.
 pub(super) const UNAUTHENTICATED: u32 = 1;
 /// Maximum number of slots of a schedule, as a limit of what one message can make this end store.
 pub(super) const MAX_SLOTS: u32 = 256;
-/// Maximum number of senders and of ranges of packets that were not sent, in one message. A message is read anew
+/// Maximum number of senders and of ranges of packets that were not sent, in one message. A message is parsed again
 /// whenever a part of it arrives, so these also limit the processor time of many small parts.
 const MAX_SENDERS: u32 = 16;
 const MAX_SKIPS: u32 = 2048;
@@ -161,7 +161,7 @@ pub struct SessionRequest {
     pub packets: u32,
     /// Where packets come from. TWAMP: an unspecified address is that of the control connection.
     pub sender: SocketAddr,
-    /// Where packets go to; likewise. Its port is only a wish: the server chooses.
+    /// Where packets go to. TWAMP: an unspecified address is that of the control connection. The port is only a request: the server chooses.
     pub receiver: SocketAddr,
     /// Identifier of a session whose receiver is the client; otherwise zero.
     pub sid: Sid,

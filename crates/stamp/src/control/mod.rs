@@ -1,7 +1,7 @@
 //! The control protocols of OWAMP (RFC 4656 section 3) and TWAMP (RFC 5357 section 3), pure: bytes in, bytes out.
 //!
-//! Departures:
-//! 1. Only the unauthenticated mode is spoken, so the fields of HMACs are zero and are ignored.
+//! Differences from the RFCs:
+//! 1. Only the unauthenticated mode is implemented, so the fields of HMACs are zero and are ignored.
 //! 2. A session's sender and receiver are the two ends of the control connection; tests between other hosts
 //!    are refused (Accept 3).
 

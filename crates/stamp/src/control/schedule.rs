@@ -103,9 +103,9 @@ impl Deviates {
         }
         // S3
         let k = (1..Q.len()).find(|&k| rest < Q[k]).unwrap_or(Q.len());
-        let least = (0..=k).map(|_| self.uniform()).min().unwrap_or(0);
+        let min = (0..=k).map(|_| self.uniform()).min().unwrap_or(0);
         // S4
-        multiply(whole + least, LN_2)
+        multiply(whole + min, LN_2)
     }
 }
 

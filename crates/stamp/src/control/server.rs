@@ -51,8 +51,8 @@ impl ServerControl {
         (ServerControl { protocol, phase: Phase::SetUp, input: Vec::new() }, greeting.to_bytes())
     }
 
-    /// The greeting of a server that does not want to talk: it offers no mode.
-    pub fn unwilling() -> [u8; GREETING_BYTES] {
+    /// The greeting of a server that refuses the connection: it offers no mode.
+    pub fn refusing_greeting() -> [u8; GREETING_BYTES] {
         [0; GREETING_BYTES]
     }
 
@@ -64,8 +64,8 @@ impl ServerControl {
     /// The next complete command.
     ///
     /// # Errors
-    /// On a violation of the protocol, which closes the connection. Messages longer than this end stores are
-    /// such a violation, so that the bytes kept are limited if this is called until `None` after each
+    /// On a violation of the protocol, which closes the connection. Messages longer than this end's limit are
+    /// such a violation, which limits the stored bytes if this is called until `None` after each
     /// [`Self::receive`].
     pub fn next_command(&mut self) -> Result<Option<Command>, ProtocolError> {
         if self.phase == Phase::SetUp {
@@ -153,7 +153,7 @@ impl ServerControl {
     }
 }
 
-/// Any bytes in each phase.
+/// Receives arbitrary bytes in each phase.
 pub(super) fn fuzz(protocol: ControlProtocol, bytes: &[u8]) {
     for phase in [Phase::SetUp, Phase::Idle, Phase::Testing] {
         let (mut server, _greeting) = ServerControl::new(protocol, [7; 32]);

@@ -232,9 +232,9 @@ impl<'a> Connection<'a> {
         let found = self.finished.iter().find(|session| session.request.sid == request.sid);
         let Some(session) = found else { return self.control.not_fetched(Accept::FAILURE) };
         let (first, last) = request.range;
-        let is_asked = |sequence: u32| (first..=last).contains(&sequence);
+        let is_requested = |sequence: u32| (first..=last).contains(&sequence);
         let mut session = session.clone();
-        session.records.retain(|record| is_asked(record.sequence));
+        session.records.retain(|record| is_requested(record.sequence));
         session.to_bytes()
     }
 

@@ -121,5 +121,5 @@ impl ControlServer {
 /// Greets with no mode, which means that the server does not want to talk (RFC 4656 section 3.1).
 fn refuse(mut stream: TcpStream) {
     // 64 bytes fit into an empty send buffer, so this does not block.
-    let _ = stream.write_all(&ServerControl::unwilling());
+    let _ = stream.write_all(&ServerControl::refusing_greeting());
 }

@@ -4,7 +4,7 @@
 //! Source: `tcp_rcv_rtt_update`, `tcp_rcv_rtt_measure`, `tcp_rcv_rtt_measure_ts`, `tcp_rcv_space_adjust`,
 //! `tcp_rcvbuf_grow` (net/ipv4/tcp_input.c).
 //!
-//! Departures:
+//! Differences from the kernel:
 //!
 //! 1. All simulated kernels adopt a shorter round-trip time at once; Linux does so since 6.16 and in stable backports.
 //! 2. Timestamps count in milliseconds (`tcp_usec_ts` is 0).

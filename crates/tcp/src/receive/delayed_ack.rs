@@ -5,7 +5,7 @@
 //! `tcp_compressed_ack_kick` (net/ipv4/tcp_timer.c); `__tcp_cleanup_rbuf` (net/ipv4/tcp.c); RFC 9293 section
 //! 3.8.6.3.
 //!
-//! Departures:
+//! Differences from the kernel:
 //!
 //! 1. `ato` has 8 bits in all kernels, as in 6.18.
 //! 2. SO_RCVLOWAT is 1, and no route requests quick ACKs.

@@ -3,7 +3,7 @@
 //! Source: `__tcp_ecn_check_ce`, `tcp_ecn_accept_cwr` (net/ipv4/tcp_input.c); RFC 3168 section 6.1.3.
 //! Algorithms like DCTCP set and clear `TCP_ECN_DEMAND_CWR` themselves when they are notified of a mark.
 //!
-//! Departures:
+//! Differences from the kernel:
 //!
 //! 1. No AccECN (RFC 9768).
 

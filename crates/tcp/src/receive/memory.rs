@@ -5,7 +5,7 @@
 //! those of 64-bit machines. The tests have values measured on Linux 6.18 (`SO_MEMINFO` of a connection whose
 //! data is not read).
 //!
-//! Departures:
+//! Differences from the kernel:
 //!
 //! 1. The data of a packet over veth is in as few fragments of 32 KiB as possible; in the kernel some cross
 //!    from one to the next.

@@ -9,7 +9,7 @@
 //! Source: `tcp_rcv_established`, `tcp_validate_incoming` (net/ipv4/tcp_input.c), `tcp_recvmsg`
 //! (net/ipv4/tcp.c); the other files name theirs.
 //!
-//! Departures:
+//! Differences from the kernel:
 //!
 //! 1. No PAWS, urgent data, header prediction or backlog.
 //! 2. The congestion control is notified of a CE mark after the queue has been processed, not before.

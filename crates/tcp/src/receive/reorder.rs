@@ -4,7 +4,7 @@
 //! (net/ipv4/tcp_input.c). The kernel uses a red-black tree. A sorted ring buffer is sufficient, because
 //! nearly all operations are at or near one of its ends.
 //!
-//! Departures:
+//! Differences from the kernel:
 //!
 //! 1. A packet that follows one and overlaps the next is not coalesced with the former.
 

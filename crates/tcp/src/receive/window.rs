@@ -4,7 +4,7 @@
 //! `tcp_select_window` (net/ipv4/tcp_output.c); `tcp_init_buffer_space`, `tcp_grow_window`,
 //! `tcp_clamp_window`, `tcp_measure_rcv_mss` (net/ipv4/tcp_input.c); `tcp_set_window_clamp` (net/ipv4/tcp.c).
 //!
-//! Departures:
+//! Differences from the kernel:
 //!
 //! 1. There is no memory pressure in the system (`tcp_mem`).
 //! 2. `tcp_shrink_window` and `tcp_workaround_signed_windows` are 0.

@@ -2,7 +2,7 @@
 //! order.
 //!
 //! The order is that of `tcp_ack`, `tcp_fastretrans_alert` and `tcp_write_xmit` (Linux 6.18, `net/ipv4`).
-//! Departures:
+//! Differences from the kernel:
 //!
 //! 1. A packet is lost when three later ones were delivered. The path never reorders, so RACK would have the
 //!    same result.

@@ -1,6 +1,6 @@
 //! Processing of ACKs: `tcp_ack` and its callees in the kernel's order (net/ipv4/tcp_input.c).
 //!
-//! Departures: 1. The fast path is taken if window, SACK and ECE bring nothing new; there is no header
+//! Differences from the kernel: 1. The fast path is taken if window, SACK and ECE bring nothing new; there is no header
 //! prediction.
 
 use super::{Sender, recovery::Retransmission};

@@ -2,7 +2,7 @@
 //! (net/ipv4/tcp_{input,output}.c, include/net/tcp.h of 2.4.20; M. Mathis, J. Mahdavi, "Forward
 //! acknowledgement", 1996).
 //!
-//! Packets are single segments here. `behaviour.rs` lists the departures.
+//! Packets are single segments here. `behaviour.rs` lists the differences from Linux 2.4.
 
 use super::{Marks, Sender, recovery::Retransmission};
 use crate::{
@@ -352,9 +352,9 @@ impl Connection {
     /// the window was full. `in_flight`: packets in flight before the ACK.
     pub(super) fn grow_by_ack(&mut self, ack: u32, in_flight: u32, flag: i32) {
         let may_raise = flag & flag::ECE == 0 || self.sk.in_slow_start();
-        let held = self.is_dubious(flag) && (!may_raise || self.sk.in_cwnd_reduction());
+        let keeps_cwnd = self.is_dubious(flag) && (!may_raise || self.sk.in_cwnd_reduction());
         let full = in_flight >= self.sk.snd_cwnd;
-        if flag & flag::DATA_ACKED == 0 || held || !full || self.has(Operation::CongControl) {
+        if flag & flag::DATA_ACKED == 0 || keeps_cwnd || !full || self.has(Operation::CongControl) {
             return;
         }
         self.sk.set_is_cwnd_limited(true);
@@ -409,8 +409,8 @@ impl Connection {
         if self.sk.ca_state() == CaState::Cwr {
             return self.halve_rate();
         }
-        let held = self.sk.sacked_out > 0 || self.sk.retrans_out > 0 || self.sk.undo_marker != 0;
-        let state = if held { CaState::Disorder } else { CaState::Open };
+        let is_disordered = self.sk.sacked_out > 0 || self.sk.retrans_out > 0 || self.sk.undo_marker != 0;
+        let state = if is_disordered { CaState::Disorder } else { CaState::Open };
         if self.sk.ca_state() != state {
             self.set_ca_state(state);
             self.sk.high_seq = self.sk.snd_nxt;

@@ -7,7 +7,7 @@
 //! full, has its window reduced once per retransmission timeout (at least 200 ms), and slow start raises it
 //! again. The flag `SOCK_NOSPACE` prevents this only while the writer waits.
 //!
-//! Departures: 1. After a write that leaves no space the application is assumed to write again at once.
+//! Differences from Linux 2.4: 1. After a write that leaves no space the application is assumed to write again at once.
 //! 2. No push for more than half of the peer's largest window (`forced_push`).
 
 use super::{Sender, output::Push};

@@ -14,7 +14,7 @@
 //!
 //! Source: net/ipv4/{tcp_input,tcp_output,tcp_timer,tcp_recovery,tcp_rate}.c of Linux 6.
 //!
-//! Departures, beside those of the files:
+//! Differences from the kernel, in addition to those that the files list:
 //!
 //! 1. A packet leaves the host at the instant at which TCP sends it, unless the endpoint's owner reports a
 //!    device queue (`device`).

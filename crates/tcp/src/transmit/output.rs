@@ -1,7 +1,7 @@
 //! Transmission of new data: `tcp_write_xmit` and the size of super-packets (net/ipv4/tcp_output.c).
 //!
-//! Departures: 1. The remainder of a packet is filled up from the next one (`tcp_grow_skb`, since 6.10)
-//! whatever pages hold it, except for probes.
+//! Differences from the kernel: 1. The remainder of a packet is filled up from the next one (`tcp_grow_skb`,
+//! since 6.10) whatever pages hold it, except for probes.
 
 use super::{Marks, Sender, Skb, chrono, path_mtu::MtuProbe, skb::segments, timers::Timer, unsent::Chunk};
 use crate::{CaState, Operation, behaviour::Growth, connection::Connection, segment::after};

@@ -3,7 +3,7 @@
 //! it without such reports (RFC 4821; `tcp_mtu_probing`, net/ipv4/tcp_timer.c; `tcp_mtu_probe`,
 //! net/ipv4/tcp_output.c).
 //!
-//! Departures:
+//! Differences from the kernel:
 //! 1. The segments of all packets are recounted when the MSS changes; the kernel recounts a packet when it is
 //!    retransmitted. The amount in flight is the same either way.
 //! 2. A probe counts as the number of MSS-sized segments that it fills; in the kernel it counts as one.

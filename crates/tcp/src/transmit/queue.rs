@@ -5,7 +5,7 @@
 //! `lost` has the packets to retransmit. The cost of an ACK is proportional to the newly acknowledged
 //! packets, plus a search from a good guess, whatever the window.
 //!
-//! Departures from the kernel:
+//! Differences from the kernel:
 //! 1. Lost packets are in a priority queue; the kernel finds them by a walk from `retransmit_skb_hint`. The
 //!    order is the same.
 //! 2. Selectively acknowledged packets are not joined; `sacked` stores the ranges instead, and the send

@@ -178,8 +178,8 @@ impl Sender {
 
     /// `tcp_try_keep_open`.
     pub(super) fn try_keep_open(&mut self, conn: &mut Connection) {
-        let held = conn.left_out() > 0 || self.any_retrans_done(conn);
-        let state = if held { CaState::Disorder } else { CaState::Open };
+        let is_disordered = conn.left_out() > 0 || self.any_retrans_done(conn);
+        let state = if is_disordered { CaState::Disorder } else { CaState::Open };
         if conn.sk.ca_state() != state {
             conn.set_ca_state(state);
             conn.sk.high_seq = conn.sk.snd_nxt;

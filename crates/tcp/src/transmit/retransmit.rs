@@ -1,7 +1,7 @@
 //! Retransmission: `tcp_xmit_retransmit_queue`, `tcp_retransmit_skb`, tail loss probes
 //! (net/ipv4/tcp_output.c; RFC 8985 section 7).
 //!
-//! Departures: 1. A packet that a timeout retransmits again after its first retransmission was judged
+//! Differences from the kernel: 1. A packet that a timeout retransmits again after its first retransmission was judged
 //! spurious (F-RTO cleared `LOST` and left `RETRANS`) counts once in `retrans_out`; the kernel counts it
 //! twice and never corrects that.
 

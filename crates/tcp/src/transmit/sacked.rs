@@ -25,27 +25,27 @@ impl Sacked {
     pub(super) fn add(&mut self, start: u32, end: u32, mut on_new: impl FnMut(u32, u32)) {
         // The ranges that touch or overlap the block.
         let first = self.ranges.partition_point(|range| before(range.1, start));
-        let mut past = first;
-        let mut joined = (start, end);
-        let mut open = start;
-        while let Some(range) = self.ranges.get(past).copied().filter(|range| !after(range.0, end)) {
-            if before(open, range.0) {
-                on_new(open, range.0);
+        let mut after_last = first;
+        let mut merged = (start, end);
+        let mut new_from = start;
+        while let Some(range) = self.ranges.get(after_last).copied().filter(|range| !after(range.0, end)) {
+            if before(new_from, range.0) {
+                on_new(new_from, range.0);
             }
-            open = if after(range.1, open) { range.1 } else { open };
-            joined.0 = if before(range.0, joined.0) { range.0 } else { joined.0 };
-            joined.1 = if after(range.1, joined.1) { range.1 } else { joined.1 };
-            past += 1;
+            new_from = if after(range.1, new_from) { range.1 } else { new_from };
+            merged.0 = if before(range.0, merged.0) { range.0 } else { merged.0 };
+            merged.1 = if after(range.1, merged.1) { range.1 } else { merged.1 };
+            after_last += 1;
         }
-        if before(open, end) {
-            on_new(open, end);
+        if before(new_from, end) {
+            on_new(new_from, end);
         }
-        match past - first {
-            0 => self.ranges.insert(first, joined),
-            1 => self.ranges[first] = joined,
+        match after_last - first {
+            0 => self.ranges.insert(first, merged),
+            1 => self.ranges[first] = merged,
             _ => {
-                self.ranges[first] = joined;
-                self.ranges.drain(first + 1..past);
+                self.ranges[first] = merged;
+                self.ranges.drain(first + 1..after_last);
             }
         }
     }

@@ -1,9 +1,9 @@
 //! A packet or super-packet that is sent and not acknowledged (`struct sk_buff` and `tcp_skb_cb`).
 //!
-//! Departure from the kernel: times are 32 bits of microseconds, which is unambiguous for packets younger
+//! Difference from the kernel: times are 32 bits of microseconds, which is unambiguous for packets younger
 //! than half an hour.
 
-/// Flags of a packet: the kernel's `TCPCB_*` and some more.
+/// Flags of a packet: the kernel's `TCPCB_*` and others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Marks(u16);
 

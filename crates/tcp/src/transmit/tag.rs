@@ -1,7 +1,7 @@
 //! Processing of SACK blocks: `tcp_sacktag_write_queue` (net/ipv4/tcp_input.c; RFC 2018, RFC 2883).
 //!
-//! Departures: 1. Blocks are processed in the order of the option, not sorted; `sacked.rs` skips ranges that
-//! are already known.
+//! Differences from the kernel: 1. Blocks are processed in the order of the option, not sorted; `sacked.rs`
+//! skips ranges that are already known.
 
 use super::{Marks, Sender, ack::AckState};
 use crate::{

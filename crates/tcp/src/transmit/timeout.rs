@@ -1,7 +1,7 @@
 //! The retransmission timeout and the zero-window probe (net/ipv4/tcp_timer.c; `tcp_enter_loss`,
 //! net/ipv4/tcp_input.c).
 //!
-//! Departures: 1. The retransmission of a SYN does not enter `Loss`, because the controller is not
+//! Differences from the kernel: 1. The retransmission of a SYN does not enter `Loss`, because the controller is not
 //! initialised yet.
 
 use super::{Marks, Sender, timers::Timer};

@@ -121,8 +121,8 @@ impl Pair {
     /// Processes everything that happens at the current time.
     pub fn settle(&mut self) {
         loop {
-            let most = if self.sender.can_write() { u64::from(tcp::DEFAULT_WRITE_BYTES) } else { 0 };
-            let bytes = self.to_write.unwrap_or(u64::MAX).min(most);
+            let max_bytes = if self.sender.can_write() { u64::from(tcp::DEFAULT_WRITE_BYTES) } else { 0 };
+            let bytes = self.to_write.unwrap_or(u64::MAX).min(max_bytes);
             if bytes > 0 && self.sender.state() == TcpState::Established {
                 let written = self.sender.write(self.now, bytes);
                 if let Some(left) = &mut self.to_write {

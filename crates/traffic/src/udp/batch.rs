@@ -104,18 +104,18 @@ mod tests {
     use super::*;
 
     fn pair() -> (Socket, UdpSocket) {
-        let (here, there) =
+        let (sender, receiver) =
             (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
-        here.connect(there.local_addr().unwrap()).unwrap();
-        there.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        (here.into(), there)
+        sender.connect(receiver.local_addr().unwrap()).unwrap();
+        receiver.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        (sender.into(), receiver)
     }
 
     /// Lengths and numbers of the next datagrams.
-    fn receive(there: &UdpSocket, count: usize) -> Vec<(usize, u64)> {
+    fn receive(receiver: &UdpSocket, count: usize) -> Vec<(usize, u64)> {
         let mut buffer = [0; 65_536];
         let mut read = || {
-            let length = there.recv(&mut buffer).unwrap();
+            let length = receiver.recv(&mut buffer).unwrap();
             (length, Header::read(NumberWidth::Bits64, &buffer[..length]).unwrap().number)
         };
         (0..count).map(|_| read()).collect()
@@ -123,37 +123,41 @@ mod tests {
 
     #[test]
     fn many_datagrams_are_sent_in_one_call_and_the_last_may_be_short() {
-        let (here, there) = pair();
-        let mut batch = Batch::new(&here, 1000, NumberWidth::Bits64);
+        let (sender, receiver) = pair();
+        let mut batch = Batch::new(&sender, 1000, NumberWidth::Bits64);
         assert!(batch.capacity() >= 64, "{}", batch.capacity());
-        assert_eq!(batch.send(&here, 7, 50, 300, 0).unwrap(), 50);
+        assert_eq!(batch.send(&sender, 7, 50, 300, 0).unwrap(), 50);
         let expected: Vec<(usize, u64)> =
             (7..57).map(|number| (if number == 56 { 300 } else { 1000 }, number)).collect();
-        assert_eq!(receive(&there, 50), expected);
-        let sent = batch.send(&here, 1, usize::MAX, 300, 0).unwrap();
+        assert_eq!(receive(&receiver, 50), expected);
+        let sent = batch.send(&sender, 1, usize::MAX, 300, 0).unwrap();
         assert_eq!(sent, batch.capacity());
-        assert_eq!(receive(&there, 1), [(1000, 1)], "the last datagram of a truncated batch has full length");
+        assert_eq!(
+            receive(&receiver, 1),
+            [(1000, 1)],
+            "the last datagram of a truncated batch has full length"
+        );
     }
 
     #[test]
     fn the_longest_and_the_shortest_datagrams() {
-        let (here, there) = pair();
-        let mut batch = Batch::new(&here, 65_507, NumberWidth::Bits64);
-        assert_eq!(batch.send(&here, 1, 1, 65_507, 0).unwrap(), 1);
-        assert_eq!(receive(&there, 1), [(65_507, 1)]);
-        let mut batch = Batch::new(&here, 0, NumberWidth::Bits64);
-        assert_eq!(batch.send(&here, 2, 3, 0, 0).unwrap(), 3);
-        assert_eq!(receive(&there, 3), [(16, 2), (16, 3), (16, 4)]);
+        let (sender, receiver) = pair();
+        let mut batch = Batch::new(&sender, 65_507, NumberWidth::Bits64);
+        assert_eq!(batch.send(&sender, 1, 1, 65_507, 0).unwrap(), 1);
+        assert_eq!(receive(&receiver, 1), [(65_507, 1)]);
+        let mut batch = Batch::new(&sender, 0, NumberWidth::Bits64);
+        assert_eq!(batch.send(&sender, 2, 3, 0, 0).unwrap(), 3);
+        assert_eq!(receive(&receiver, 3), [(16, 2), (16, 3), (16, 4)]);
     }
 
     #[test]
     fn without_segmentation_each_datagram_is_a_message() {
-        let (here, there) = pair();
-        let mut batch = Batch::new(&here, 1000, NumberWidth::Bits64);
+        let (sender, receiver) = pair();
+        let mut batch = Batch::new(&sender, 1000, NumberWidth::Bits64);
         // Without checksums the kernel refuses segmentation (net/ipv4/udp.c, udp_send_skb).
-        os::set_option(&here, libc::SOL_SOCKET, libc::SO_NO_CHECK, 1i32).unwrap();
-        assert_eq!(batch.send(&here, 1, 20, 1000, 0).unwrap(), 20);
+        os::set_option(&sender, libc::SOL_SOCKET, libc::SO_NO_CHECK, 1i32).unwrap();
+        assert_eq!(batch.send(&sender, 1, 20, 1000, 0).unwrap(), 20);
         assert_eq!(batch.segments, 1);
-        assert_eq!(receive(&there, 20), (1..21).map(|number| (1000, number)).collect::<Vec<_>>());
+        assert_eq!(receive(&receiver, 20), (1..21).map(|number| (1000, number)).collect::<Vec<_>>());
     }
 }

@@ -16,7 +16,7 @@ use crate::sys::widen_receive_buffer;
 const RECEIVE_BUFFER_BYTES: i32 = 32 << 20;
 /// The requested send buffer, bytes: a few ms at 10 Gb/s.
 const SEND_BUFFER_BYTES: usize = 4 << 20;
-/// The largest datagram: a packet of 9000 bytes and some more, so that longer ones are noticed.
+/// The largest datagram: somewhat more than a packet of 9000 bytes, so that longer ones are noticed.
 const MAX_DATAGRAM_BYTES: usize = 9_216;
 
 /// A socket at `local` with large buffers.

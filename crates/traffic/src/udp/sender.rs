@@ -88,7 +88,7 @@ impl Sender {
             None => Timing::Flood { block: block as usize, remaining },
             Some(rate) => {
                 let plan =
-                    SourcePlan { rate, payload: block, together: options.burst, ..SourcePlan::default() };
+                    SourcePlan { rate, payload: block, back_to_back: options.burst, ..SourcePlan::default() };
                 Timing::Scheduled {
                     source: Box::new(DatagramSource::new(&plan, Draws::new(0, 0), Time(0))),
                     remaining,

@@ -46,15 +46,15 @@ impl ReceiverStatistics {
     /// Records a received datagram: its first bytes, its length and its time of arrival (ns).
     #[inline]
     pub fn record(&mut self, bytes: &[u8], length: usize, now_ns: i64) {
-        let placed = Header::read(self.numbers, bytes)
+        let numbered = Header::read(self.numbers, bytes)
             .and_then(|header| Some((self.unwrapper.index(header.number)?, header.sent_ns)));
-        let Some((place, sent_ns)) = placed else {
+        let Some((index, sent_ns)) = numbered else {
             self.malformed += 1;
             return;
         };
         let before = self.counts.last_ns;
         let received = self.counts.received;
-        self.counts.record(place, length as u32, sent_ns, now_ns);
+        self.counts.record(index, length as u32, sent_ns, now_ns);
         // Duplicates are not part of the sender's spacing.
         if let Some(before) = before
             && self.counts.received > received

@@ -21,7 +21,7 @@ pub(super) const COOKIE_PREFIX: &str = "longfat-stream-1-";
 pub(super) const MAX_DEADLINE: Time = Time::from_secs(60);
 /// The longest stream.
 pub(super) const MAX_DURATION: Time = Time::from_secs(7200);
-/// Packets that a play-out buffer may have to hold.
+/// Maximum number of packets that a play-out buffer may have to hold.
 const MAX_BUFFERED: u64 = 1 << 26;
 /// Payload of a packet, bytes.
 const PAYLOAD_RANGE: std::ops::RangeInclusive<u32> = 8..=9000;

@@ -50,7 +50,7 @@ pub struct StreamSample {
     pub dropped_at_socket: u64,
 }
 
-/// What the UDP thread shares.
+/// State that the UDP thread shares with the control connection.
 #[derive(Debug, Default)]
 struct Shared {
     sample: StreamSample,
@@ -124,7 +124,7 @@ fn exchange(
     observe: &mut dyn FnMut(&StreamSample),
 ) -> Result<StreamSample, Error> {
     let (mut has_reported_end, mut peer_has_ended) = (false, false);
-    let mut heard = Instant::now();
+    let mut last_message = Instant::now();
     loop {
         let due = Instant::now() + REPORT_INTERVAL;
         let (mut sample, has_ended) = {
@@ -155,7 +155,7 @@ fn exchange(
                 continue;
             }
             let message: Message = channel.receive("report of a stream", PEER_TIMEOUT)?;
-            heard = Instant::now();
+            last_message = Instant::now();
             let mut shared = lock(shared);
             match message {
                 Message::Sender(report) if role == Role::Receives => {
@@ -170,7 +170,7 @@ fn exchange(
                 _ => return Err(Error::Closed { expected: "report of a stream" }),
             }
         }
-        if heard.elapsed() > PEER_TIMEOUT {
+        if last_message.elapsed() > PEER_TIMEOUT {
             return Err(Error::Timeout { what: "report of a stream", after: PEER_TIMEOUT });
         }
         let has_arrived =

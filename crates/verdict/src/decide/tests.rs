@@ -11,7 +11,7 @@ fn flow(goodput_bps: f64, set: impl Fn(&mut FlowSample)) -> Vec<Cause> {
     arriving(|ms| (goodput_bps / 8.0 * ms as f64 * 1e-3) as i64, set)
 }
 
-/// The same, where the receiver's bytes are a function of the milliseconds since the start.
+/// The causes of a flow's samples, as [`flow`] has them, where the receiver's bytes are a function of the milliseconds since the start.
 fn arriving(bytes: impl Fn(i64) -> i64, set: impl Fn(&mut FlowSample)) -> Vec<Cause> {
     let context = FlowContext {
         name: "f".into(),
@@ -68,7 +68,7 @@ fn labels(mut rows: Vec<FlowSample>, context: FlowContext) -> Vec<Option<Cause>>
     rows.into_iter().map(|row| row.limited_by).collect()
 }
 
-/// The same of a path that is not described.
+/// The labels of a flow's rows on a path that is not described.
 fn labels_between_hosts(rows: Vec<FlowSample>) -> Vec<Option<Cause>> {
     labels(rows, FlowContext { unknown_path: true, ..FlowContext::default() })
 }
@@ -283,13 +283,13 @@ fn in_context(set: impl Fn(&mut FlowSample), context: FlowContext) -> Vec<Option
 #[test]
 fn losses_that_the_senders_device_dropped_are_local() {
     let lost = |row: &mut FlowSample| row.total_retrans_segs = Some(row.time_us / 30_000);
-    let of_99 = |device_drops| {
+    let causes_of_99_losses = |device_drops| {
         let device = SendingDevice { dropped_segs: device_drops, ..SendingDevice::default() };
         in_context(lost, FlowContext { device, ..FlowContext::default() })
     };
-    assert_eq!(of_99(60).last(), Some(&Some(Cause::LocalQueue)));
-    assert_eq!(of_99(5).last(), Some(&Some(Cause::Loss)), "most were dropped elsewhere");
-    assert_eq!(of_99(0).last(), Some(&Some(Cause::Loss)));
+    assert_eq!(causes_of_99_losses(60).last(), Some(&Some(Cause::LocalQueue)));
+    assert_eq!(causes_of_99_losses(5).last(), Some(&Some(Cause::Loss)), "most were dropped elsewhere");
+    assert_eq!(causes_of_99_losses(0).last(), Some(&Some(Cause::Loss)));
 }
 
 #[test]

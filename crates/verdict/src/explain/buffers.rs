@@ -37,10 +37,10 @@ pub(super) fn larger(
     let limits =
         |cause| summary.limited_steady.share(cause) >= MIN_OTHER_WINDOW_SHARE || named.contains(&Some(cause));
     let ends = [(Cause::ReceiveWindow, End::Receiver), (Cause::SendBuffer, End::Sender)];
-    let of_end =
+    let larger_buffer =
         |(cause, end): (Cause, End)| limits(cause).then(|| end.larger(rows, context, summary)).flatten();
     let (mut fixes, mut settings, mut advice) = (Vec::<Fix>::new(), Vec::new(), Vec::new());
-    for larger in ends.into_iter().filter_map(of_end) {
+    for larger in ends.into_iter().filter_map(larger_buffer) {
         match larger {
             Larger::Setting { host, setting, reason } => {
                 settings.push(setting);
@@ -102,7 +102,7 @@ impl End {
     /// present value.
     fn larger(self, rows: &[&FlowSample], context: &FlowContext, summary: &FlowSummary) -> Option<Larger> {
         let (now, first) = match self.buffer(context) {
-            Buffer::Tuned([least, first, largest]) => (*largest, [*least, *first]),
+            Buffer::Tuned([min, first, largest]) => (*largest, [*min, *first]),
             Buffer::Unknown if self == End::Receiver => (self.sampled(rows)?, DEFAULT_RMEM),
             Buffer::Unknown => (self.sampled(rows)?, DEFAULT_WMEM),
             Buffer::Fixed(requested) => return Some(self.without_request(*requested, context, summary)),

@@ -1,4 +1,4 @@
-//! The limits of UDT and Tsunami in words, where those of TCP have others.
+//! Explanations of the limits of UDT and Tsunami that differ from those of TCP.
 
 use schema::FlowSummary;
 
@@ -11,7 +11,7 @@ pub(super) fn receive_window(facts: &Facts, context: &FlowContext) -> Explanatio
         "{} the data in flight ({}) filled the buffer of the receiver on {} ({})",
         facts.share, facts.in_flight, context.to, facts.window
     );
-    let remedy = "raise the flow's receive_buffer to the bandwidth-delay product and some more";
+    let remedy = "raise the flow's receive_buffer to somewhat more than the bandwidth-delay product";
     Explanation { evidence: vec![evidence], remedy: Some(remedy.into()), ..Explanation::default() }
 }
 

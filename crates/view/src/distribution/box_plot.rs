@@ -91,7 +91,7 @@ impl<'a> BoxLayout<'a> {
         (name, BoxLayout { distribution, values, labels, series: distribution.series(), left, width })
     }
 
-    /// Whether colours need a legend: without a swept field each place has its own label.
+    /// Whether colours need a legend: without a swept field each box has its own label.
     fn has_legend(&self) -> bool {
         self.distribution.field.is_some() && self.series.len() > 1
     }
@@ -106,11 +106,11 @@ impl<'a> BoxLayout<'a> {
 
     /// The middle of a group's box and half its width.
     fn of_group(&self, group: &ValueGroup) -> (f64, f64) {
-        let beside = if self.has_legend() { self.series.len() } else { 1 };
+        let boxes = if self.has_legend() { self.series.len() } else { 1 };
         let own = if self.has_legend() { self.series_of(group) } else { 0 };
-        let slot = 0.8 * self.width / beside as f64;
+        let slot = 0.8 * self.width / boxes as f64;
         let middle = self.left + (self.index_of(group) as f64 + 0.5) * self.width;
-        let offset = (own as f64 + 0.5 - beside as f64 / 2.0) * slot;
+        let offset = (own as f64 + 0.5 - boxes as f64 / 2.0) * slot;
         (middle + offset, (0.35 * slot).clamp(2.0, MAX_BOX / 2.0))
     }
 

@@ -127,8 +127,8 @@ mod tests {
         assert_eq!(corners(&placed, 100.0), [(10.0, 100.0), (10.0, 75.0), (20.0, 75.0), (20.0, 50.0)]);
         let dense: Vec<(f64, f64)> =
             (1..=10_000).map(|i| (f64::from(i) * 0.01, 100.0 - f64::from(i) * 0.01)).collect();
-        let few = corners(&dense, 100.0);
-        assert!(few.len() < 1400, "{}", few.len());
-        assert_eq!(few.last(), dense.last(), "it ends at 1");
+        let decimated = corners(&dense, 100.0);
+        assert!(decimated.len() < 1400, "{}", decimated.len());
+        assert_eq!(decimated.last(), dense.last(), "it ends at 1");
     }
 }

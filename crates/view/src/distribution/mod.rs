@@ -23,7 +23,7 @@ use crate::{ChartValue, Error, LoadedRun, PlotOptions, axis_name, number};
 const LEFT: f64 = 66.0;
 const RIGHT: f64 = 22.0;
 const TEXT: f64 = 12.0;
-/// Height of the plotting area without another wish, pixels.
+/// Default height of the plotting area, pixels.
 const HEIGHT: u32 = 320;
 /// Groups with fewer values have no quartiles worth drawing.
 const FEW: usize = 5;

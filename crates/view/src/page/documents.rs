@@ -50,7 +50,7 @@ pub struct KnownRun {
     pub repeat: u32,
     /// The swept fields and their values, as in `flows.bulk.cc=cubic`.
     pub sweep: Vec<String>,
-    /// The same by field.
+    /// The swept values by field.
     pub point: BTreeMap<String, String>,
     /// The fields that `--set` changed, and their values.
     pub set: BTreeMap<String, String>,

@@ -48,7 +48,7 @@ pub fn page_files<S: Clone + Send + Sync + 'static>(theme: Theme, content: PageC
     files(theme, content, || Vocabulary::new(false, Vec::new()))
 }
 
-/// The same with another vocabulary.
+/// As [`page_files`], with another vocabulary.
 pub(super) fn files<S: Clone + Send + Sync + 'static>(
     theme: Theme,
     content: PageContent,

@@ -104,7 +104,7 @@ impl Guard {
     /// Checks a request. `token` is the one in its address, if it is for the page itself.
     ///
     /// # Errors
-    /// Where the request is refused: the status and the reason.
+    /// If the request is refused: the status and the reason.
     pub(crate) fn check(&self, headers: &HeaderMap, token: Option<&str>) -> Result<Access, Denied> {
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("\u{0}"));
         let host = text(header::HOST).filter(|host| self.is_own(host)).ok_or(WRONG_HOST)?;

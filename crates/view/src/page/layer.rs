@@ -1,7 +1,7 @@
 //! One table of a record for the page: pyramids of the requested measures by subject (a flow, or a direction
 //! of a link), and the samples of short spans, which are read from the file for each request.
 //!
-//! Row groups are read in parallel. Of a growing record only the new parts are read; a record whose files
+//! Row groups are read in parallel. If a record grows, only the new parts are read; a record whose files
 //! changed otherwise (a run that has finished) is read again from the start.
 
 use std::collections::BTreeMap;
@@ -442,17 +442,17 @@ fn causes(texts: &Texts) -> Vec<Option<u8>> {
 
 fn digest(rows: &Rows, without_gaps: bool) -> Vec<Digest> {
     let names = &rows.subjects.names;
-    let mut of_subjects: Vec<Vec<usize>> = vec![Vec::new(); names.len()];
+    let mut rows_of_subjects: Vec<Vec<usize>> = vec![Vec::new(); names.len()];
     let is_alone = names.len() == 1 && !without_gaps && rows.subjects.rows.iter().all(Option::is_some);
     if !is_alone {
         for (row, subject) in rows.subjects.rows.iter().enumerate().take(rows.times.len()) {
             if let Some(subject) = subject {
-                of_subjects[*subject as usize].push(row);
+                rows_of_subjects[*subject as usize].push(row);
             }
         }
     }
-    let of_subject = |(name, own): (&String, &Vec<usize>)| {
-        let of_measure = |values: &Vec<f64>| {
+    let layer_of_subject = |(name, own): (&String, &Vec<usize>)| {
+        let block_of_measure = |values: &Vec<f64>| {
             if is_alone {
                 return blocks(&rows.times, values);
             }
@@ -464,12 +464,12 @@ fn digest(rows: &Rows, without_gaps: bool) -> Vec<Digest> {
         let cause = |row: usize| Some((*rows.times.get(row)?, *rows.causes.as_ref()?.get(row)?));
         Digest {
             subject: name.clone(),
-            blocks: rows.values.iter().map(of_measure).collect(),
+            blocks: rows.values.iter().map(block_of_measure).collect(),
             causes: match is_alone {
                 true => (0..rows.times.len()).filter_map(cause).collect(),
                 false => own.iter().filter_map(|row| cause(*row)).collect(),
             },
         }
     };
-    names.iter().zip(&of_subjects).map(of_subject).collect()
+    names.iter().zip(&rows_of_subjects).map(layer_of_subject).collect()
 }

@@ -93,7 +93,7 @@ impl Measure {
         if cells.iter().any(|column| column.len() != rows) {
             return vec![f64::NAN; rows];
         }
-        let or_none = |value: f64| if value.is_nan() { 0.0 } else { value };
+        let or_zero = |value: f64| if value.is_nan() { 0.0 } else { value };
         match (self.formula, cells.as_slice()) {
             (Formula::Times(factor), [a, ..]) => a.iter().map(|a| a * factor).collect(),
             (Formula::Micros, [a, ..]) => a.iter().map(|a| a / 1e6).collect(),
@@ -106,28 +106,28 @@ impl Measure {
             }
             (Formula::InFlight, [unacked, sacked, lost, retrans, mss]) => (0..rows)
                 .map(|i| {
-                    let segs = unacked[i] - or_none(sacked[i]) - or_none(lost[i]) + or_none(retrans[i]);
+                    let segs = unacked[i] - or_zero(sacked[i]) - or_zero(lost[i]) + or_zero(retrans[i]);
                     if segs.is_nan() { f64::NAN } else { segs.max(0.0) * mss[i] }
                 })
                 .collect(),
             (Formula::Sum, [first, others @ ..]) => (0..rows)
-                .map(|i| first[i] + others.iter().map(|other| or_none(other[i])).sum::<f64>())
+                .map(|i| first[i] + others.iter().map(|other| or_zero(other[i])).sum::<f64>())
                 .collect(),
             (Formula::Trace(wanted, summed), [a, others @ ..]) => {
                 let kind_of =
                     |name: &String| TraceKind::from_name(name).is_some_and(|kind| wanted.contains(&kind));
-                let counts: Vec<bool> =
+                let is_wanted_kind: Vec<bool> =
                     kinds.map(|kinds| kinds.names.iter().map(kind_of).collect()).unwrap_or_default();
                 let is_wanted = |row: usize| {
                     let kind = kinds.and_then(|kinds| kinds.rows.get(row).copied().flatten());
-                    kind.is_some_and(|kind| counts[kind as usize])
+                    kind.is_some_and(|kind| is_wanted_kind[kind as usize])
                 };
-                let of_row = |row: usize| match (summed, others) {
+                let value_of_row = |row: usize| match (summed, others) {
                     _ if !is_wanted(row) => f64::NAN,
                     (Summed::Both, [b, ..]) => a[row] + b[row],
                     _ => a[row],
                 };
-                (0..rows).map(of_row).collect()
+                (0..rows).map(value_of_row).collect()
             }
             _ => vec![f64::NAN; rows],
         }
@@ -187,11 +187,11 @@ mod tests {
             Some("dropped_aqm_packets"),
             Some("snd_mss_bytes"),
         ] {
-            if let Some(place) = absent.and_then(FlowSample::column) {
-                flow.set_metric(place, None);
+            if let Some(column) = absent.and_then(FlowSample::column) {
+                flow.set_metric(column, None);
             }
-            if let Some(place) = absent.and_then(LinkSample::column) {
-                link.set_metric(place, None);
+            if let Some(column) = absent.and_then(LinkSample::column) {
+                link.set_metric(column, None);
             }
             for name in SHORT_NAMES.into_iter().chain(crate::metric_names::column_names()) {
                 let value = Metric::parse(name).unwrap().value;

@@ -28,8 +28,8 @@ impl Block {
         block(&[time_us], &[value], before_us)
     }
 
-    /// Merges two blocks; of equal extremes the earlier remains.
-    fn with(self, other: Block) -> Self {
+    /// Merges two blocks. If two extremes are equal it keeps the earlier one.
+    fn merge(self, other: Block) -> Self {
         Block {
             low: if other.low.1 < self.low.1 || self.low.1.is_nan() { other.low } else { self.low },
             high: if other.high.1 > self.high.1 || self.high.1.is_nan() { other.high } else { self.high },
@@ -101,14 +101,14 @@ impl Pyramid {
             above.pop();
             let first = above.len() * FAN;
             above.extend(
-                below[first..].chunks(FAN).filter_map(|part| part.iter().copied().reduce(Block::with)),
+                below[first..].chunks(FAN).filter_map(|part| part.iter().copied().reduce(Block::merge)),
             );
             level += 1;
         }
     }
 
-    /// The blocks between two instants and one more on each side, of the coarsest level that has more than
-    /// twice `columns`; `None` where even the lowest level has fewer.
+    /// The blocks between two instants and one more on each side, of the coarsest level that has more than two
+    /// blocks per column there; `None` if even the lowest level has fewer.
     pub(crate) fn between(&self, from_us: i64, to_us: i64, columns: usize) -> Option<&[Block]> {
         let wanted = columns.saturating_mul(2).max(2);
         self.levels.iter().rev().map(|level| around(level, from_us, to_us)).find(|part| part.len() > wanted)
@@ -122,9 +122,9 @@ fn around(blocks: &[Block], from_us: i64, to_us: i64) -> &[Block] {
     &blocks[first.min(end)..(end + 1).min(blocks.len())]
 }
 
-/// The points to draw in `columns` columns between two instants: the extreme samples of each column, in order
-/// of time. Where there are fewer blocks than twice the columns, the points of all. The time before and after
-/// the span is one column each.
+/// The points to draw in `columns` columns between two instants, in order of time: the extreme samples of each
+/// column, or those of each block if there are at most two blocks per column. The times before and after the
+/// span count as one column each.
 pub(crate) fn points(blocks: &[Block], from_us: i64, to_us: i64, columns: usize) -> Vec<(i64, f64)> {
     let mut points = Vec::new();
     if blocks.len() <= columns.saturating_mul(2) {
@@ -133,15 +133,15 @@ pub(crate) fn points(blocks: &[Block], from_us: i64, to_us: i64, columns: usize)
     }
     let column = |block: &Block| column(block, from_us, to_us, columns);
     for part in blocks.chunk_by(|a, b| column(a) == column(b)) {
-        if let Some(block) = part.iter().copied().reduce(Block::with) {
+        if let Some(block) = part.iter().copied().reduce(Block::merge) {
             push(&mut points, block);
         }
     }
     points
 }
 
-/// The time-weighted mean of each of `columns` columns, at its first sample's time; `None` where there are so
-/// few samples that they are drawn individually.
+/// The time-weighted mean of each of `columns` columns, at its first sample's time; `None` if there are so few
+/// samples that they are drawn individually.
 pub(crate) fn means(blocks: &[Block], from_us: i64, to_us: i64, columns: usize) -> Option<Vec<(i64, f64)>> {
     let columns = columns.max(1);
     if blocks.len() <= columns.saturating_mul(2) {
@@ -149,15 +149,15 @@ pub(crate) fn means(blocks: &[Block], from_us: i64, to_us: i64, columns: usize) 
     }
     let parts =
         blocks.chunk_by(|a, b| column(a, from_us, to_us, columns) == column(b, from_us, to_us, columns));
-    let together = parts.filter_map(|part| part.iter().copied().reduce(Block::with));
-    Some(together.map(|all| (all.start(), all.area / all.time)).collect())
+    let merged = parts.filter_map(|part| part.iter().copied().reduce(Block::merge));
+    Some(merged.map(|all| (all.start(), all.area / all.time)).collect())
 }
 
 /// The column in which a block is drawn: -1 before the span, `columns` after it.
 fn column(block: &Block, from_us: i64, to_us: i64, columns: usize) -> i64 {
     let width = (to_us.saturating_sub(from_us)).max(1) as f64 / columns.max(1) as f64;
-    let place = block.start().saturating_sub(from_us) as f64 / width;
-    place.floor().clamp(-1.0, columns as f64) as i64
+    let position = block.start().saturating_sub(from_us) as f64 / width;
+    position.floor().clamp(-1.0, columns as f64) as i64
 }
 
 fn push(points: &mut Vec<(i64, f64)>, block: Block) {
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The points drawn: from the pyramid where it has enough blocks, else from the samples.
+    /// The points drawn: from the pyramid if it has enough blocks, else from the samples.
     fn drawn(samples: &[(i64, f64)], pieces: usize, from: i64, to: i64, columns: usize) -> Vec<(i64, f64)> {
         let mut pyramid = Pyramid::default();
         for part in samples.chunks(samples.len().div_ceil(pieces).max(1)) {
@@ -206,11 +206,11 @@ mod tests {
         let value = prop_oneof![8 => -1e9..1e9f64, 1 => Just(f64::NAN)];
         proptest::collection::vec((0i64..2000, value), 1..20_000).prop_map(|steps| {
             let mut time = 0;
-            let place = |(step, value)| {
+            let sample = |(step, value)| {
                 time += step;
                 (time, value)
             };
-            steps.into_iter().map(place).collect()
+            steps.into_iter().map(sample).collect()
         })
     }
 
@@ -264,7 +264,7 @@ mod tests {
         let expected = (64.0 + 48.0) / 70.0;
         assert_eq!(means(&all, 0, 70, 1), Some(vec![(0, expected)]));
         assert_eq!(means(&all, 0, 70, 35), None, "as many samples as twice the columns");
-        let merged = found.into_iter().reduce(Block::with).unwrap();
+        let merged = found.into_iter().reduce(Block::merge).unwrap();
         assert_eq!(merged.area / merged.time, expected);
     }
 
@@ -275,7 +275,7 @@ mod tests {
         let times: Vec<i64> =
             (0..BLOCK as i64 * 2).map(|i| if i == 64 { 63_001 } else { i * 1000 }).collect();
         let values: Vec<f64> = (0..BLOCK * 2).map(|i| if i == 64 { 1000.0 } else { 1.0 }).collect();
-        let merged = blocks(&times, &values).into_iter().reduce(Block::with).unwrap();
+        let merged = blocks(&times, &values).into_iter().reduce(Block::merge).unwrap();
         let mean = merged.area / merged.time;
         assert!((1.0..1.02).contains(&mean), "{mean}");
     }

@@ -28,12 +28,12 @@ const MAX_BODY_BYTES: usize = 64 * 1024;
 /// Interval at which the stop flag is polled.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Leads the browser to the page once it has its cookie. With a redirect it would not send the cookie if a
-/// link on another site led here. The script keeps the view that the address names after `#`.
+/// Sends the browser to the page once it has its cookie. After a redirect the browser would not send the
+/// cookie if it came from a link on another site. The script keeps the view that the address names after `#`.
 const WELCOME: &str = "<!doctype html><script src=\"/welcome.js\"></script><link rel=\"icon\" href=\"data:,\"><title>longfat</title>";
 const WELCOME_SCRIPT: &str = "location.replace('/' + location.hash);\n";
 
-/// The served directory, and the address.
+/// The served directory, the address, and the settings of the page.
 #[derive(Debug, Clone)]
 pub struct PageOptions {
     /// The directory of the records; nothing outside it is served.
@@ -92,11 +92,11 @@ impl Page {
     /// Listens on the address and creates the token.
     ///
     /// # Errors
-    /// Where the address cannot be used, or the system provides no random numbers.
+    /// If the address cannot be used, or the system provides no random numbers.
     pub fn new(options: PageOptions) -> Result<Self, PageError> {
-        let wanted = SocketAddr::new(options.bind, options.port);
-        let fail = |source| PageError::Listen { address: wanted, source };
-        let listener = TcpListener::bind(wanted).map_err(fail)?;
+        let requested = SocketAddr::new(options.bind, options.port);
+        let fail = |source| PageError::Listen { address: requested, source };
+        let listener = TcpListener::bind(requested).map_err(fail)?;
         listener.set_nonblocking(true).map_err(fail)?;
         let address = listener.local_addr().map_err(fail)?;
         let name = match (&options.hostname, address.ip().is_unspecified()) {
@@ -129,7 +129,7 @@ impl Page {
     /// Serves until `stop` is set. Requests in progress are then aborted.
     ///
     /// # Errors
-    /// Where the server fails.
+    /// If the server fails.
     pub fn serve(self, stop: &AtomicBool) -> Result<(), PageError> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -207,7 +207,7 @@ fn token(uri: &Uri) -> Option<String> {
     query.split('&').find_map(|pair| pair.strip_prefix("token=")).map(str::to_owned)
 }
 
-/// Runs `respond` on a blocking thread.
+/// Runs `handler` on a blocking thread.
 async fn respond(
     site: Arc<Site>,
     handler: impl FnOnce(&Site) -> Result<Response, Refusal> + Send + 'static,

@@ -224,7 +224,7 @@ impl Site {
         Response { status, head, body: bytes[end + 4..].to_vec() }
     }
 
-    /// The same request with the cookie.
+    /// Sends a request with the cookie.
     pub fn with_cookie(&self, method: &str, path: &str, body: &[u8]) -> Response {
         self.request(method, path, &[("Cookie", &self.cookie)], body)
     }

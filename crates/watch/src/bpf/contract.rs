@@ -170,9 +170,9 @@ impl SocketEvent {
 /// Upper limits of a connection's windows, which tcp_info does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WindowLimits {
-    /// Of the congestion window (`snd_cwnd_clamp`), segments.
+    /// Limit of the congestion window (`snd_cwnd_clamp`), segments.
     pub cwnd_segs: u32,
-    /// Of the advertised receive window (`window_clamp`), bytes.
+    /// Limit of the advertised receive window (`window_clamp`), bytes.
     pub advertised_bytes: u32,
 }
 

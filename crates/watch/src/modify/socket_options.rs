@@ -87,7 +87,7 @@ fn buffer_locks(socket: BorrowedFd<'_>) -> io::Result<Option<i32>> {
     }
 }
 
-/// Where the kernel does not report the locks, the size counts as fixed, for it cannot be unlocked.
+/// If the kernel does not report the locks, the size counts as fixed, because it cannot be unlocked.
 fn buffer(bytes: i32, lock: i32, locks: Option<i32>) -> Buffer {
     Buffer {
         bytes: u32::try_from(bytes).ok(),

@@ -1,6 +1,6 @@
 //! One UDT connection, without I/O: datagrams and the time go in, datagrams and timers come out.
 //!
-//! Departures from libudt 4.11:
+//! Differences from libudt 4.11:
 //! 1. Missing packets are reported again after a round trip, as draft-gg-udt-03 section 3.5 says; libudt has
 //!    this switched off and waits for the sender's expiration timer.
 //! 2. A sender retransmits the first unacknowledged packet if it is not acknowledged within two round trips
@@ -85,7 +85,7 @@ pub struct Statistics {
 
 /// Timeout of a connection attempt of a client (libudt: 3 s; here long enough for paths of some seconds).
 const CONNECT_TIMEOUT: Time = Time::from_secs(10);
-/// Between two connection requests (libudt).
+/// Time between two connection requests (libudt).
 const REQUEST_INTERVAL: Time = Time::from_millis(250);
 /// Initial round-trip time (libudt: 10 SYN).
 const INITIAL_RTT: Time = Time::from_millis(100);
@@ -93,7 +93,7 @@ const INITIAL_RTT: Time = Time::from_millis(100);
 const SLOW_START_PERIOD: Time = Time::from_micros(1);
 /// A sender that was late by up to this sends the missed packets at once.
 const MAX_CATCH_UP: Time = Time::from_millis(2);
-/// Control packets that wait to be sent; more are dropped, as the network may do.
+/// Maximum number of control packets that wait to be sent; more are dropped, as the network may do.
 const MAX_PENDING: usize = 1024;
 
 /// One end of a connection.

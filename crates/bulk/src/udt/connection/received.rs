@@ -1,4 +1,4 @@
-//! What a [`Connection`] does with the packets of its peer.
+//! Handling of the peer's packets by a [`Connection`].
 
 use units::Time;
 

@@ -10,13 +10,13 @@ use crate::udt::{
 
 /// Smallest expiration interval (libudt).
 const MIN_EXPIRATION: Time = Time::from_millis(300);
-/// Expirations after which the peer counts as unreachable (libudt).
+/// Number of expirations after which the peer counts as unreachable (libudt).
 const MAX_EXPIRATIONS: u32 = 16;
 /// Minimum silence after which the peer counts as unreachable (libudt).
 const MIN_BROKEN: Time = Time::from_secs(5);
-/// Acknowledgements that wait for their reply (libudt: 1024).
+/// Maximum number of acknowledgements that wait for their reply (libudt: 1024).
 const ACK_WINDOW: usize = 1024;
-/// Ranges in one loss report; all fit into 1500 B.
+/// Maximum number of ranges in one loss report; they fit into 1500 B.
 const RANGES_PER_NAK: usize = 160;
 
 impl Connection {

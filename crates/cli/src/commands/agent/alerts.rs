@@ -15,7 +15,7 @@ use crate::output;
 pub enum AlertsCommand {
     /// List acknowledged causes and muted pairs
     List(Directory),
-    /// Acknowledge the cause that limits a pair: no alert is sent of it, and the page shows it behind others, until the cause changes
+    /// Acknowledge the cause that limits a pair: until the cause changes, no alert for it is sent, and the page lists the pair last
     Acknowledge(AcknowledgeArgs),
     /// Mute the alerts of pairs for a time; after that the newest change of each pair is reported
     Mute(MuteArgs),

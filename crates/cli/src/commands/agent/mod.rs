@@ -43,7 +43,7 @@ pub enum AgentCommand {
     Request(users::RequestArgs),
     /// Cancel a reservation
     Cancel(users::CancelArgs),
-    /// Show why a reservation, or each of the last ones of a recurring test, ran or did not run
+    /// Show why a reservation, or each of the last occurrences of a recurring test, ran or did not run
     Why(users::WhyArgs),
     /// List tests and their results
     Results(users::ResultsArgs),
@@ -52,7 +52,7 @@ pub enum AgentCommand {
     /// Alerts: acknowledge causes, mute pairs
     #[command(subcommand)]
     Alerts(alerts::AlertsCommand),
-    /// Recurring tests from pSConfig, and as pSConfig
+    /// Convert recurring tests from and to pSConfig
     #[command(subcommand)]
     Psconfig(psconfig::PsconfigCommand),
     /// Tokens of programs that use the HTTP interface: create, list, remove

@@ -12,7 +12,7 @@ use crate::{exit::Exit, output};
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum PsconfigCommand {
-    /// Convert the tasks of a pSConfig file that this point leads to `tests` tables of agent.toml, on standard output
+    /// Print the tasks of a pSConfig file in which this point sends as `tests` tables for agent.toml
     Import(ImportArgs),
     /// Print the recurring tests of this point as a pSConfig file
     Export(Directory),
@@ -24,7 +24,7 @@ pub struct ImportArgs {
     /// The file (JSON)
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The point with an address of the file, if it is not that of a member (repeatable)
+    /// The point that has an address of the file, if no member has that address (repeatable)
     #[arg(long, value_name = "ADDRESS=POINT", value_parser = mapped)]
     map: Vec<(String, String)>,
     #[command(flatten)]

@@ -19,12 +19,12 @@ fn instant(us: i64) -> String {
 }
 
 fn table(
-    head: &[&str],
+    header: &[&str],
     rows: impl Iterator<Item = Vec<String>>,
     is_right: &[bool],
     flexible: &[&str],
 ) -> String {
-    let mut all = vec![head.iter().map(|cell| (*cell).to_string()).collect::<Vec<_>>()];
+    let mut all = vec![header.iter().map(|cell| (*cell).to_string()).collect::<Vec<_>>()];
     all.extend(rows);
     view::table::fitted(all, is_right, output::width(), flexible).trim_end().to_string()
 }
@@ -70,13 +70,13 @@ pub fn status(status: &Status) -> String {
             let next = test.next_us.map_or(UNKNOWN.into(), |us| instant(us as i64));
             vec![test.name.clone(), test.to.clone(), test.kind.clone(), next]
         });
-        let head = ["RECURRING TEST", "TO", "KIND", "NEXT TO RESERVE (UTC)"];
-        lines.push(format!("\n{}", table(&head, rows, &[false; 4], &[])));
+        let header = ["RECURRING TEST", "TO", "KIND", "NEXT TO RESERVE (UTC)"];
+        lines.push(format!("\n{}", table(&header, rows, &[false; 4], &[])));
     }
     lines.join("\n")
 }
 
-/// What users have decided about alerts.
+/// Acknowledged causes and mutes.
 pub fn alerts(report: &AlertsReport) -> String {
     let AlertsReport { acknowledged, mutes } = report;
     if acknowledged.is_empty() && mutes.is_empty() {
@@ -127,10 +127,10 @@ pub fn calendar(calendar: &CalendarReport, next: Time) -> String {
             slot.user.clone().unwrap_or_default(),
         ]
     });
-    let head =
+    let header =
         ["RESERVATION", "START (UTC)", "LENGTH", "PADDING", "STATE", "CLASS", "KIND", "FROM", "TO", "USER"];
     let is_right = [false, false, true, true, false, false, false, false, false, false];
-    let slots = table(&head, rows, &is_right, &["USER"]);
+    let slots = table(&header, rows, &is_right, &["USER"]);
     let busy = number::share(calendar.busy_share);
     format!("{slots}\n\n{busy} of the next {next} is not free for exclusive tests")
 }
@@ -187,7 +187,7 @@ pub fn results(rows: &[TestRow]) -> String {
             known(row.reason.clone().or(limited_by)),
         ]
     });
-    let head = [
+    let header = [
         "RESERVATION",
         "START (UTC)",
         "FROM",
@@ -200,5 +200,5 @@ pub fn results(rows: &[TestRow]) -> String {
         "LIMIT OR REASON",
     ];
     let is_right = [false, false, false, false, false, false, true, true, true, false];
-    table(&head, cells, &is_right, &["LIMIT OR REASON"])
+    table(&header, cells, &is_right, &["LIMIT OR REASON"])
 }

@@ -37,10 +37,10 @@ pub struct RequestArgs {
     /// What to measure: throughput, latency, diagnose, or transfer to reserve a slot for an application's own transfer
     #[arg(long, default_value = "throughput")]
     kind: Kind,
-    /// Duration of the test [default: 10s, of diagnose 60s]
+    /// Duration of the test [default: 10s; for diagnose 60s]
     #[arg(long, value_name = "TIME")]
     duration: Option<Time>,
-    /// Throughput of UDP at this rate, instead of TCP; of a transfer, the rate that the application sends at most
+    /// Send UDP at this rate instead of TCP; for a transfer, the maximum rate of the application
     #[arg(long, value_name = "RATE")]
     rate: Option<BitRate>,
     /// Time until the earliest start
@@ -49,7 +49,7 @@ pub struct RequestArgs {
     /// Time from the earliest to the latest start
     #[arg(long, value_name = "TIME", default_value = "10min")]
     within: Time,
-    /// Displace reservations of lower priority that do not run yet
+    /// Displace reservations of lower priority that have not started
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     priority: i32,
     /// Wait until the test is over, and show its result
@@ -170,7 +170,7 @@ fn wait(client: &Client, first: Explained, json: bool) -> anyhow::Result<Explain
         output::note(&last.text);
     }
     loop {
-        // Of a test of two other points the result arrives after the report of its end.
+        // The result of a test between two other points arrives after the report of its end.
         let has_result = last.phase != "finished" || last.result.is_some();
         if last.is_over()
             && (has_result || over.is_some_and(|since| since.elapsed() > Duration::from_secs(10)))

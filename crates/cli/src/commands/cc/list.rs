@@ -50,8 +50,8 @@ pub fn run(json: bool) -> anyhow::Result<()> {
     lines.push("In longfat, by cc = { name = \"NAME\", PARAMETER = VALUE }:".into());
     lines.extend(Algorithm::all().iter().flat_map(own_text));
     lines.push(String::new());
-    lines.push("Departures from the kernel's algorithm of the same name:".into());
-    lines.extend(departures());
+    lines.push("Differences from the kernel's algorithm of the same name:".into());
+    lines.extend(differences());
     lines.push(alike());
     lines.push(String::new());
     lines.push(match missing {
@@ -116,13 +116,13 @@ impl InKernel {
 fn table(rows: &[InKernel]) -> Vec<String> {
     let yes = |is| if is { "yes" } else { "no" };
     let width = rows.iter().map(|r| r.name.len()).max().unwrap_or(0).max(4);
-    let head = format!("  {:<width$}  lab  simulator  unprivileged  from", "name");
+    let header = format!("  {:<width$}  lab  simulator  unprivileged  from", "name");
     let line = |r: &InKernel| {
         let simulator = yes(r.simulator);
         let unprivileged = yes(r.unprivileged);
         format!("  {:<width$}  yes  {simulator:<9}  {unprivileged:<12}  {}", r.name, r.from())
     };
-    std::iter::once(head).chain(rows.iter().map(line)).collect()
+    std::iter::once(header).chain(rows.iter().map(line)).collect()
 }
 
 fn own_text(algorithm: &'static Algorithm) -> Vec<String> {
@@ -137,10 +137,10 @@ fn own_text(algorithm: &'static Algorithm) -> Vec<String> {
     lines
 }
 
-/// `  htcp        times in microseconds ...` for each algorithm that departs from the kernel's.
-fn departures() -> impl Iterator<Item = String> {
-    let departing = Algorithm::all().iter().filter_map(|a| Some((a.name, a.departure()?)));
-    departing.map(|(name, departure)| format!("  {name:<10}  {departure}"))
+/// `  htcp        times in microseconds ...` for each algorithm that differs from the kernel's.
+fn differences() -> impl Iterator<Item = String> {
+    let different = Algorithm::all().iter().filter_map(|a| Some((a.name, a.departure()?)));
+    different.map(|(name, difference)| format!("  {name:<10}  {difference}"))
 }
 
 /// The other algorithms that the kernel has, and those that it does not have.

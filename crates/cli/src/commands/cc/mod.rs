@@ -27,7 +27,7 @@ pub const SCHEMA: &str = "longfat.cc/1";
 pub enum CcCommand {
     /// List the algorithms of this kernel and of longfat, with their parameters and the engines that can use each
     List,
-    /// Show an algorithm: its documentation, its parameters, its source, and where the kernel has it
+    /// Show an algorithm: its documentation, its parameters, its source, and its file in the kernel
     Show(show::ShowArgs),
     /// Check an algorithm: both builds, the verifier, a short run in longfat and in the kernel
     Check(SourceArgs),
@@ -199,11 +199,11 @@ fn unload(args: &UnloadArgs, json: bool) -> anyhow::Result<()> {
 fn not_loaded(error: &kernel::Error) -> anyhow::Error {
     let kernel::Error::NotLoaded { name } = error else { return failure(error) };
     let others = kernel::loaded_controls().unwrap_or_default();
-    let held = others.iter().find(|l| l.name == *name).map(|l| match l.held_by.first() {
+    let holder_note = others.iter().find(|l| l.name == *name).map(|l| match l.held_by.first() {
         Some((pid, holder)) => format!("; it belongs to process {pid} ({holder}) and ends with it"),
         None => "; another program has loaded it".into(),
     });
-    failure_with(error, &held.unwrap_or_default())
+    failure_with(error, &holder_note.unwrap_or_default())
 }
 
 fn build(args: &BuildArgs, json: bool) -> anyhow::Result<()> {

@@ -89,15 +89,16 @@ impl<'a> Shown<'a> {
                 format!("{}: longfat has no algorithm of this name; the lab can use the kernel's", self.name)
             }
         });
-        let here = if self.in_kernel { "this kernel has it" } else { "this kernel has not loaded it" };
+        let kernel_state =
+            if self.in_kernel { "this kernel has it" } else { "this kernel has not loaded it" };
         match &self.kernel_file {
             Some(file) => {
                 let module = file.rsplit('/').next().unwrap_or(file).trim_end_matches(".c");
                 let load =
                     if self.in_kernel { String::new() } else { format!(" (try: sudo modprobe {module})") };
-                lines.push(format!("kernel source: {file}; {here}{load}"));
+                lines.push(format!("kernel source: {file}; {kernel_state}{load}"));
             }
-            None if self.in_kernel => lines.push(format!("kernel: {here}")),
+            None if self.in_kernel => lines.push(format!("kernel: {kernel_state}")),
             None => lines.push("kernel source: none of this name".into()),
         }
         if !self.module_parameters.is_empty() {

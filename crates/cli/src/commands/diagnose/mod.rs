@@ -64,7 +64,7 @@ pub struct DiagnoseArgs {
     live: bool,
 }
 
-/// The same test after tuning.
+/// A repetition of the test after tuning.
 pub struct After {
     /// The settings that were changed.
     pub journal: tune::Journal,
@@ -101,8 +101,9 @@ pub fn run(args: &DiagnoseArgs, runs_dir: &Path, json: bool) -> anyhow::Result<(
     let plan = plan(&request, &mut path);
     let announcement = text::load(&args.host, &plan.options.load());
     output::note(&announcement);
-    let is_asked = !args.yes && !json && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    if is_asked && !is_agreed()? {
+    let must_confirm =
+        !args.yes && !json && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    if must_confirm && !is_agreed()? {
         return Ok(());
     }
     let found = diagnose(plan, &mut path)?;

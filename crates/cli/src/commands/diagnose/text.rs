@@ -94,13 +94,13 @@ pub fn diagnosis(found: &Diagnosis) -> String {
             fix(change, INDENT, &mut lines);
         }
         if let Some(gain) = limit.gain_bps.filter(|gain| *gain > 0.0) {
-            let then = rate(observed.test_goodput_bps() + gain);
+            let without_limit = rate(observed.test_goodput_bps() + gain);
             let (at_most, note) = match limit.gain_is_upper_bound {
                 true => ("at most ", "; this limit hides others"),
                 false => ("", ""),
             };
             indented(
-                &format!("expected without this limit: {at_most}{then} ({} more){note}", rate(gain)),
+                &format!("expected without this limit: {at_most}{without_limit} ({} more){note}", rate(gain)),
                 &mut lines,
             );
         }
@@ -217,7 +217,7 @@ fn kind_words(kind: Kind, host: &str) -> String {
     }
 }
 
-/// How to remove a limit: `on HOST: COMMAND (NOTE)` has the command on a line of its own, to be copied; other advice is a sentence.
+/// How to remove a limit: `on HOST: COMMAND (NOTE)` has the command on a separate line, to be copied; other advice is a sentence.
 fn fix(change: &str, indent: &str, lines: &mut Vec<String>) {
     let Some((host, command, note)) = command_on_host(change) else {
         return wrapped(&format!("to fix it: {change}"), indent, lines);

@@ -97,7 +97,7 @@ fn import_iperf2(args: &Iperf3Args, runs_dir: &Path) -> anyhow::Result<Vec<Impor
     import_reports("iperf2", EngineName::Iperf2, &read, runs_dir)
 }
 
-/// Writes a record of each test; those that never began are skipped.
+/// Writes a record of each test; those that did not begin are skipped.
 fn import_reports(
     name: &str,
     engine: EngineName,
@@ -108,7 +108,7 @@ fn import_reports(
     for (file, report) in read {
         let Some(start) = &report.start else {
             let why = report.error.as_deref().unwrap_or("no reason given");
-            output::note(&format!("{}: skipped: this test never began ({why})", file.display()));
+            output::note(&format!("{}: skipped: this test did not begin ({why})", file.display()));
             continue;
         };
         imported.push(Imported {
@@ -119,7 +119,7 @@ fn import_reports(
         });
     }
     if imported.is_empty() {
-        return Err(Exit::BadInput("none of the tests in these files ever began".into()).into());
+        return Err(Exit::BadInput("no test in these files began".into()).into());
     }
     Ok(imported)
 }

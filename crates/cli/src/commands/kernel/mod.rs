@@ -41,7 +41,7 @@ pub struct BuildArgs {
     /// Add a User-Mode Linux kernel that is already built
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
-    /// Name of the kernel [default: the release of a package's kernel, the last component of DIR or FILE]
+    /// Name of the kernel [default: the release of a package's kernel, or the last component of DIR or FILE]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Number of parallel compilers [default: one per processor]

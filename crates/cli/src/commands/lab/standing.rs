@@ -54,7 +54,7 @@ pub struct UpArgs {
     /// Also run the hosts' start commands, and their stop commands on `down`
     #[arg(long)]
     pub run_commands: bool,
-    /// Settings of hosts that the file does not name: linux-4.15 (the machine of the lab sheets) [default: this machine's]
+    /// Host settings that apply where the file states none: linux-4.15 (the machine of the lab sheets) [default: this machine's]
     #[arg(long, value_name = "NAME", value_parser = parse_defaults)]
     defaults: Option<SheetDefaults>,
     /// How the hosts are connected: tap, or packet [default: tap where /dev/net/tun can be opened]

@@ -42,7 +42,7 @@ pub enum ProbeCommand {
     /// Rate of each hop and the bottleneck among them; works with any host
     Hops(HostArgs),
     /// One-way and round-trip delay and their variation; needs a reflector of STAMP or TWAMP Light, or a server of TWAMP or
-    /// OWAMP, as `longfat serve --stamp`
+    /// OWAMP, such as `longfat serve --stamp`
     Delay(DelayArgs),
     /// Path MTU; works with any host
     Mtu(HostArgs),
@@ -71,10 +71,10 @@ pub struct DelayArgs {
     /// Protocol of the other end
     #[arg(long, value_enum, default_value_t = DelayProtocol::Stamp)]
     protocol: DelayProtocol,
-    /// UDP port of the reflector [default: 862], or TCP port of the server [default: 862 of TWAMP, 861 of OWAMP]
+    /// UDP port of the reflector [default: 862], or TCP port of the server [default: 862 for TWAMP, 861 for OWAMP]
     #[arg(short, long)]
     port: Option<u16>,
-    /// Packets to send; of OWAMP in each direction
+    /// Number of packets to send; with OWAMP, in each direction
     #[arg(short = 'c', long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     count: u32,
     /// Mean interval between packets

@@ -19,7 +19,7 @@ pub fn capacity(result: &CapacityResult) -> String {
     let Some(found) = result.capacity_bps else { return "The capacity is unknown.".into() };
     let mut text = format!(
         "{} {} of IP in packets of {} bytes ({}).",
-        is(&result.validity, "The capacity of the bottleneck link"),
+        qualified_subject(&result.validity, "The capacity of the bottleneck link"),
         rate(found.value),
         result.packet_bytes,
         range(found)
@@ -35,16 +35,16 @@ pub fn available(result: &AvailableBandwidthResult) -> String {
     let Some(found) = result.available_bps else { return "The available bandwidth is unknown.".into() };
     let capacity = result.capacity.as_ref().and_then(|known| known.capacity_bps);
     let of = capacity.map_or(String::new(), |capacity| format!(" of a capacity of {}", rate(capacity.value)));
-    let is = is(&result.validity, "The available bandwidth");
-    format!("{is} {}{of} ({}).", rate(found.value), range(found))
+    let subject = qualified_subject(&result.validity, "The available bandwidth");
+    format!("{subject} {}{of} ({}).", rate(found.value), range(found))
 }
 
-/// How certain a figure is: `The available bandwidth is`, or `may be`.
-fn is(validity: &Validity, what: &str) -> String {
+/// The beginning of a sentence about a figure: `The capacity is`, or `Inconclusive: the capacity may be`.
+fn qualified_subject(validity: &Validity, subject: &str) -> String {
     if validity.valid {
-        format!("{what} is")
+        format!("{subject} is")
     } else {
-        format!("Inconclusive: {} may be", lowercase_first(what))
+        format!("Inconclusive: {} may be", lowercase_first(subject))
     }
 }
 
@@ -87,7 +87,7 @@ pub fn buffer(result: &BufferResult) -> String {
     text
 }
 
-/// Queueing delay against the number of the packet, with the lost ones below.
+/// Plots the queueing delay of each packet of the last train that arrived, and marks the first lost one.
 pub fn buffer_plot(result: &BufferResult, host: &str) -> String {
     let step = result.plot.len().div_ceil(MAX_POINTS).max(1);
     let shown: Vec<&(usize, Option<f64>)> = result.plot.iter().step_by(step).collect();
@@ -95,11 +95,12 @@ pub fn buffer_plot(result: &BufferResult, host: &str) -> String {
         .iter()
         .map(|(number, _)| ChartValue { text: group_digits(*number as u64), number: Some(*number as f64) })
         .collect();
-    let points = |keep: &dyn Fn(&Option<f64>) -> Option<f64>| {
-        let all = shown.iter().enumerate();
-        all.filter_map(|(value, (_, delay))| Some(ChartPoint { value, height: keep(delay)?, bar: None }))
-            .collect()
-    };
+    let delays = shown.iter().enumerate();
+    let points = delays
+        .filter_map(|(value, (_, delay_ms))| {
+            Some(ChartPoint { value, height: (*delay_ms)? / 1e3, bar: None })
+        })
+        .collect();
     let first_lost = result.plot.iter().find(|(_, delay)| delay.is_none()).map(|(number, _)| *number as f64);
     view::chart(&Chart {
         title: format!("A train that fills the queue on the path to {host}"),
@@ -110,7 +111,7 @@ pub fn buffer_plot(result: &BufferResult, host: &str) -> String {
         bars: String::new(),
         curves: vec![ChartCurve {
             label: String::new(),
-            points: points(&|delay| delay.map(|ms| ms / 1e3)),
+            points,
             mark: first_lost.map(|at| ChartMark { at, is_on_curve: false, label: "first loss".into() }),
         }],
     })
@@ -129,7 +130,9 @@ pub fn hops(result: &HopsResult) -> String {
     }));
     let table = view::table::fitted(rows, &[true, false, true, false, true], output::width(), &["TRAIN"]);
     let narrowest = match result.bottleneck {
-        Some(hop) => format!("{} the link before hop {hop}.", is(&result.validity, "The bottleneck")),
+        Some(hop) => {
+            format!("{} the link before hop {hop}.", qualified_subject(&result.validity, "The bottleneck"))
+        }
         None => "The bottleneck link is unknown.".into(),
     };
     format!("{table}{narrowest}")
@@ -161,22 +164,22 @@ pub fn delay(result: &DelayResult) -> String {
     let arrived = |sent: usize, lost: usize| format!("{} of {sent} packets", sent.saturating_sub(lost));
     let mut text = match result.each_direction {
         None => format!("{} were reflected.", arrived(result.sent, result.lost)),
-        Some([there, back]) if result.rtt_ms.is_some() => format!(
-            "{} were reflected; {} were lost there, {} back.",
+        Some([forward, backward]) if result.rtt_ms.is_some() => format!(
+            "{} were reflected; lost in the forward direction: {}, backward: {}.",
             arrived(result.sent, result.lost),
-            there.lost,
-            back.lost
+            forward.lost,
+            backward.lost
         ),
-        Some([there, back]) => format!(
-            "{} arrived there, {} back.",
-            arrived(there.sent, there.lost),
-            arrived(back.sent, back.lost)
+        Some([forward, backward]) => format!(
+            "Arrived in the forward direction: {}; backward: {}.",
+            arrived(forward.sent, forward.lost),
+            arrived(backward.sent, backward.lost)
         ),
     };
-    if let Some([least, median, p95, p99]) = result.rtt_ms {
+    if let Some([min, median, p95, p99]) = result.rtt_ms {
         text += &format!(
             "\nRound-trip time: min {}, median {}, p95 {}, p99 {}.",
-            ms(least),
+            ms(min),
             ms(median),
             ms(p95),
             ms(p99)
@@ -252,8 +255,8 @@ mod tests {
     #[test]
     fn an_inconclusive_figure_is_not_stated_as_a_fact() {
         let validity = |valid| Validity { valid, reasons: vec!["the fleets disagree".into()] };
-        assert_eq!(is(&validity(true), "The capacity"), "The capacity is");
-        assert_eq!(is(&validity(false), "The capacity"), "Inconclusive: the capacity may be");
+        assert_eq!(qualified_subject(&validity(true), "The capacity"), "The capacity is");
+        assert_eq!(qualified_subject(&validity(false), "The capacity"), "Inconclusive: the capacity may be");
         assert_eq!(super::validity(&validity(false)), "Why it is inconclusive: the fleets disagree.");
     }
 }

@@ -53,7 +53,7 @@ fn over_spacing(
     unit: &str,
     height: &dyn Fn(&GridCell) -> Option<f64>,
 ) -> Chart {
-    let of_size = |size: &u32| {
+    let curve_of_size = |size: &u32| {
         let cells = grid.cells.iter().filter(|cell| cell.packet_bytes == *size).enumerate();
         curve(
             format!("{size} bytes"),
@@ -67,7 +67,7 @@ fn over_spacing(
         y_label: y_label.into(),
         unit: unit.into(),
         bars: String::new(),
-        curves: grid.sizes_bytes.iter().map(of_size).collect(),
+        curves: grid.sizes_bytes.iter().map(curve_of_size).collect(),
     }
 }
 

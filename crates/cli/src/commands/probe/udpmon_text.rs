@@ -24,9 +24,9 @@ fn table(grid: &GridResult) -> String {
         let cells = grid.cells.iter().filter(|cell| cell.spacing_us == *spacing_us).map(cell_text);
         rows.push(std::iter::once(spacing(*spacing_us)).chain(cells).collect());
     }
-    let right = vec![true; grid.sizes_bytes.len() + 1];
-    let table = view::table::fitted(rows, &right, output::width(), &[]);
-    format!("Received, of IP, and lost, by packet size and spacing:\n{}", table.trim_end())
+    let right_aligned = vec![true; grid.sizes_bytes.len() + 1];
+    let table = view::table::fitted(rows, &right_aligned, output::width(), &[]);
+    format!("Rate received (IP) and share lost, by packet size and spacing:\n{}", table.trim_end())
 }
 
 fn cell_text(cell: &GridCell) -> String {

@@ -21,8 +21,8 @@ pub struct ShowArgs {
     /// Run: an id or its prefix, scenario/id, a record's directory, `last`, `last~1`
     #[arg(add = ArgValueCompleter::new(complete_run))]
     run: String,
-    /// Show what web100 counted of each traced flow instead: growths of the window, duplicate ACKs, kinds of
-    /// packets; needs a run with `--trace`, or `longfat watch --record --per-ack`
+    /// Show web100's counters of each traced flow instead: window increases, duplicate ACKs, short and
+    /// retransmitted segments; needs a run with `--trace`, or `longfat watch --record --per-ack`
     #[arg(long)]
     web100: bool,
 }
@@ -44,7 +44,7 @@ pub struct CompareArgs {
 /// Options of `report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// The runs, of one scenario; SCENARIO/ is all runs of a scenario
+    /// The runs, of one scenario; SCENARIO/ stands for all runs of a scenario
     #[arg(required = true, value_name = "RUN", add = ArgValueCompleter::new(complete_run))]
     keys: Vec<String>,
     /// Output file [default: standard output]
@@ -112,7 +112,7 @@ pub fn report(args: &ReportArgs, config: &Config, runs_dir: &Path, json: bool) -
         found.extend(find_all(runs_dir, key)?);
     }
     let loaded = found.iter().map(LoadedRun::load).collect::<Result<Vec<_>, _>>()?;
-    let page = view::report(&together(&found)?, &loaded, &ReportExtra::default());
+    let page = view::report(&joined_summary(&found)?, &loaded, &ReportExtra::default());
     write(args.output.as_deref(), &config.theme().apply(page), json)
 }
 
@@ -167,18 +167,18 @@ pub fn check_picture(path: Option<&Path>) -> anyhow::Result<()> {
     check_extension(
         path,
         &["svg", "png", "pdf"],
-        "a picture is written as SVG, PNG or PDF: .svg, .png or .pdf",
+        "pictures are SVG, PNG or PDF: choose a name that ends in .svg, .png or .pdf",
     )
 }
 
 /// Refuses a file that cannot be written, or of another format than SVG, before any work.
 pub fn check_svg(path: Option<&Path>) -> anyhow::Result<()> {
-    check_extension(path, &["svg"], "this picture is written as SVG: .svg")
+    check_extension(path, &["svg"], "this picture is an SVG: choose a name that ends in .svg")
 }
 
 /// Refuses a file that cannot be written, or of another format than HTML, before any work.
 pub fn check_page(path: Option<&Path>) -> anyhow::Result<()> {
-    check_extension(path, &["html", "htm"], "a report is one HTML file: .html")
+    check_extension(path, &["html", "htm"], "a report is one HTML file: choose a name that ends in .html")
 }
 
 fn check_extension(path: Option<&Path>, known: &[&str], advice: &str) -> anyhow::Result<()> {
@@ -195,8 +195,8 @@ fn check_extension(path: Option<&Path>, known: &[&str], advice: &str) -> anyhow:
 
 /// An SVG in the format of the file's extension.
 pub fn picture(path: &Path, svg: &str) -> anyhow::Result<Vec<u8>> {
-    let end = path.extension().map(|end| end.to_string_lossy().to_lowercase());
-    Ok(match end.as_deref() {
+    let extension = path.extension().map(|extension| extension.to_string_lossy().to_lowercase());
+    Ok(match extension.as_deref() {
         Some("png") => view::image::png(svg)?,
         Some("pdf") => view::image::pdf(svg)?,
         // `check_picture` has refused all others.
@@ -214,8 +214,8 @@ pub fn write_file(path: &Path, bytes: &[u8], json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Joins the records of one scenario: all runs, and the published figures of all engines.
-fn together(runs: &[Run]) -> anyhow::Result<Summary> {
+/// One summary of the records of a scenario: all runs, and the published figures of all engines.
+fn joined_summary(runs: &[Run]) -> anyhow::Result<Summary> {
     let Some((first, others)) = runs.split_first() else {
         return Err(Exit::BadInput("a report needs at least one run".into()).into());
     };

@@ -132,7 +132,7 @@ where
     move |text| text.parse().map_err(|error: T::Err| list_hint(text, several, &error))
 }
 
-/// The same for a share.
+/// Parses a share; the error suggests a list of shares.
 fn one_share() -> impl Fn(&str) -> Result<f64, String> + Clone {
     move |text| {
         parse_share(text).map_err(|error| list_hint(text, "links.path.forward.loss=0.01%,0.1%", &error))

@@ -24,14 +24,14 @@ pub fn text(kept: &RecordedTest) -> String {
         }
     } else {
         let shares: Vec<Limited> = flows.iter().map(|flow| flow.limited).collect();
-        let together = Limited::mean(&shares);
+        let mean = Limited::mean(&shares);
         lines.push(format!(
             "\n{} streams were limited, on average, by: {}",
             flows.len(),
-            causes(&together, run.duration_s)
+            causes(&mean, run.duration_s)
         ));
         // A stream limited by the most frequent cause is the example.
-        let example = flows.iter().find(|flow| flow.verdict == together.largest());
+        let example = flows.iter().find(|flow| flow.verdict == mean.largest());
         if let Some(flow) = example {
             lines.push(format!("such as {}:", flow.name));
             lines.extend(reasons(flow));

@@ -269,7 +269,10 @@ impl Session {
             self.form = Form::Lines;
         }
         if watcher.lost_events() > 0 {
-            output::note(&format!("longfat: {} events were lost: they came too fast", watcher.lost_events()));
+            output::note(&format!(
+                "longfat: {} events were lost: they arrived too fast",
+                watcher.lost_events()
+            ));
         }
         let record = self.recording.map(|recording| recording.end(watcher, early)).transpose()?;
         match self.form {

@@ -97,11 +97,11 @@ impl<'scope, 'env> Router<'scope, 'env> {
 
     /// Estimated duration of a test.
     pub(super) fn expected(&self, request: &Request<'_>) -> Duration {
-        let Request::Test(admitted) = request else { return self.usual };
+        let Request::Test(admitted) = request else { return self.mean_duration };
         let TestSpec { amount, omit, .. } = admitted.spec;
         match amount {
             Amount::Time(time) => time + omit + OVERHEAD,
-            Amount::Bytes(_) | Amount::Blocks(_) => self.usual,
+            Amount::Bytes(_) | Amount::Blocks(_) => self.mean_duration,
         }
     }
 
@@ -127,8 +127,8 @@ impl<'scope, 'env> Router<'scope, 'env> {
 
     /// Gives free turns to clients whose streams are connected, in the order of their set-ups.
     pub(super) fn give_turns(&mut self) {
-        let of_service = |s: &&mut SessionHandle<'_>| s.is_of_service && s.turn.stage() == Stage::Ready;
-        for session in self.sessions.iter_mut().filter(of_service) {
+        let is_ready_service = |s: &&mut SessionHandle<'_>| s.is_of_service && s.turn.stage() == Stage::Ready;
+        for session in self.sessions.iter_mut().filter(is_ready_service) {
             session.granted = Some(Instant::now());
             session.turn.set(Stage::StreamThreads);
         }

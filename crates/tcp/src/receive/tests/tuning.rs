@@ -11,8 +11,8 @@ struct SlowStart {
     mss: u32,
     delay_ns: u64,
     cwnd: u32,
-    most_cwnd: u32,
-    most_out: u32,
+    max_cwnd: u32,
+    max_out: u32,
     snd_nxt: u32,
     snd_una: u32,
     edge: u32,
@@ -22,19 +22,19 @@ struct SlowStart {
 }
 
 impl SlowStart {
-    fn new(rig: Rig, most_cwnd: u32) -> SlowStart {
-        SlowStart::over(rig, most_cwnd, 20_000_000)
+    fn new(rig: Rig, max_cwnd: u32) -> SlowStart {
+        SlowStart::over(rig, max_cwnd, 20_000_000)
     }
 
-    fn over(rig: Rig, most_cwnd: u32, delay_ns: u64) -> SlowStart {
+    fn over(rig: Rig, max_cwnd: u32, delay_ns: u64) -> SlowStart {
         let edge = rig.edge;
         let mut sender = SlowStart {
             mss: u32::from(rig.sk.advmss),
             delay_ns,
             rig,
             cwnd: 10,
-            most_cwnd,
-            most_out: 0,
+            max_cwnd,
+            max_out: 0,
             snd_nxt: 1,
             snd_una: 1,
             edge,
@@ -57,7 +57,7 @@ impl SlowStart {
             self.flying.push_back((self.link_free, self.snd_nxt, timestamp_ms(now)));
             self.snd_nxt += mss;
         }
-        self.most_out = self.most_out.max((self.snd_nxt - self.snd_una) / mss);
+        self.max_out = self.max_out.max((self.snd_nxt - self.snd_una) / mss);
     }
 
     /// The next packet arrives.
@@ -72,8 +72,8 @@ impl SlowStart {
         while let Some(ack) = self.rig.acks.get(self.seen) {
             self.seen += 1;
             // The window grows while at least half of it is in use (`tcp_is_cwnd_limited`).
-            if self.cwnd < 2 * self.most_out {
-                self.cwnd = (self.cwnd + (ack.ack - self.snd_una) / self.mss).min(self.most_cwnd);
+            if self.cwnd < 2 * self.max_out {
+                self.cwnd = (self.cwnd + (ack.ack - self.snd_una) / self.mss).min(self.max_cwnd);
             }
             self.snd_una = ack.ack;
             self.edge = ack.ack + (u32::from(ack.window) << self.rig.rx.window_scale);

@@ -160,7 +160,7 @@ fn watch(
         let since = begin.map(|begin| begin.elapsed()).unwrap_or_default();
         if begin.is_some() && !is_faulty && since >= Duration::from_nanos(args.fault_after.0) {
             is_faulty = true;
-            let what = appear(args.fault, lab)?;
+            let what = cause_fault(args.fault, lab)?;
             if !json {
                 output::prose(&format!("{}  fault: {what}", clock()))?;
             }
@@ -191,8 +191,8 @@ fn print_changes(mesh: &MeshDocument, causes: &mut BTreeMap<(String, String), St
     Ok(())
 }
 
-/// Lets the fault appear; what it is.
-fn appear(fault: Fault, lab: &StandingLab) -> anyhow::Result<String> {
+/// Causes the fault. Returns its description.
+fn cause_fault(fault: Fault, lab: &StandingLab) -> anyhow::Result<String> {
     match fault {
         Fault::ReceiveBuffer => {
             let line = format!("echo '{SMALL_BUFFERS}' > /proc/sys/net/ipv4/tcp_rmem");

@@ -112,7 +112,7 @@ impl Points {
         self.directory.join(format!("{name}.log"))
     }
 
-    /// The end of what a point's programs have printed.
+    /// The last line that a point's programs have printed.
     fn last_line(&self, name: &str) -> String {
         let log = fs::read_to_string(self.log_file(name)).unwrap_or_default();
         log.lines().last().unwrap_or("it printed nothing").to_owned()

@@ -11,11 +11,11 @@ use crate::commands::lab::standing::{exec_command, status_of};
 /// Result of a check.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The step is done; what was found.
+    /// The step is done; the finding.
     Done(String),
-    /// The step is done, but this machine is too slow or too busy for its figure; what was found.
+    /// The step is done, but this machine is too slow or too busy for its figure; the finding.
     Inconclusive(String),
-    /// The step is not done yet; what is missing.
+    /// The step is not done yet; the part that is missing.
     NotYet(String),
 }
 

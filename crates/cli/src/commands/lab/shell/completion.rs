@@ -39,7 +39,7 @@ pub enum Suggestions {
 impl Words {
     /// The words of a lab with this status, and the programs of this machine.
     pub fn of(status: &Status) -> Self {
-        let of_kind = |kind: Option<&str>| {
+        let nodes_of_kind = |kind: Option<&str>| {
             let nodes = status.nodes.iter().filter(|n| kind.is_none_or(|k| n.kind == k));
             nodes.map(|n| n.name.clone()).collect::<Vec<_>>()
         };
@@ -52,8 +52,8 @@ impl Words {
         programs.sort();
         programs.dedup();
         Words {
-            nodes: of_kind(None),
-            hosts: of_kind(Some("host")),
+            nodes: nodes_of_kind(None),
+            hosts: nodes_of_kind(Some("host")),
             links,
             ports: status.links.iter().map(|l| l.from_port.clone()).collect(),
             programs,

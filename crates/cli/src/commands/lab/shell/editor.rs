@@ -16,7 +16,7 @@ use rustyline::{
 
 use super::completion::{Suggestions, Words};
 
-/// Lines kept in the history.
+/// Maximum number of lines kept in the history.
 const MAX_HISTORY_LINES: usize = 1000;
 
 /// A line of input, or the key that ended it.

@@ -41,7 +41,7 @@ pub struct ShellArgs {
     file: Option<PathBuf>,
     #[command(flatten)]
     lab: LabName,
-    /// Settings of hosts that the file does not name: linux-4.15 (the machine of the lab sheets) [default: this machine's]
+    /// Host settings that apply where the file states none: linux-4.15 (the machine of the lab sheets) [default: this machine's]
     #[arg(long, value_name = "NAME", value_parser = standing::parse_defaults, requires = "file")]
     defaults: Option<SheetDefaults>,
     /// Execute this command instead of prompting (repeatable)

@@ -161,8 +161,8 @@ fn connection(shown: &Shown) -> String {
     let ends = connection.sample.addresses;
     let namespace =
         if connection.namespace.is_empty() { String::new() } else { format!("[{}] ", connection.namespace) };
-    let way = if shown.sends { '>' } else { '<' };
-    format!("{namespace}{} {way} {}", ends.local, ends.peer)
+    let arrow = if shown.sends { '>' } else { '<' };
+    format!("{namespace}{} {arrow} {}", ends.local, ends.peer)
 }
 
 fn process(shown: &Shown) -> String {

@@ -1,6 +1,6 @@
 //! Points, their storage, their clocks and the network between them, in virtual time.
 //!
-//! The world checks with each step that no point books or runs two tests that exclude each other, that the lead runs a test only after the
+//! The simulation checks with each step that no point books or runs two tests that exclude each other, that the lead runs a test only after the
 //! peer has started it, that holds end in time, and that a point rebuilt from its events has the state that it had.
 
 use std::{
@@ -26,7 +26,7 @@ pub struct Network {
     pub min_delay: Time,
     /// Delays are uniform up to this, so that messages overtake each other.
     pub max_delay: Time,
-    /// Of each step: the process is killed before or after the transaction, or between two messages.
+    /// Probability that the process is killed at a step, parts per million: before or after the transaction, or between two messages.
     pub crash_ppm: u64,
     pub max_downtime: Time,
 }
@@ -93,7 +93,7 @@ pub struct Counts {
     pub longest_hold: Time,
 }
 
-pub struct World {
+pub struct Simulation {
     pub now: Time,
     pub hosts: Vec<Host>,
     by_name: BTreeMap<PointName, usize>,
@@ -114,8 +114,8 @@ pub fn name(number: usize) -> PointName {
     PointName(format!("p{number:04}"))
 }
 
-impl World {
-    pub fn new(count: usize, seed: u64, network: Network, settings: &Settings) -> World {
+impl Simulation {
+    pub fn new(count: usize, seed: u64, network: Network, settings: &Settings) -> Simulation {
         let mut draws = Draws::new(seed, 1);
         let hosts: Vec<Host> = (0..count)
             .map(|number| {
@@ -137,7 +137,7 @@ impl World {
                 }
             })
             .collect();
-        World {
+        Simulation {
             now: Time::from_secs(10_000),
             by_name: hosts.iter().enumerate().map(|(number, host)| (host.name.clone(), number)).collect(),
             hosts,

@@ -34,7 +34,7 @@ impl Enforced {
         let own = candidate.point.name();
         let day = candidate.start / DAY;
         let own_reservation = candidate.point.reservation(&candidate.request.id);
-        let own_reservation = reserved.filter(|known| !known.has_ended());
+        let own_reservation = own_reservation.filter(|known| !known.has_ended());
         for (origin, user, count) in candidate.point.open() {
             // The candidate itself does not count.
             let is_its = own_reservation.is_some_and(|known| {

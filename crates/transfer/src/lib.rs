@@ -1,14 +1,15 @@
-//! Sends files between two hosts over TCP, UDT 4 or Tsunami, and real-time streams ([`stream`]): the sockets around the cores of `bulk`.
+//! Sends files between two hosts over TCP, UDT 4, Tsunami or QUIC, and real-time streams ([`stream`]): the sockets around the cores of `bulk`.
 //!
 //! A [`Receiver`] listens; [`send`] connects to it. Both agree on everything over one TCP connection, whose
 //! messages `message.rs` lists. Files are complete or absent: they are written under a temporary name, compared by
 //! their BLAKE3 hashes, made durable and renamed. A transfer that was interrupted continues after the bytes
 //! that the receiver already has, if both ends' hashes of them agree.
 //!
-//! A token authenticates both ends. Nothing is encrypted. [`UdtStream`] is UDT over a socket without the control connection, for
+//! A token authenticates both ends. Only QUIC encrypts the data (`proof.rs`). [`UdtStream`] is UDT over a socket without the control connection, for
 //! other programs' UDT.
 
 mod control;
+mod data_stream;
 mod error;
 mod file_reader;
 mod message;
@@ -16,6 +17,7 @@ mod name;
 mod observer;
 mod partial_file;
 mod progress;
+mod proof;
 mod receiver;
 mod sender;
 pub mod stream;

@@ -35,6 +35,8 @@ pub enum Transport {
     Udt,
     /// Tsunami.
     Tsunami,
+    /// QUIC.
+    Quic,
 }
 
 /// A message.
@@ -61,6 +63,9 @@ pub(crate) enum Message {
         mss: u32,
         /// Target rate of Tsunami.
         rate_bps: u64,
+        /// The sender's certificate for QUIC (DER, hexadecimal).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        certificate: Option<String>,
     },
     /// The receiver agrees.
     Ready {
@@ -69,6 +74,9 @@ pub(crate) enum Message {
         key: String,
         /// The receiver's UDP port.
         port: Option<u16>,
+        /// The receiver's certificate for QUIC (DER, hexadecimal).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        certificate: Option<String>,
     },
     /// The next file.
     File {
@@ -96,4 +104,24 @@ pub(crate) enum Message {
 /// Bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes of hexadecimal digits; `None` if they are none.
+pub(crate) fn unhex(digits: &str) -> Option<Vec<u8>> {
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    let is_hex = digits.len().is_multiple_of(2) && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    is_hex.then(|| digits.as_bytes().chunks(2).map(byte).collect()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hexadecimal_digits_are_read_as_they_were_written() {
+        assert_eq!(unhex(&hex(&[0, 15, 255])).unwrap(), [0, 15, 255]);
+        for wrong in ["0", "0g", "+1", "\u{e4}"] {
+            assert_eq!(unhex(wrong), None, "{wrong:?}");
+        }
+    }
 }

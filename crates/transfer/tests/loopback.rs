@@ -68,6 +68,7 @@ impl Running {
             transport,
             rate: RateChoice::Fixed(BitRate(400_000_000)),
             mss: 1500,
+            congestion: None,
             token: None,
             connect_timeout: Duration::from_secs(5),
         }
@@ -82,7 +83,7 @@ impl Drop for Running {
 }
 
 /// A file with different bytes everywhere and a hole.
-fn file(directory: &Path, name: &str, bytes: usize) -> PathBuf {
+pub fn file(directory: &Path, name: &str, bytes: usize) -> PathBuf {
     let mut state = 1u64;
     let mut content: Vec<u8> = (0..bytes)
         .map(|_| {
@@ -98,11 +99,11 @@ fn file(directory: &Path, name: &str, bytes: usize) -> PathBuf {
     path
 }
 
-fn send_quietly(files: &[PathBuf], options: &SenderOptions) -> Result<Vec<FileReport>, Error> {
+pub fn send_quietly(files: &[PathBuf], options: &SenderOptions) -> Result<Vec<FileReport>, Error> {
     send(files, options, &Quiet::default(), &AtomicBool::new(false))
 }
 
-const TRANSPORTS: [Transport; 3] = [Transport::Tcp, Transport::Udt, Transport::Tsunami];
+const TRANSPORTS: [Transport; 4] = [Transport::Tcp, Transport::Udt, Transport::Tsunami, Transport::Quic];
 
 #[test]
 fn files_and_directories_arrive_whole_by_each_transport() {

@@ -1,4 +1,4 @@
-//! `longfat send` and `longfat receive`: files over TCP, UDT or Tsunami.
+//! `longfat send` and `longfat receive`: files over TCP, UDT, Tsunami or QUIC.
 
 use std::{
     io::IsTerminal,
@@ -47,14 +47,18 @@ pub struct SendArgs {
     /// Port of the receiver
     #[arg(short, long, default_value_t = transfer::PORT)]
     port: u16,
-    /// Rate: the limit with TCP, the constant rate with UDT, the target with Tsunami [default: the congestion
-    /// control with TCP and UDT, 650mbit with Tsunami]
+    /// Rate: the limit with TCP and QUIC, the constant rate with UDT, the target with Tsunami [default: the
+    /// congestion control with TCP, QUIC and UDT, 650mbit with Tsunami]
     #[arg(long, value_name = "RATE", value_parser = iperf3_values::rate)]
     rate: Option<BitRate>,
     /// UDT: do not slow down for losses up to this percentage
     #[arg(long, value_name = "PERCENT", conflicts_with = "rate")]
     tolerate_loss: Option<f64>,
-    /// Largest packet of UDT and Tsunami with IP and UDP headers, bytes
+    /// Congestion control: this kernel's for TCP; for QUIC longfat's (`longfat cc list`) or a C file, cubic by
+    /// default
+    #[arg(long, value_name = "NAME")]
+    cc: Option<String>,
+    /// Largest packet of UDT, Tsunami and QUIC with IP and UDP headers, bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1500)]
     mss: u32,
     /// File with the shared secret of `longfat receive --token`
@@ -100,6 +104,8 @@ enum Protocol {
     Udt,
     /// Tsunami: blocks over UDP, controlled over TCP; not fair to others
     Tsunami,
+    /// QUIC: encrypted, over UDP
+    Quic,
 }
 
 impl From<Protocol> for Transport {
@@ -108,6 +114,7 @@ impl From<Protocol> for Transport {
             Protocol::Tcp => Transport::Tcp,
             Protocol::Udt => Transport::Udt,
             Protocol::Tsunami => Transport::Tsunami,
+            Protocol::Quic => Transport::Quic,
         }
     }
 }
@@ -138,6 +145,7 @@ pub fn send(args: &SendArgs, is_json: bool) -> anyhow::Result<()> {
         transport: args.protocol.into(),
         rate,
         mss: args.mss,
+        congestion: args.cc.clone(),
         token: args.token.as_deref().map(args::token).transpose()?,
         connect_timeout: args.connect_timeout,
     };

@@ -1,6 +1,9 @@
 //! Streams of bytes in order that carry files' data beside the control connection.
 
-use std::time::{Duration, Instant};
+use std::{
+    os::fd::{AsFd, BorrowedFd},
+    time::{Duration, Instant},
+};
 
 use quic::QuicStream;
 
@@ -8,6 +11,7 @@ use crate::{
     Error, UdtStream,
     control::{Control, Frame, control_check},
     message::Message,
+    udt_stream::Attendant,
 };
 
 /// Interval at which a wait for a message polls the control connection.
@@ -28,6 +32,11 @@ pub(crate) trait DataStream {
 
     /// Acknowledges and sends for about `time`.
     fn serve(&mut self, time: Duration, control: &mut Control<'_>) -> Result<(), Error>;
+
+    /// Handles a report that arrived over the control connection; false: this protocol has none.
+    fn handle_report(&mut self, _packet: &[u8]) -> bool {
+        false
+    }
 
     fn close(self: Box<Self>, control: &mut Control<'_>) -> Result<(), Error>;
 
@@ -57,7 +66,7 @@ impl DataStream for UdtStream {
     }
 
     fn serve(&mut self, time: Duration, _control: &mut Control<'_>) -> Result<(), Error> {
-        UdtStream::serve(self, time)
+        UdtStream::serve(self, time, &mut || Ok(()))
     }
 
     fn close(self: Box<Self>, _control: &mut Control<'_>) -> Result<(), Error> {
@@ -71,6 +80,65 @@ impl DataStream for UdtStream {
     fn packets(&self) -> (u64, u64) {
         let statistics = self.statistics();
         (statistics.sent_packets, statistics.retransmitted_packets)
+    }
+}
+
+/// SABUL: data over UDP, and reports over the control connection. Connection and packets are UDT's, SABUL's successor.
+pub(crate) struct SabulStream(pub(crate) UdtStream);
+
+/// Sends and receives reports over the control connection.
+struct ReportChannel<'a, 'b>(&'a mut Control<'b>);
+
+impl Attendant for ReportChannel<'_, '_> {
+    fn check(&mut self) -> Result<(), Error> {
+        self.0.check_stop()
+    }
+
+    fn send_report(&mut self, packet: &[u8]) -> Result<bool, Error> {
+        self.0.send_report(packet).map(|()| true)
+    }
+
+    fn poll_report(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        self.0.poll_report()
+    }
+
+    fn report_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.stream().as_fd())
+    }
+}
+
+impl DataStream for SabulStream {
+    fn write_all(&mut self, bytes: &[u8], control: &mut Control<'_>) -> Result<(), Error> {
+        self.0.write_all(bytes, &mut ReportChannel(control))
+    }
+
+    fn read(&mut self, buffer: &mut [u8], control: &mut Control<'_>) -> Result<usize, Error> {
+        self.0.read(buffer, &mut ReportChannel(control))
+    }
+
+    fn flush(&mut self, control: &mut Control<'_>) -> Result<(), Error> {
+        self.0.flush(&mut ReportChannel(control))
+    }
+
+    fn serve(&mut self, time: Duration, control: &mut Control<'_>) -> Result<(), Error> {
+        self.0.serve(time, &mut ReportChannel(control))
+    }
+
+    fn handle_report(&mut self, packet: &[u8]) -> bool {
+        self.0.handle_report(packet);
+        true
+    }
+
+    fn close(self: Box<Self>, control: &mut Control<'_>) -> Result<(), Error> {
+        self.0.close(&mut ReportChannel(control))
+    }
+
+    fn buffered_bytes(&self) -> u64 {
+        self.0.unacknowledged_bytes()
+    }
+
+    fn packets(&self) -> (u64, u64) {
+        self.0.packets()
     }
 }
 
@@ -127,6 +195,7 @@ pub(crate) fn receive_while_serving(
     loop {
         match control.poll()? {
             Some(Frame::Message(message)) => return Ok(message),
+            Some(Frame::Report(packet)) if stream.handle_report(&packet) => continue,
             Some(_) => return Err(Error::Protocol(format!("another protocol's dialogue instead of {what}"))),
             None if begin.elapsed() > timeout => return Err(Error::Timeout { what, after: timeout }),
             None => {}

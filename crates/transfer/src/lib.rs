@@ -1,4 +1,4 @@
-//! Sends files between two hosts over TCP, UDT 4, Tsunami or QUIC, and real-time streams ([`stream`]): the sockets around the cores of `bulk`.
+//! Sends files between two hosts over TCP, UDT 4, SABUL, Tsunami or QUIC, and real-time streams ([`stream`]): the sockets around the cores of `bulk`.
 //!
 //! A [`Receiver`] listens; [`send`] connects to it. Both agree on everything over one TCP connection, whose
 //! messages `message.rs` lists. Files are complete or absent: they are written under a temporary name, compared by
@@ -32,7 +32,7 @@ pub use observer::{FileReport, Observer};
 pub use progress::FileProgress;
 pub use receiver::{Receiver, ReceiverOptions};
 pub use sender::{SenderOptions, send};
-pub use udt_stream::{UdtListener, UdtStream};
+pub use udt_stream::{Attendant, UdtListener, UdtStream};
 
 /// The default TCP port of receivers.
 pub const PORT: u16 = 46225;

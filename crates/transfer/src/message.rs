@@ -1,5 +1,5 @@
 //! The messages of the control connection. Each has its length (32 bits) and its kind (8 bits) before it: 0 for
-//! JSON, 1 for bytes of Tsunami's dialogue.
+//! JSON, 1 for bytes of Tsunami's dialogue, 2 for a report of SABUL.
 //!
 //! ```text
 //! receiver -> sender   hello (challenge)
@@ -37,6 +37,8 @@ pub enum Transport {
     Tsunami,
     /// QUIC.
     Quic,
+    /// SABUL.
+    Sabul,
 }
 
 /// A message.

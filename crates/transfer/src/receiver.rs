@@ -28,7 +28,7 @@ use traffic::sys::fill_random;
 use crate::{
     Error, FileReport, Observer, Transport, UdtListener,
     control::{CHECK_INTERVAL, Control, HANDSHAKE_TIMEOUT, STORE_TIMEOUT, control_check, enable_keepalive},
-    data_stream::{DataStream, quic_congestion, read_exact, receive_while_serving},
+    data_stream::{DataStream, SabulStream, quic_congestion, read_exact, receive_while_serving},
     error::failed,
     message::{Message, PROTOCOL, hex, unhex},
     name,
@@ -313,19 +313,22 @@ fn open_data(control: &mut Control<'_>, agreement: &Agreement, token: Option<&To
             control.send(&ready(None))?;
             Ok(Data::Tcp)
         }
-        Transport::Udt => {
+        Transport::Udt | Transport::Sabul => {
             let config = udt::Config { mss: agreement.mss.clamp(76, 9000), ..udt::Config::default() };
             let listener = UdtListener::bind(local, config)?;
             control.send(&ready(Some(listener.port()?)))?;
             let rate = Box::new(Daimd::new(1));
-            let mut stream =
-                listener.accept(HANDSHAKE_TIMEOUT, is_peer, rate, &mut control_check(control))?;
+            let stream = listener.accept(HANDSHAKE_TIMEOUT, is_peer, rate, &mut control_check(control))?;
+            let mut stream: Box<dyn DataStream> = match agreement.transport {
+                Transport::Sabul => Box::new(SabulStream(stream)),
+                _ => Box::new(stream),
+            };
             let mut key = vec![0; agreement.key.len()];
-            read_exact(&mut stream, &mut key, control)?;
+            read_exact(stream.as_mut(), &mut key, control)?;
             if key != agreement.key.as_bytes() {
                 return Err(Error::Protocol("a UDT connection without the session's key".into()));
             }
-            Ok(Data::Stream(Box::new(stream)))
+            Ok(Data::Stream(stream))
         }
         Transport::Quic => {
             let identity = Identity::generate()?;

@@ -23,7 +23,7 @@ use units::BitRate;
 use crate::{
     Error, FileReport, Observer, Transport, UdtStream,
     control::{Control, HANDSHAKE_TIMEOUT, STORE_TIMEOUT, control_check},
-    data_stream::{DataStream, quic_congestion, read_exact, receive_while_serving},
+    data_stream::{DataStream, SabulStream, quic_congestion, read_exact, receive_while_serving},
     error::failed,
     file_reader::{FileReader, hash_prefix},
     message::{Message, PROTOCOL, hex, unhex},
@@ -43,7 +43,7 @@ pub struct SenderOptions {
     pub transport: Transport,
     /// How fast.
     pub rate: RateChoice,
-    /// Largest packet of UDT, Tsunami and QUIC with IP and UDP headers, bytes.
+    /// Largest packet of UDT, SABUL, Tsunami and QUIC with IP and UDP headers, bytes.
     pub mss: u32,
     /// The congestion control: this kernel's for TCP, longfat's or a C file for QUIC.
     pub congestion: Option<String>,
@@ -94,13 +94,13 @@ fn check(options: &SenderOptions) -> Result<(), Error> {
         (Transport::Quic, _) if !QuicOptions::PACKET_BYTES.contains(&options.mss) => {
             invalid("the packet size of QUIC must be 1248 to 9000 bytes")
         }
-        (Transport::Tcp | Transport::Tsunami | Transport::Quic, RateChoice::Tolerant(_)) => {
+        (transport, RateChoice::Tolerant(_)) if transport != Transport::Udt => {
             invalid("only UDT has a loss tolerance")
         }
-        (Transport::Tcp | Transport::Tsunami | Transport::Quic, RateChoice::Sabul) => {
-            invalid("only UDT has SABUL's control")
+        (transport, RateChoice::Sabul) if !matches!(transport, Transport::Udt | Transport::Sabul) => {
+            invalid("only UDT and SABUL have SABUL's control")
         }
-        (Transport::Udt | Transport::Tsunami, _) if options.congestion.is_some() => {
+        (Transport::Udt | Transport::Tsunami | Transport::Sabul, _) if options.congestion.is_some() => {
             invalid("only TCP and QUIC have a choice of congestion controls")
         }
         (Transport::Quic, _) => quic_congestion(options.congestion.as_deref()).map(|_| ()),
@@ -203,8 +203,8 @@ fn run(
     let Agreement { key, port, certificate } = agreement;
     let mut data = match (options.transport, port) {
         (Transport::Tcp, _) => Data::Tcp,
-        (Transport::Udt, Some(port)) => {
-            Data::Stream(Box::new(connect_udt(control, peer, port, &key, options)?))
+        (Transport::Udt | Transport::Sabul, Some(port)) => {
+            Data::Stream(connect_udt(control, peer, port, &key, options)?)
         }
         (Transport::Quic, Some(port)) => {
             let (Some(identity), Some(theirs)) = (identity, certificate) else {
@@ -314,12 +314,20 @@ fn connect_udt(
     port: u16,
     key: &str,
     options: &SenderOptions,
-) -> Result<UdtStream, Error> {
-    let rate = options.rate.control(random_id()?.into(), options.mss);
+) -> Result<Box<dyn DataStream>, Error> {
+    let choice = match (options.transport, options.rate) {
+        (Transport::Sabul, RateChoice::Automatic) => RateChoice::Sabul,
+        (_, rate) => rate,
+    };
+    let rate = choice.control(random_id()?.into(), options.mss);
     let config = udt::Config { mss: options.mss, ..udt::Config::default() };
-    let mut check = control_check(control);
-    let mut stream = UdtStream::connect(SocketAddr::new(peer.ip(), port), config, rate, &mut check)?;
-    stream.write_all(key.as_bytes(), &mut check)?;
+    let peer = SocketAddr::new(peer.ip(), port);
+    let stream = UdtStream::connect(peer, config, rate, &mut control_check(control))?;
+    let mut stream: Box<dyn DataStream> = match options.transport {
+        Transport::Sabul => Box::new(SabulStream(stream)),
+        _ => Box::new(stream),
+    };
+    stream.write_all(key.as_bytes(), control)?;
     Ok(stream)
 }
 

@@ -103,7 +103,8 @@ pub fn send_quietly(files: &[PathBuf], options: &SenderOptions) -> Result<Vec<Fi
     send(files, options, &Quiet::default(), &AtomicBool::new(false))
 }
 
-const TRANSPORTS: [Transport; 4] = [Transport::Tcp, Transport::Udt, Transport::Tsunami, Transport::Quic];
+const TRANSPORTS: [Transport; 5] =
+    [Transport::Tcp, Transport::Udt, Transport::Tsunami, Transport::Quic, Transport::Sabul];
 
 #[test]
 fn files_and_directories_arrive_whole_by_each_transport() {

@@ -1,4 +1,4 @@
-//! `longfat send` and `longfat receive`: files over TCP, UDT, Tsunami or QUIC.
+//! `longfat send` and `longfat receive`: files over TCP, UDT, SABUL, Tsunami or QUIC.
 
 use std::{
     io::IsTerminal,
@@ -47,8 +47,8 @@ pub struct SendArgs {
     /// Port of the receiver
     #[arg(short, long, default_value_t = transfer::PORT)]
     port: u16,
-    /// Rate: the limit with TCP and QUIC, the constant rate with UDT, the target with Tsunami [default: the
-    /// congestion control with TCP, QUIC and UDT, 650mbit with Tsunami]
+    /// Rate: the limit with TCP and QUIC, the constant rate with UDT and SABUL, the target with Tsunami [default:
+    /// the congestion control with TCP, QUIC, UDT and SABUL, 650mbit with Tsunami]
     #[arg(long, value_name = "RATE", value_parser = iperf3_values::rate)]
     rate: Option<BitRate>,
     /// UDT: do not slow down for losses up to this percentage
@@ -58,7 +58,7 @@ pub struct SendArgs {
     /// default
     #[arg(long, value_name = "NAME")]
     cc: Option<String>,
-    /// Largest packet of UDT, Tsunami and QUIC with IP and UDP headers, bytes
+    /// Largest packet of UDT, SABUL, Tsunami and QUIC with IP and UDP headers, bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1500)]
     mss: u32,
     /// File with the shared secret of `longfat receive --token`
@@ -102,6 +102,8 @@ enum Protocol {
     Tcp,
     /// UDT 4 over UDP
     Udt,
+    /// SABUL: data over UDP, reports over TCP
+    Sabul,
     /// Tsunami: blocks over UDP, controlled over TCP; not fair to others
     Tsunami,
     /// QUIC: encrypted, over UDP
@@ -113,6 +115,7 @@ impl From<Protocol> for Transport {
         match protocol {
             Protocol::Tcp => Transport::Tcp,
             Protocol::Udt => Transport::Udt,
+            Protocol::Sabul => Transport::Sabul,
             Protocol::Tsunami => Transport::Tsunami,
             Protocol::Quic => Transport::Quic,
         }

@@ -21,6 +21,7 @@ mod proof;
 mod receiver;
 mod sender;
 pub mod stream;
+mod tcp_streams;
 mod tsunami;
 mod udt_stream;
 
@@ -45,5 +46,6 @@ pub fn fuzz(bytes: &[u8]) {
     {
         assert!(path.starts_with("/data"), "{name:?} leaves the directory");
     }
+    tcp_streams::fuzz(bytes);
     stream::fuzz(bytes);
 }

@@ -29,7 +29,7 @@ pub(crate) const PROOF_PURPOSE: &str = "longfat transfer/1";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
-    /// The control connection itself.
+    /// TCP: the control connection itself, or several others.
     Tcp,
     /// UDT 4.
     Udt,
@@ -68,13 +68,16 @@ pub(crate) enum Message {
         /// The sender's certificate for QUIC (DER, hexadecimal).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         certificate: Option<String>,
+        /// Number of TCP connections for the data; `None`: the control connection.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        streams: Option<u16>,
     },
     /// The receiver agrees.
     Ready {
         proof: Option<String>,
         /// Random bytes that identify the data connection, hexadecimal.
         key: String,
-        /// The receiver's UDP port.
+        /// The receiver's UDP port, or the TCP port for several connections.
         port: Option<u16>,
         /// The receiver's certificate for QUIC (DER, hexadecimal).
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -34,6 +34,7 @@ use crate::{
     name,
     partial_file::{Order, PartialFile},
     proof::{CONFIRMATION_BYTES, confirm_file, prove_token},
+    tcp_streams::{MAX_STREAMS, StreamsListener, TcpStreams},
     tsunami::{self, Receiving},
 };
 
@@ -231,12 +232,15 @@ struct Agreement {
     challenges: [String; 2],
     /// The sender's certificate.
     certificate: Option<Vec<u8>>,
+    /// Number of TCP connections for the data.
+    streams: Option<u16>,
     key: String,
 }
 
 /// The transport of the data.
 enum Data {
     Tcp,
+    TcpStreams(TcpStreams),
     Stream(Box<dyn DataStream>),
     Tsunami(Receiving, Parameters),
 }
@@ -272,8 +276,17 @@ fn agree(control: &mut Control<'_>, options: &ReceiverOptions) -> Result<Agreeme
         needs_token: options.token.is_some(),
     })?;
     let start = control.receive("first message", HANDSHAKE_TIMEOUT)?;
-    let Message::Start { protocol, challenge, proof, directory, transport, mss, rate_bps, certificate } =
-        start
+    let Message::Start {
+        protocol,
+        challenge,
+        proof,
+        directory,
+        transport,
+        mss,
+        rate_bps,
+        certificate,
+        streams,
+    } = start
     else {
         return Err(Error::Protocol("the first message was expected".into()));
     };
@@ -295,7 +308,17 @@ fn agree(control: &mut Control<'_>, options: &ReceiverOptions) -> Result<Agreeme
     }
     let directory = name::join(&options.directory, &directory)?;
     let certificate = certificate.and_then(|digits| unhex(&digits));
-    Ok(Agreement { directory, transport, mss, rate_bps, challenges: [ours, challenge], certificate, key })
+    let streams = streams.map(|streams| streams.clamp(1, MAX_STREAMS));
+    Ok(Agreement {
+        directory,
+        transport,
+        mss,
+        rate_bps,
+        challenges: [ours, challenge],
+        certificate,
+        streams,
+        key,
+    })
 }
 
 /// Opens the UDP port, reports it, and waits for the data connection.
@@ -309,10 +332,18 @@ fn open_data(control: &mut Control<'_>, agreement: &Agreement, token: Option<&To
     let ready =
         |port| Message::Ready { proof: prove(&[]), key: agreement.key.clone(), port, certificate: None };
     match agreement.transport {
-        Transport::Tcp => {
-            control.send(&ready(None))?;
-            Ok(Data::Tcp)
-        }
+        Transport::Tcp => match agreement.streams {
+            None => {
+                control.send(&ready(None))?;
+                Ok(Data::Tcp)
+            }
+            Some(count) => {
+                let listener = StreamsListener::bind(local)?;
+                control.send(&ready(Some(listener.port()?)))?;
+                let streams = listener.accept(count, agreement.key.as_bytes(), is_peer, control)?;
+                Ok(Data::TcpStreams(streams))
+            }
+        },
         Transport::Udt | Transport::Sabul => {
             let config = udt::Config { mss: agreement.mss.clamp(76, 9000), ..udt::Config::default() };
             let listener = UdtListener::bind(local, config)?;
@@ -404,7 +435,10 @@ fn receive_file(
     let Message::Begin { from } = data.receive(control, "beginning of the data")? else {
         return Err(Error::Protocol("the beginning of the data was expected".into()));
     };
-    let order = if matches!(data, Data::Tsunami(..)) { Order::AnyOrder } else { Order::InOrder };
+    let order = match data {
+        Data::Tsunami(..) | Data::TcpStreams(_) => Order::AnyOrder,
+        Data::Tcp | Data::Stream(_) => Order::InOrder,
+    };
     let mut writer = partial.start(from, order)?;
     observer.begin(name, bytes, from);
     let mut at = from;
@@ -414,6 +448,8 @@ fn receive_file(
         receiving.receive(control, agreement.key.as_bytes(), *parameters, range, &mut writer, |at| {
             observer.progress(at)
         })?;
+    } else if let Data::TcpStreams(streams) = data {
+        streams.receive(control, (from, bytes), &mut writer, |at| observer.progress(at))?;
     } else {
         while at < bytes {
             let mut piece = vec![0; READ_BYTES.min(usize::try_from(bytes - at).unwrap_or(usize::MAX))];

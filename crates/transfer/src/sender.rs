@@ -28,6 +28,7 @@ use crate::{
     file_reader::{FileReader, hash_prefix},
     message::{Message, PROTOCOL, hex, unhex},
     proof::{CONFIRMATION_BYTES, confirm_file, prove_token},
+    tcp_streams::{MAX_STREAMS, TcpStreams},
     tsunami,
     udt_stream::random_id,
 };
@@ -45,6 +46,8 @@ pub struct SenderOptions {
     pub rate: RateChoice,
     /// Largest packet of UDT, SABUL, Tsunami and QUIC with IP and UDP headers, bytes.
     pub mss: u32,
+    /// Number of TCP connections for the data; 1: the control connection.
+    pub streams: u16,
     /// The congestion control: this kernel's for TCP, longfat's or a C file for QUIC.
     pub congestion: Option<String>,
     /// The secret that the receiver requires.
@@ -72,7 +75,7 @@ pub fn send(
     let files = expand(files, observer)?;
     let stream = TcpStream::connect_timeout(&options.receiver, options.connect_timeout)
         .map_err(failed(format!("cannot connect to {}", options.receiver)))?;
-    if options.transport == Transport::Tcp {
+    if options.transport == Transport::Tcp && options.streams == 1 {
         set_up_tcp(&stream, options)?;
     }
     let mut control = Control::new(stream, stop)?;
@@ -90,6 +93,12 @@ fn check(options: &SenderOptions) -> Result<(), Error> {
         (_, RateChoice::Fixed(BitRate(0..=999))) => invalid("the rate must be at least 1 kbit/s"),
         (Transport::Tsunami, RateChoice::Fixed(BitRate(rate))) if rate > MAX_TSUNAMI_BPS => {
             invalid("Tsunami's rate is at most 4.29 Gbit/s")
+        }
+        _ if !(1..=MAX_STREAMS).contains(&options.streams) => {
+            invalid("the number of streams must be 1 to 64")
+        }
+        (transport, _) if transport != Transport::Tcp && options.streams > 1 => {
+            invalid("only TCP has several streams")
         }
         (Transport::Quic, _) if !QuicOptions::PACKET_BYTES.contains(&options.mss) => {
             invalid("the packet size of QUIC must be 1248 to 9000 bytes")
@@ -113,7 +122,9 @@ fn set_up_tcp(stream: &TcpStream, options: &SenderOptions) -> Result<(), Error> 
     let socket = SockRef::from(stream);
     if let RateChoice::Fixed(rate) = options.rate {
         let socket: Socket = stream.try_clone().map_err(failed("cannot duplicate a descriptor"))?.into();
-        set_max_pacing_rate(&socket, rate.0 / 8).map_err(failed("cannot set the pacing rate"))?;
+        // The connections share the rate.
+        let rate = rate.0 / 8 / u64::from(options.streams);
+        set_max_pacing_rate(&socket, rate).map_err(failed("cannot set the pacing rate"))?;
     }
     if let Some(name) = &options.congestion {
         let what = failed(format!("cannot use congestion control {name:?} of this kernel"));
@@ -174,6 +185,7 @@ fn add(path: &Path, name: String, entries: &mut Vec<Entry>, observer: &dyn Obser
 /// The transport of the data, after the agreement.
 enum Data {
     Tcp,
+    TcpStreams(TcpStreams),
     Stream(Box<dyn DataStream>),
     Tsunami { socket: Socket, key: String },
 }
@@ -202,7 +214,12 @@ fn run(
     let peer = control.peer()?;
     let Agreement { key, port, certificate } = agreement;
     let mut data = match (options.transport, port) {
-        (Transport::Tcp, _) => Data::Tcp,
+        (Transport::Tcp, None) if options.streams == 1 => Data::Tcp,
+        (Transport::Tcp, Some(port)) => {
+            let peer = SocketAddr::new(peer.ip(), port);
+            let set_up = |stream: &TcpStream| set_up_tcp(stream, options);
+            Data::TcpStreams(TcpStreams::connect(peer, options.streams, key.as_bytes(), set_up)?)
+        }
         (Transport::Udt | Transport::Sabul, Some(port)) => {
             Data::Stream(connect_udt(control, peer, port, &key, options)?)
         }
@@ -230,7 +247,7 @@ fn run(
             let (socket, _) = tsunami::socket(SocketAddr::new(local.ip(), 0))?;
             Data::Tsunami { socket, key }
         }
-        (_, None) => return Err(Error::Protocol("no UDP port".into())),
+        (_, None) => return Err(Error::Protocol("no port for the data".into())),
     };
     let mut reports = Vec::new();
     for entry in files {
@@ -296,6 +313,7 @@ fn agree(
             _ => u64::from(wire::Parameters::default().target_bps),
         },
         certificate: certificate.clone(),
+        streams: (options.streams > 1).then_some(options.streams),
     })?;
     let Message::Ready { proof, key, port, certificate } = control.receive("agreement", HANDSHAKE_TIMEOUT)?
     else {
@@ -388,6 +406,11 @@ fn send_file(
             })?);
             let hasher = hash.join().map_err(|_| Error::Input("the hashing thread has failed".into()))??;
             hasher.finalize().to_hex().to_string()
+        }
+        Data::TcpStreams(streams) => {
+            let mut reader = FileReader::start(file, entry.path.clone(), hasher, from, bytes)?;
+            streams.send(control, &mut reader, from, |sent| observer.progress(sent))?;
+            reader.finish()?
         }
         Data::Tcp | Data::Stream(_) => {
             let mut reader = FileReader::start(file, entry.path.clone(), hasher, from, bytes)?;

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::Write,
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::{
@@ -16,6 +17,8 @@ use transfer::{
     Error, FileReport, Observer, RateChoice, Receiver, ReceiverOptions, SenderOptions, Token, Transport, send,
 };
 use units::BitRate;
+
+use crate::quic::relay;
 
 /// Ignores progress; optionally stops the sender after some bytes.
 #[derive(Default)]
@@ -68,6 +71,7 @@ impl Running {
             transport,
             rate: RateChoice::Fixed(BitRate(400_000_000)),
             mss: 1500,
+            streams: 1,
             congestion: None,
             token: None,
             connect_timeout: Duration::from_secs(5),
@@ -103,8 +107,15 @@ pub fn send_quietly(files: &[PathBuf], options: &SenderOptions) -> Result<Vec<Fi
     send(files, options, &Quiet::default(), &AtomicBool::new(false))
 }
 
-const TRANSPORTS: [Transport; 5] =
-    [Transport::Tcp, Transport::Udt, Transport::Tsunami, Transport::Quic, Transport::Sabul];
+/// Each transport, with its number of streams.
+const TRANSPORTS: [(Transport, u16); 6] = [
+    (Transport::Tcp, 1),
+    (Transport::Tcp, 5),
+    (Transport::Udt, 1),
+    (Transport::Tsunami, 1),
+    (Transport::Quic, 1),
+    (Transport::Sabul, 1),
+];
 
 #[test]
 fn files_and_directories_arrive_whole_by_each_transport() {
@@ -113,10 +124,11 @@ fn files_and_directories_arrive_whole_by_each_transport() {
     let large = file(source.path(), "large", 5_000_001);
     file(source.path(), "tree/empty", 0);
     file(source.path(), "tree/sub/one", 1);
-    for transport in TRANSPORTS {
+    for (transport, streams) in TRANSPORTS {
         let running = Running::start(None);
+        let options = SenderOptions { streams, ..running.options(transport) };
         let files = [large.clone(), source.path().join("tree")];
-        let reports = send_quietly(&files, &running.options(transport)).unwrap();
+        let reports = send_quietly(&files, &options).unwrap();
         assert_eq!(reports.len(), 3, "{transport:?}");
         for name in ["large", "tree/empty", "tree/sub/one"] {
             let (sent, received) = (source.path().join(name), running.directory.path().join(name));
@@ -130,9 +142,9 @@ fn files_and_directories_arrive_whole_by_each_transport() {
 fn an_interrupted_transfer_continues_by_each_transport() {
     let source = tempfile::tempdir().unwrap();
     let large = file(source.path(), "large", 80_000_000);
-    for transport in TRANSPORTS {
+    for (transport, streams) in TRANSPORTS {
         let running = Running::start(None);
-        let options = running.options(transport);
+        let options = SenderOptions { streams, ..running.options(transport) };
         let stop = Arc::new(AtomicBool::new(false));
         let observer = Quiet { stop_after: Some((25_000_000, Arc::clone(&stop))) };
         let result = send(std::slice::from_ref(&large), &options, &observer, &stop);
@@ -202,4 +214,28 @@ fn names_outside_of_the_directory_are_refused() {
     let options = SenderOptions { directory: "a/b".into(), ..running.options(Transport::Tcp) };
     send_quietly(&[path], &options).unwrap();
     assert!(running.directory.path().join("a/b/f").exists());
+}
+
+/// Connections of others to the port for several streams do not become a part of the transfer.
+#[test]
+fn streams_need_the_sessions_key() {
+    let source = tempfile::tempdir().unwrap();
+    let path = file(source.path(), "f", 2_000_000);
+    let running = Running::start(None);
+    let through = relay(running.address, |message| {
+        let json: serde_json::Value = serde_json::from_str(&message).unwrap();
+        if json["type"] == "ready" {
+            let port = json["port"].as_u64().unwrap() as u16;
+            for content in [vec![], vec![b'0'; 64], vec![0; 1000]] {
+                let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+                stream.write_all(&content).unwrap();
+                // It stays open during the transfer.
+                std::mem::forget(stream);
+            }
+        }
+        message
+    });
+    let options = SenderOptions { streams: 3, receiver: through, ..running.options(Transport::Tcp) };
+    send_quietly(std::slice::from_ref(&path), &options).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), fs::read(running.directory.path().join("f")).unwrap());
 }

@@ -51,6 +51,9 @@ pub struct SendArgs {
     /// the congestion control with TCP, QUIC, UDT and SABUL, 650mbit with Tsunami]
     #[arg(long, value_name = "RATE", value_parser = iperf3_values::rate)]
     rate: Option<BitRate>,
+    /// Number of TCP connections that share the data
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    streams: u16,
     /// UDT: do not slow down for losses up to this percentage
     #[arg(long, value_name = "PERCENT", conflicts_with = "rate")]
     tolerate_loss: Option<f64>,
@@ -148,6 +151,7 @@ pub fn send(args: &SendArgs, is_json: bool) -> anyhow::Result<()> {
         transport: args.protocol.into(),
         rate,
         mss: args.mss,
+        streams: args.streams,
         congestion: args.cc.clone(),
         token: args.token.as_deref().map(args::token).transpose()?,
         connect_timeout: args.connect_timeout,

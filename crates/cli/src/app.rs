@@ -65,7 +65,7 @@ enum Command {
     Test(Box<test::args::TestArgs>),
     /// Serve tests for `longfat test` and any iperf3 client
     Serve(Box<serve::ServeArgs>),
-    /// Send files to a `longfat receive` over TCP, UDT or Tsunami
+    /// Send files to a `longfat receive` over TCP, UDT, SABUL, Tsunami or QUIC
     Send(Box<transfer::SendArgs>),
     /// Receive files that `longfat send` sends
     Receive(Box<transfer::ReceiveArgs>),

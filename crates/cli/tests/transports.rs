@@ -5,8 +5,8 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::common::{
-    TestDir, binary, is_root,
-    lab::{Lab, Served},
+    TestDir, binary, eventually, is_root,
+    lab::{Lab, Served, signal},
     lab_slots::acquire_all_lab_slots,
 };
 
@@ -239,4 +239,57 @@ fn streams_between_hosts_find_the_rate_that_a_path_sustains() {
     assert!((30e6..50e6).contains(&arrived), "{json}");
     let evidence = json["runs"][1]["flows"][0]["evidence"].to_string();
     assert!(evidence.contains("lost on the path"), "{json}");
+}
+
+/// `longfat send` between two hosts of a lab over a path that loses packets, by each protocol. The sender is killed and continues.
+#[test]
+fn files_cross_a_lossy_path_by_each_protocol_and_continue_after_a_kill() {
+    if !is_root() || !Path::new("/dev/net/tun").exists() {
+        return testing::skip(testing::Missing::Privilege, "labs need a privilege");
+    }
+    let _slot = acquire_all_lab_slots();
+    let forward = "rate = \"100mbit\", delay = \"5ms\", queue = \"250kB\", loss = 0.001";
+    let test_dir = TestDir::new(&scenario("duration = \"10s\"", forward, &[]));
+    let lab = Lab::up(&test_dir, &[]);
+    let content: Vec<u8> = (0..4_000_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let (sent, received) = (test_dir.path("sent"), test_dir.path("received"));
+    std::fs::write(&sent, &content).unwrap();
+    std::fs::create_dir(&received).unwrap();
+    let receive = format!("{} receive {} --no-token >/dev/null 2>&1 & echo $!", binary(), received.display());
+    let receiver: u32 = lab.sh("h2", &receive).stdout.trim().parse().unwrap();
+    assert!(eventually(|| lab.sh("h2", "cat /proc/net/tcp6").stdout.contains(":B491 ")), "no receiver");
+
+    let protocols: [&[&str]; 6] = [
+        &["tcp"],
+        &["tcp", "--streams", "4"],
+        &["udt", "--tolerate-loss", "1"],
+        &["sabul"],
+        &["tsunami", "--rate", "60mbit"],
+        &["quic", "--cc", "bbr"],
+    ];
+    for protocol in protocols {
+        let arrived = received.join("sent");
+        let temporary = received.join(".sent.longfat-new");
+        let send =
+            [&[binary(), "send", sent.to_str().unwrap(), "10.0.0.2:", "--json", "--protocol"], protocol];
+        let send = send.concat();
+        let line = format!("{} >/dev/null 2>&1 & echo $!", send.join(" "));
+        let sender: u32 = lab.sh("h1", &line).stdout.trim().parse().unwrap();
+        // The length covers gaps, which do not count for the resume.
+        let has_begun =
+            || std::fs::metadata(&temporary).is_ok_and(|file| file.len() > 500_000) || arrived.exists();
+        assert!(eventually(has_begun), "{protocol:?}");
+        // It may have ended.
+        lab.sh("h1", &format!("kill -KILL {sender} 2>/dev/null; true"));
+        // The receiver may still hold the file's lock.
+        let sent_whole = || {
+            let ran = lab.exec("h1", &send);
+            assert!(ran.code == 0 || ran.stderr.contains("another transfer"), "{protocol:?} {ran:?}");
+            ran.code == 0
+        };
+        assert!(eventually(sent_whole), "{protocol:?}");
+        assert!(std::fs::read(&arrived).unwrap() == content, "{protocol:?}");
+        std::fs::remove_file(&arrived).unwrap();
+    }
+    signal("-TERM", receiver);
 }

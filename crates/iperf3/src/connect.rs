@@ -71,7 +71,7 @@ pub(crate) fn connect_to_any(
             0 => STOP_CHECK_INTERVAL,
             _ => STOP_CHECK_INTERVAL.min(next_at.saturating_duration_since(Instant::now())),
         };
-        let ready = os::wait_connected(&sockets, wait).attempted(|| "cannot wait for a connection".into())?;
+        let ready = os::wait_writable(&sockets, wait).attempted(|| "cannot wait for a connection".into())?;
         let mut pending = Vec::new();
         for (attempt, is_ready) in attempts.into_iter().zip(ready) {
             let error = match is_ready {

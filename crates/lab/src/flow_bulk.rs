@@ -126,7 +126,7 @@ fn open_control(
             Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => return Err(error),
             _ => {}
         }
-        while !os::wait_connected(&[socket.as_fd()], STOP_POLL)?[0] {
+        while !os::wait_writable(&[socket.as_fd()], STOP_POLL)?[0] {
             if stop.is_set() {
                 return Ok(None);
             }

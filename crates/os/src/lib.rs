@@ -19,7 +19,7 @@ pub use clock::{
     boottime, clock_error, monotonic_ns, realtime, realtime_ns, reduce_timer_slack, sleep_until,
 };
 pub use device::DeviceControl;
-pub use poll::{wait_any, wait_connected, wait_readable};
+pub use poll::{wait_any, wait_readable, wait_writable};
 pub use process::duplicate_descriptor;
 pub use socket::{read_option, set_option, unacknowledged_bytes, unread_bytes};
 pub use thread::{

@@ -26,11 +26,12 @@ pub fn wait_any(fds: &[BorrowedFd<'_>], timeout: Duration) -> io::Result<Vec<boo
     wait_for(fds, libc::POLLIN | libc::POLLRDHUP, timeout)
 }
 
-/// Waits up to `timeout`, or until a signal arrives, until one of these sockets is connected or has failed to connect; returns which are.
+/// Waits up to `timeout`, or until a signal arrives, until one of these sockets is connected and has space in its send buffer, or has failed; returns
+/// which are.
 ///
 /// # Errors
 /// The errors of ppoll(2) other than a signal.
-pub fn wait_connected(sockets: &[BorrowedFd<'_>], timeout: Duration) -> io::Result<Vec<bool>> {
+pub fn wait_writable(sockets: &[BorrowedFd<'_>], timeout: Duration) -> io::Result<Vec<bool>> {
     wait_for(sockets, libc::POLLOUT, timeout)
 }
 

@@ -6,13 +6,15 @@
 //! [`TcpSock`], whose layout is that of `struct tcp_sock` in `crates/cc/shim/vmlinux.h`. Crate `cc` makes
 //! controllers from C files. The crate does no I/O and reads no clock: the time is an argument. [`test_kit`]
 //! is for tests: it drives a controller alone over a small path, round by round, with synthetic ACKs, losses
-//! and marks. `examples/retransmission.rs` connects two endpoints and loses a segment.
+//! and marks. [`CongestionDriver`] drives it for a transport that is not TCP. `examples/retransmission.rs` connects two endpoints and
+//! loses a segment.
 
 mod behaviour;
 mod ca_state;
 mod config;
 mod congestion;
 mod connection;
+mod driver;
 mod endpoint;
 mod event;
 mod flag;
@@ -31,6 +33,7 @@ pub use ca_state::CaState;
 pub use config::{Config, DEFAULT_WRITE_BYTES, PacketMemory, Profile};
 pub use congestion::{CaEvent, CongestionControl, NEEDS_ECN, Operation};
 pub use connection::TcpState;
+pub use driver::CongestionDriver;
 pub use endpoint::Endpoint;
 pub use event::EndpointEvent;
 pub use info::EndpointInfo;

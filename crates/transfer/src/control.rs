@@ -28,6 +28,7 @@ pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 const FRAME_BYTES: usize = 5;
 const JSON: u8 = 0;
 const TSUNAMI: u8 = 1;
+const REPORT: u8 = 2;
 
 /// A received frame of the control connection.
 #[derive(Debug, PartialEq)]
@@ -35,6 +36,8 @@ pub(crate) enum Frame {
     Message(Message),
     /// Bytes of Tsunami's dialogue.
     Tsunami(Vec<u8>),
+    /// A report of SABUL.
+    Report(Vec<u8>),
 }
 
 /// One end of a control connection.
@@ -79,6 +82,10 @@ impl<'a> Control<'a> {
 
     pub(crate) fn send_tsunami(&mut self, bytes: &[u8]) -> Result<(), Error> {
         bytes.chunks(MAX_MESSAGE_BYTES).try_for_each(|piece| self.send_frame(TSUNAMI, piece))
+    }
+
+    pub(crate) fn send_report(&mut self, packet: &[u8]) -> Result<(), Error> {
+        self.send_frame(REPORT, packet)
     }
 
     fn send_frame(&mut self, kind: u8, bytes: &[u8]) -> Result<(), Error> {
@@ -131,7 +138,21 @@ impl<'a> Control<'a> {
     pub(crate) fn receive(&mut self, what: &'static str, timeout: Duration) -> Result<Message, Error> {
         match self.receive_frame(what, timeout)? {
             Frame::Message(message) => Ok(message),
-            Frame::Tsunami(_) => Err(Error::Protocol(format!("Tsunami's dialogue instead of {what}"))),
+            _ => Err(Error::Protocol(format!("another protocol's dialogue instead of {what}"))),
+        }
+    }
+
+    /// A report of SABUL, if one has arrived. A message waits.
+    pub(crate) fn poll_report(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        if matches!(self.waiting, Some(Frame::Message(_) | Frame::Tsunami(_))) {
+            return Ok(None);
+        }
+        match self.poll()? {
+            Some(Frame::Report(packet)) => Ok(Some(packet)),
+            other => {
+                self.waiting = other;
+                Ok(None)
+            }
         }
     }
 
@@ -199,6 +220,7 @@ impl<'a> Control<'a> {
         let body = &frame[FRAME_BYTES..];
         match frame[FRAME_BYTES - 1] {
             TSUNAMI => Ok(Some(Frame::Tsunami(body.to_vec()))),
+            REPORT => Ok(Some(Frame::Report(body.to_vec()))),
             JSON => match from_slice(body).map_err(|error| Error::Protocol(error.to_string()))? {
                 Message::Failed { why } => Err(Error::Peer(printable(&why))),
                 message => Ok(Some(Frame::Message(message))),

@@ -36,6 +36,9 @@ pub enum Error {
     /// The UDT connection ended.
     #[error("UDT: {0}")]
     Udt(CloseReason),
+    /// The QUIC connection failed.
+    #[error("QUIC: {0}")]
+    Quic(#[from] quic::Error),
     /// The Tsunami session ended.
     #[error("Tsunami: {0}")]
     Tsunami(SessionError),

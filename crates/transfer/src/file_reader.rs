@@ -18,14 +18,25 @@ const PIECES_AHEAD: usize = 16;
 /// The hash of a file's first `bytes` bytes.
 pub(crate) fn hash_prefix(file: &File, path: &Path, bytes: u64) -> Result<blake3::Hasher, Error> {
     let mut hasher = blake3::Hasher::new();
+    hash_range(file, path, &mut hasher, 0, bytes)?;
+    Ok(hasher)
+}
+
+/// Adds a file's bytes from `at` to `end` to a hash.
+pub(crate) fn hash_range(
+    file: &File,
+    path: &Path,
+    hasher: &mut blake3::Hasher,
+    mut at: u64,
+    end: u64,
+) -> Result<(), Error> {
     let mut buffer = vec![0; PIECE_BYTES];
-    let mut at = 0;
-    while at < bytes {
-        let count = read(file, path, &mut buffer, at, bytes)?;
+    while at < end {
+        let count = read(file, path, &mut buffer, at, end)?;
         hasher.update(&buffer[..count]);
         at += count as u64;
     }
-    Ok(hasher)
+    Ok(())
 }
 
 /// Reads at an offset, up to `end`.

@@ -1,14 +1,15 @@
-//! Sends files between two hosts over TCP, UDT 4 or Tsunami, and real-time streams ([`stream`]): the sockets around the cores of `bulk`.
+//! Sends files between two hosts over TCP, UDT 4, SABUL, Tsunami or QUIC, and real-time streams ([`stream`]): the sockets around the cores of `bulk`.
 //!
 //! A [`Receiver`] listens; [`send`] connects to it. Both agree on everything over one TCP connection, whose
 //! messages `message.rs` lists. Files are complete or absent: they are written under a temporary name, compared by
 //! their BLAKE3 hashes, made durable and renamed. A transfer that was interrupted continues after the bytes
 //! that the receiver already has, if both ends' hashes of them agree.
 //!
-//! A token authenticates both ends. Nothing is encrypted. [`UdtStream`] is UDT over a socket without the control connection, for
+//! A token authenticates both ends. Only QUIC encrypts the data (`proof.rs`). [`UdtStream`] is UDT over a socket without the control connection, for
 //! other programs' UDT.
 
 mod control;
+mod data_stream;
 mod error;
 mod file_reader;
 mod message;
@@ -16,9 +17,11 @@ mod name;
 mod observer;
 mod partial_file;
 mod progress;
+mod proof;
 mod receiver;
 mod sender;
 pub mod stream;
+mod tcp_streams;
 mod tsunami;
 mod udt_stream;
 
@@ -30,7 +33,7 @@ pub use observer::{FileReport, Observer};
 pub use progress::FileProgress;
 pub use receiver::{Receiver, ReceiverOptions};
 pub use sender::{SenderOptions, send};
-pub use udt_stream::{UdtListener, UdtStream};
+pub use udt_stream::{Attendant, UdtListener, UdtStream};
 
 /// The default TCP port of receivers.
 pub const PORT: u16 = 46225;
@@ -43,5 +46,6 @@ pub fn fuzz(bytes: &[u8]) {
     {
         assert!(path.starts_with("/data"), "{name:?} leaves the directory");
     }
+    tcp_streams::fuzz(bytes);
     stream::fuzz(bytes);
 }

@@ -1,5 +1,5 @@
 //! The messages of the control connection. Each has its length (32 bits) and its kind (8 bits) before it: 0 for
-//! JSON, 1 for bytes of Tsunami's dialogue.
+//! JSON, 1 for bytes of Tsunami's dialogue, 2 for a report of SABUL.
 //!
 //! ```text
 //! receiver -> sender   hello (challenge)
@@ -29,12 +29,16 @@ pub(crate) const PROOF_PURPOSE: &str = "longfat transfer/1";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
-    /// The control connection itself.
+    /// TCP: the control connection itself, or several others.
     Tcp,
     /// UDT 4.
     Udt,
     /// Tsunami.
     Tsunami,
+    /// QUIC.
+    Quic,
+    /// SABUL.
+    Sabul,
 }
 
 /// A message.
@@ -61,14 +65,23 @@ pub(crate) enum Message {
         mss: u32,
         /// Target rate of Tsunami.
         rate_bps: u64,
+        /// The sender's certificate for QUIC (DER, hexadecimal).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        certificate: Option<String>,
+        /// Number of TCP connections for the data; `None`: the control connection.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        streams: Option<u16>,
     },
     /// The receiver agrees.
     Ready {
         proof: Option<String>,
         /// Random bytes that identify the data connection, hexadecimal.
         key: String,
-        /// The receiver's UDP port.
+        /// The receiver's UDP port, or the TCP port for several connections.
         port: Option<u16>,
+        /// The receiver's certificate for QUIC (DER, hexadecimal).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        certificate: Option<String>,
     },
     /// The next file.
     File {
@@ -96,4 +109,24 @@ pub(crate) enum Message {
 /// Bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes of hexadecimal digits; `None` if they are none.
+pub(crate) fn unhex(digits: &str) -> Option<Vec<u8>> {
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    let is_hex = digits.len().is_multiple_of(2) && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    is_hex.then(|| digits.as_bytes().chunks(2).map(byte).collect()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hexadecimal_digits_are_read_as_they_were_written() {
+        assert_eq!(unhex(&hex(&[0, 15, 255])).unwrap(), [0, 15, 255]);
+        for wrong in ["0", "0g", "+1", "\u{e4}"] {
+            assert_eq!(unhex(wrong), None, "{wrong:?}");
+        }
+    }
 }

@@ -11,13 +11,17 @@ use std::{
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
-        mpsc::{SyncSender, sync_channel},
+        mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant, UNIX_EPOCH},
 };
 
-use crate::{Error, error::failed, file_reader::hash_prefix};
+use crate::{
+    Error,
+    error::failed,
+    file_reader::{hash_prefix, hash_range},
+};
 
 /// Maximum number of bytes that wait to be written.
 const MAX_QUEUED_BYTES: u64 = 64 << 20;
@@ -47,7 +51,7 @@ pub(crate) struct PartialFile {
 pub(crate) enum Order {
     /// It is hashed as it is written.
     InOrder,
-    /// It is hashed afterwards.
+    /// Another thread reads and hashes what is complete up to the first gap.
     AnyOrder,
 }
 
@@ -110,11 +114,16 @@ impl PartialFile {
             .map_err(failed(format!("cannot open {}", self.progress_path.display())))?;
         let shared = Arc::new(Shared::default());
         let (sender, receiver) = sync_channel(MAX_QUEUED_PIECES);
+        let hashing = match order {
+            Order::InOrder => None,
+            Order::AnyOrder => Some(Hashing::start(&self, from)?),
+        };
         let writer = Writer {
             file: self.file.try_clone().map_err(failed("cannot duplicate a descriptor"))?,
             path: self.temporary.clone(),
             progress_file,
             hasher: (order == Order::InOrder).then(|| self.hasher.clone()),
+            complete: hashing.as_ref().map(|hashing| hashing.complete.clone()),
             progress_written: Instant::now(),
             shared: Arc::clone(&shared),
         };
@@ -125,6 +134,7 @@ impl PartialFile {
             partial: self,
             pieces: Some(sender),
             thread: Some(thread),
+            hashing,
             shared,
             progress_written: Instant::now(),
         })
@@ -172,6 +182,8 @@ struct Writer {
     path: PathBuf,
     progress_file: File,
     hasher: Option<blake3::Hasher>,
+    /// Gets the number of the file's first bytes that are written.
+    complete: Option<Sender<u64>>,
     progress_written: Instant,
     shared: Arc<Shared>,
 }
@@ -218,6 +230,10 @@ impl Writer {
         if self.file.metadata().map_err(failed(what()))?.len() < bytes {
             self.file.set_len(bytes).map_err(failed(what()))?;
         }
+        if let Some(complete) = &self.complete {
+            // A hashing thread that has failed reports its error at the end.
+            let _ = complete.send(bytes);
+        }
         self.write_progress(bytes)
     }
 
@@ -248,11 +264,47 @@ fn data_ranges(offset: u64, bytes: &[u8]) -> Vec<(usize, usize)> {
     ranges
 }
 
+/// The thread that hashes a file whose data arrives in any order.
+struct Hashing {
+    complete: Sender<u64>,
+    thread: JoinHandle<Result<blake3::Hasher, Error>>,
+}
+
+impl Hashing {
+    /// Hashes from byte `from`; the file's hasher has the bytes before.
+    fn start(partial: &PartialFile, from: u64) -> Result<Self, Error> {
+        let (complete, receiver) = channel();
+        let file = partial.file.try_clone().map_err(failed("cannot duplicate a descriptor"))?;
+        let (path, mut hasher) = (partial.temporary.clone(), partial.hasher.clone());
+        let hash = move |receiver: Receiver<u64>| {
+            let mut at = from;
+            while let Ok(end) = receiver.recv() {
+                hash_range(&file, &path, &mut hasher, at, end)?;
+                at = at.max(end);
+            }
+            Ok(hasher)
+        };
+        let thread = thread::Builder::new().name("file hash".into());
+        let thread = thread.spawn(move || hash(receiver)).map_err(failed("cannot start a thread"))?;
+        Ok(Hashing { complete, thread })
+    }
+
+    /// The hash of the whole file of `bytes` bytes.
+    fn finish(self, bytes: u64) -> Result<blake3::Hasher, Error> {
+        // The result of the thread says whether it has failed.
+        let _ = self.complete.send(bytes);
+        drop(self.complete);
+        let joined = self.thread.join();
+        joined.unwrap_or_else(|_| Err(Error::Input("the thread that hashes the file has failed".into())))
+    }
+}
+
 /// A file that a thread writes.
 pub(crate) struct FileWriter {
     partial: PartialFile,
     pieces: Option<SyncSender<Piece>>,
     thread: Option<JoinHandle<Option<blake3::Hasher>>>,
+    hashing: Option<Hashing>,
     shared: Arc<Shared>,
     progress_written: Instant,
 }
@@ -306,9 +358,10 @@ impl FileWriter {
         }
         let (file, temporary) = (&self.partial.file, &self.partial.temporary);
         file.set_len(bytes).map_err(failed(format!("cannot write {}", temporary.display())))?;
-        let hasher = match joined.flatten() {
-            Some(hasher) => hasher,
-            None => hash_prefix(file, temporary, bytes)?,
+        let hasher = match (joined.flatten(), self.hashing) {
+            (Some(hasher), _) => hasher,
+            (None, Some(hashing)) => hashing.finish(bytes)?,
+            (None, None) => hash_prefix(file, temporary, bytes)?,
         };
         Ok((hasher.finalize().to_hex().to_string(), WholeFile(self.partial)))
     }
@@ -390,6 +443,34 @@ mod tests {
         assert_eq!((metadata.mode() & 0o777, metadata.mtime()), (0o640, 1));
         assert!(metadata.blocks() * 512 < zeros as u64, "{} blocks", metadata.blocks());
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    /// Zeros at the end of a complete part are a hole: the file is shorter than that part until its length is set.
+    #[test]
+    fn data_in_any_order_is_hashed_up_to_its_first_gap() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut content: Vec<u8> = (0..3_000_000u32).map(|at| (at % 253) as u8).collect();
+        content[500_000..1_000_000].fill(0);
+        let bytes = content.len() as u64;
+        let partial = PartialFile::open(directory.path().join("file"), bytes).unwrap();
+        let mut writer = partial.start(0, Order::AnyOrder).unwrap();
+        let write = |writer: &FileWriter, from: usize, to: usize| {
+            writer.write(from as u64, content[from..to].to_vec()).unwrap();
+        };
+        write(&writer, 2_000_000, 2_500_000);
+        write(&writer, 0, 1_000_000);
+        let report = |writer: &mut FileWriter, complete| {
+            std::thread::sleep(PROGRESS_INTERVAL + Duration::from_millis(20));
+            writer.complete_if_due(complete, u64::MAX).unwrap();
+        };
+        report(&mut writer, 1_000_000);
+        report(&mut writer, 1_000_000);
+        write(&writer, 1_000_000, 2_000_000);
+        report(&mut writer, 2_500_000);
+        write(&writer, 2_500_000, 3_000_000);
+        let (hash, whole) = writer.finish(bytes).unwrap();
+        assert_eq!(hash, blake3::hash(&content).to_hex().to_string());
+        whole.discard().unwrap();
     }
 
     #[test]

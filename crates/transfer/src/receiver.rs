@@ -21,16 +21,20 @@ use bulk::{
     udt::{self, Daimd},
 };
 use iperf3::Token;
+use quic::{Identity, QuicListener, QuicOptions};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use traffic::sys::fill_random;
 
 use crate::{
-    Error, FileReport, Observer, Transport, UdtListener, UdtStream,
+    Error, FileReport, Observer, Transport, UdtListener,
     control::{CHECK_INTERVAL, Control, HANDSHAKE_TIMEOUT, STORE_TIMEOUT, control_check, enable_keepalive},
+    data_stream::{DataStream, SabulStream, quic_congestion, read_exact, receive_while_serving},
     error::failed,
-    message::{Message, PROOF_PURPOSE, PROTOCOL, hex},
+    message::{Message, PROTOCOL, hex, unhex},
     name,
     partial_file::{Order, PartialFile},
+    proof::{CONFIRMATION_BYTES, confirm_file, prove_token},
+    tcp_streams::{MAX_STREAMS, StreamsListener, TcpStreams},
     tsunami::{self, Receiving},
 };
 
@@ -225,14 +229,19 @@ struct Agreement {
     transport: Transport,
     mss: u32,
     rate_bps: u64,
-    proof: Option<String>,
+    challenges: [String; 2],
+    /// The sender's certificate.
+    certificate: Option<Vec<u8>>,
+    /// Number of TCP connections for the data.
+    streams: Option<u16>,
     key: String,
 }
 
 /// The transport of the data.
 enum Data {
     Tcp,
-    Udt(Box<UdtStream>),
+    TcpStreams(TcpStreams),
+    Stream(Box<dyn DataStream>),
     Tsunami(Receiving, Parameters),
 }
 
@@ -247,13 +256,10 @@ fn session(
     let slot = slots.enter(options.max_senders);
     let _slot = slot.ok_or_else(|| Error::Input("the receiver is busy with other senders".into()))?;
     drop(greeting);
-    let mut data = open_data(control, &agreement)?;
+    let mut data = open_data(control, &agreement, options.token.as_ref())?;
     loop {
-        match control.receive("next file", STORE_TIMEOUT)? {
-            Message::File { name, bytes, mode, modified_ns } => {
-                let file = Announced { name, bytes, mode, modified_ns };
-                receive_file(control, &mut data, &agreement, &file, observer)?;
-            }
+        match data.receive(control, "next file")? {
+            file @ Message::File { .. } => receive_file(control, &mut data, &agreement, file, observer)?,
             Message::End => return Ok(()),
             _ => return Err(Error::Protocol("a file or the end of the list was expected".into())),
         }
@@ -270,17 +276,29 @@ fn agree(control: &mut Control<'_>, options: &ReceiverOptions) -> Result<Agreeme
         needs_token: options.token.is_some(),
     })?;
     let start = control.receive("first message", HANDSHAKE_TIMEOUT)?;
-    let Message::Start { protocol, challenge, proof, directory, transport, mss, rate_bps } = start else {
+    let Message::Start {
+        protocol,
+        challenge,
+        proof,
+        directory,
+        transport,
+        mss,
+        rate_bps,
+        certificate,
+        streams,
+    } = start
+    else {
         return Err(Error::Protocol("the first message was expected".into()));
     };
     if protocol != PROTOCOL {
         return Err(Error::Protocol("its version of the protocol is not supported".into()));
     }
-    let expected = |role: &str| {
-        let parts = [role.as_bytes(), ours.as_bytes(), challenge.as_bytes()];
-        options.token.as_ref().map(|token| hex(&token.keyed_hash(PROOF_PURPOSE, &parts)))
+    let agreed: Vec<&str> = match &certificate {
+        Some(certificate) => vec![&directory, certificate],
+        None => Vec::new(),
     };
-    if let Some(expected) = expected("sender") {
+    let expected = prove_token(options.token.as_ref(), "sender", [&ours, &challenge], &agreed);
+    if let Some(expected) = expected {
         let proof = proof.unwrap_or_default();
         // Constant-time comparison.
         let difference = proof.bytes().zip(expected.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
@@ -289,40 +307,87 @@ fn agree(control: &mut Control<'_>, options: &ReceiverOptions) -> Result<Agreeme
         }
     }
     let directory = name::join(&options.directory, &directory)?;
-    Ok(Agreement { directory, transport, mss, rate_bps, proof: expected("receiver"), key })
+    let certificate = certificate.and_then(|digits| unhex(&digits));
+    let streams = streams.map(|streams| streams.clamp(1, MAX_STREAMS));
+    Ok(Agreement {
+        directory,
+        transport,
+        mss,
+        rate_bps,
+        challenges: [ours, challenge],
+        certificate,
+        streams,
+        key,
+    })
 }
 
 /// Opens the UDP port, reports it, and waits for the data connection.
-fn open_data(control: &mut Control<'_>, agreement: &Agreement) -> Result<Data, Error> {
+fn open_data(control: &mut Control<'_>, agreement: &Agreement, token: Option<&Token>) -> Result<Data, Error> {
     let local = control.stream().local_addr().map_err(failed("cannot get a socket's address"))?;
     let local = SocketAddr::new(local.ip(), 0);
     let peer = control.peer()?;
-    let ready = |port| Message::Ready { proof: agreement.proof.clone(), key: agreement.key.clone(), port };
+    let is_peer = |from: SocketAddr| from.ip().to_canonical() == peer.ip().to_canonical();
+    let [ours, theirs] = &agreement.challenges;
+    let prove = |agreed: &[&str]| prove_token(token, "receiver", [ours, theirs], agreed);
+    let ready =
+        |port| Message::Ready { proof: prove(&[]), key: agreement.key.clone(), port, certificate: None };
     match agreement.transport {
-        Transport::Tcp => {
-            control.send(&ready(None))?;
-            Ok(Data::Tcp)
-        }
-        Transport::Udt => {
+        Transport::Tcp => match agreement.streams {
+            None => {
+                control.send(&ready(None))?;
+                Ok(Data::Tcp)
+            }
+            Some(count) => {
+                let listener = StreamsListener::bind(local)?;
+                control.send(&ready(Some(listener.port()?)))?;
+                let streams = listener.accept(count, agreement.key.as_bytes(), is_peer, control)?;
+                Ok(Data::TcpStreams(streams))
+            }
+        },
+        Transport::Udt | Transport::Sabul => {
             let config = udt::Config { mss: agreement.mss.clamp(76, 9000), ..udt::Config::default() };
             let listener = UdtListener::bind(local, config)?;
             control.send(&ready(Some(listener.port()?)))?;
-            let is_expected = |from: SocketAddr| from.ip().to_canonical() == peer.ip().to_canonical();
-            let mut check = control_check(control);
             let rate = Box::new(Daimd::new(1));
-            let mut stream = listener.accept(HANDSHAKE_TIMEOUT, is_expected, rate, &mut check)?;
+            let stream = listener.accept(HANDSHAKE_TIMEOUT, is_peer, rate, &mut control_check(control))?;
+            let mut stream: Box<dyn DataStream> = match agreement.transport {
+                Transport::Sabul => Box::new(SabulStream(stream)),
+                _ => Box::new(stream),
+            };
             let mut key = vec![0; agreement.key.len()];
-            let mut filled = 0;
-            while filled < key.len() {
-                match stream.read(&mut key[filled..], &mut check)? {
-                    0 => return Err(Error::Closed),
-                    count => filled += count,
-                }
-            }
+            read_exact(stream.as_mut(), &mut key, control)?;
             if key != agreement.key.as_bytes() {
                 return Err(Error::Protocol("a UDT connection without the session's key".into()));
             }
-            Ok(Data::Udt(Box::new(stream)))
+            Ok(Data::Stream(stream))
+        }
+        Transport::Quic => {
+            let identity = Identity::generate()?;
+            let certificate = hex(identity.certificate());
+            let Some(theirs) = &agreement.certificate else {
+                return Err(Error::Protocol("a sender by QUIC without a certificate".into()));
+            };
+            let listener = QuicListener::bind(
+                local,
+                QuicOptions {
+                    identity,
+                    peer_certificate: Some(theirs.clone()),
+                    protocol: PROTOCOL.as_bytes().to_vec(),
+                    packet_bytes: agreement
+                        .mss
+                        .clamp(*QuicOptions::PACKET_BYTES.start(), *QuicOptions::PACKET_BYTES.end()),
+                    congestion: quic_congestion(None)?,
+                    rate: None,
+                },
+            )?;
+            control.send(&Message::Ready {
+                proof: prove(&[&certificate]),
+                key: agreement.key.clone(),
+                port: Some(listener.port()?),
+                certificate: Some(certificate),
+            })?;
+            let stream = listener.accept(HANDSHAKE_TIMEOUT, is_peer, &mut control_check(control))?;
+            Ok(Data::Stream(Box::new(stream)))
         }
         Transport::Tsunami => {
             let (socket, port) = tsunami::socket(local)?;
@@ -338,94 +403,97 @@ fn open_data(control: &mut Control<'_>, agreement: &Agreement) -> Result<Data, E
     }
 }
 
-struct Announced {
-    name: String,
-    bytes: u64,
-    mode: u32,
-    modified_ns: i64,
+impl Data {
+    /// The next message. A stream is served while it waits.
+    fn receive(&mut self, control: &mut Control<'_>, what: &'static str) -> Result<Message, Error> {
+        match self {
+            Data::Stream(stream) => receive_while_serving(control, stream.as_mut(), what, STORE_TIMEOUT),
+            _ => control.receive(what, STORE_TIMEOUT),
+        }
+    }
 }
 
 fn receive_file(
     control: &mut Control<'_>,
     data: &mut Data,
     agreement: &Agreement,
-    file: &Announced,
+    file: Message,
     observer: &dyn Observer,
 ) -> Result<(), Error> {
+    let Message::File { name, bytes, mode, modified_ns } = &file else {
+        return Err(Error::Protocol("a file was expected".into()));
+    };
+    let bytes = *bytes;
     let began = Instant::now();
-    let path = name::join(&agreement.directory, &file.name)?;
+    let path = name::join(&agreement.directory, name)?;
     if path == agreement.directory {
-        return Err(Error::Name(file.name.clone()));
+        return Err(Error::Name(name.clone()));
     }
-    let partial = PartialFile::open(path, file.bytes)?;
+    let partial = PartialFile::open(path, bytes)?;
     let (stored, hash) = partial.stored_part();
     control.send(&Message::Resume { bytes: stored, hash })?;
-    let Message::Begin { from } = control.receive("beginning of the data", STORE_TIMEOUT)? else {
+    let Message::Begin { from } = data.receive(control, "beginning of the data")? else {
         return Err(Error::Protocol("the beginning of the data was expected".into()));
     };
-    let order = if matches!(data, Data::Tsunami(..)) { Order::AnyOrder } else { Order::InOrder };
+    let order = match data {
+        Data::Tsunami(..) | Data::TcpStreams(_) => Order::AnyOrder,
+        Data::Tcp | Data::Stream(_) => Order::InOrder,
+    };
     let mut writer = partial.start(from, order)?;
-    observer.begin(&file.name, file.bytes, from);
+    observer.begin(name, bytes, from);
     let mut at = from;
     if let Data::Tsunami(receiving, parameters) = data {
         receiving.discard_old()?;
-        let range = (from, file.bytes);
+        let range = (from, bytes);
         receiving.receive(control, agreement.key.as_bytes(), *parameters, range, &mut writer, |at| {
             observer.progress(at)
         })?;
+    } else if let Data::TcpStreams(streams) = data {
+        streams.receive(control, (from, bytes), &mut writer, |at| observer.progress(at))?;
     } else {
-        while at < file.bytes {
-            let mut piece = vec![0; READ_BYTES.min(usize::try_from(file.bytes - at).unwrap_or(usize::MAX))];
-            let mut filled = 0;
-            while filled < piece.len() {
-                filled += match data {
-                    Data::Udt(stream) => {
-                        match stream.read(&mut piece[filled..], &mut control_check(control))? {
-                            0 => return Err(Error::Closed),
-                            count => count,
-                        }
+        while at < bytes {
+            let mut piece = vec![0; READ_BYTES.min(usize::try_from(bytes - at).unwrap_or(usize::MAX))];
+            match data {
+                Data::Stream(stream) => read_exact(stream.as_mut(), &mut piece, control)?,
+                _ => {
+                    let mut filled = 0;
+                    while filled < piece.len() {
+                        filled += control.read_raw(&mut piece[filled..])?;
                     }
-                    _ => control.read_raw(&mut piece[filled..])?,
-                };
+                }
             }
-            at += filled as u64;
-            writer.write(at - filled as u64, piece)?;
+            let offset = at;
+            at += piece.len() as u64;
+            writer.write(offset, piece)?;
             observer.progress(at);
         }
     }
-    let sent = match data {
-        Data::Udt(stream) => receive_while_draining(control, stream)?,
-        _ => control.receive("hash of the file", STORE_TIMEOUT)?,
-    };
-    let Message::Sent { hash: sent } = sent else {
+    let Message::Sent { hash: sent } = data.receive(control, "hash of the file")? else {
         return Err(Error::Protocol("the hash of the file was expected".into()));
     };
-    let (received, whole) = writer.finish(file.bytes)?;
+    let confirmation = match data {
+        Data::Stream(stream) if stream.is_authenticated() => {
+            let mut confirmation = [0; CONFIRMATION_BYTES];
+            read_exact(stream.as_mut(), &mut confirmation, control)?;
+            if confirmation != confirm_file(&file, &sent)? {
+                return Err(Error::Protocol("the sender does not confirm the announced file".into()));
+            }
+            Some(confirmation)
+        }
+        _ => None,
+    };
+    let (received, whole) = writer.finish(bytes)?;
     if received != sent {
         let sent = sent.chars().take(64).collect();
         let error = Error::Hash { name: whole.path().display().to_string(), sent, received };
         whole.discard()?;
         return Err(error);
     }
-    whole.commit(file.mode, file.modified_ns)?;
+    whole.commit(*mode, *modified_ns)?;
     control.send(&Message::Stored)?;
-    observer.end(&FileReport::new(&file.name, file.bytes, from, began.elapsed(), received));
-    Ok(())
-}
-
-/// Waits for the message after the data, while UDT still acknowledges.
-fn receive_while_draining(control: &mut Control<'_>, stream: &mut UdtStream) -> Result<Message, Error> {
-    let begin = Instant::now();
-    loop {
-        match control.poll()? {
-            Some(crate::control::Frame::Message(message)) => return Ok(message),
-            Some(_) => return Err(Error::Protocol("Tsunami's dialogue instead of a hash".into())),
-            None if begin.elapsed() > STORE_TIMEOUT => {
-                return Err(Error::Timeout { what: "hash of the file", after: STORE_TIMEOUT });
-            }
-            None => {}
-        }
-        control.check_stop()?;
-        stream.serve(Duration::from_millis(10))?;
+    if let (Data::Stream(stream), Some(confirmation)) = (data, confirmation) {
+        stream.write_all(&confirmation, control)?;
     }
+    observer.end(&FileReport::new(name, bytes, from, began.elapsed(), received));
+    Ok(())
 }

@@ -15,16 +15,20 @@ use bulk::{
     udt::{self, RateChoice},
 };
 use iperf3::Token;
-use socket2::Socket;
+use quic::{Identity, QuicOptions, QuicStream};
+use socket2::{SockRef, Socket};
 use traffic::sys::{fill_random, set_max_pacing_rate};
 use units::BitRate;
 
 use crate::{
     Error, FileReport, Observer, Transport, UdtStream,
     control::{Control, HANDSHAKE_TIMEOUT, STORE_TIMEOUT, control_check},
+    data_stream::{DataStream, SabulStream, quic_congestion, read_exact, receive_while_serving},
     error::failed,
     file_reader::{FileReader, hash_prefix},
-    message::{Message, PROOF_PURPOSE, PROTOCOL, hex},
+    message::{Message, PROTOCOL, hex, unhex},
+    proof::{CONFIRMATION_BYTES, confirm_file, prove_token},
+    tcp_streams::{MAX_STREAMS, TcpStreams},
     tsunami,
     udt_stream::random_id,
 };
@@ -40,8 +44,12 @@ pub struct SenderOptions {
     pub transport: Transport,
     /// How fast.
     pub rate: RateChoice,
-    /// Largest packet of UDT and Tsunami with IP and UDP headers, bytes.
+    /// Largest packet of UDT, SABUL, Tsunami and QUIC with IP and UDP headers, bytes.
     pub mss: u32,
+    /// Number of TCP connections for the data; 1: the control connection.
+    pub streams: u16,
+    /// The congestion control: this kernel's for TCP, longfat's or a C file for QUIC.
+    pub congestion: Option<String>,
     /// The secret that the receiver requires.
     pub token: Option<Token>,
     /// Timeout of the connection.
@@ -67,9 +75,8 @@ pub fn send(
     let files = expand(files, observer)?;
     let stream = TcpStream::connect_timeout(&options.receiver, options.connect_timeout)
         .map_err(failed(format!("cannot connect to {}", options.receiver)))?;
-    if let (Transport::Tcp, RateChoice::Fixed(rate)) = (options.transport, options.rate) {
-        let socket: Socket = stream.try_clone().map_err(failed("cannot duplicate a descriptor"))?.into();
-        set_max_pacing_rate(&socket, rate.0 / 8).map_err(failed("cannot set the pacing rate"))?;
+    if options.transport == Transport::Tcp && options.streams == 1 {
+        set_up_tcp(&stream, options)?;
     }
     let mut control = Control::new(stream, stop)?;
     let result = run(&mut control, &files, options, observer);
@@ -87,12 +94,43 @@ fn check(options: &SenderOptions) -> Result<(), Error> {
         (Transport::Tsunami, RateChoice::Fixed(BitRate(rate))) if rate > MAX_TSUNAMI_BPS => {
             invalid("Tsunami's rate is at most 4.29 Gbit/s")
         }
-        (Transport::Tcp | Transport::Tsunami, RateChoice::Tolerant(_)) => {
+        _ if !(1..=MAX_STREAMS).contains(&options.streams) => {
+            invalid("the number of streams must be 1 to 64")
+        }
+        (transport, _) if transport != Transport::Tcp && options.streams > 1 => {
+            invalid("only TCP has several streams")
+        }
+        (Transport::Quic, _) if !QuicOptions::PACKET_BYTES.contains(&options.mss) => {
+            invalid("the packet size of QUIC must be 1248 to 9000 bytes")
+        }
+        (transport, RateChoice::Tolerant(_)) if transport != Transport::Udt => {
             invalid("only UDT has a loss tolerance")
         }
-        (Transport::Tcp | Transport::Tsunami, RateChoice::Sabul) => invalid("only UDT has SABUL's control"),
+        (transport, RateChoice::Sabul) if !matches!(transport, Transport::Udt | Transport::Sabul) => {
+            invalid("only UDT and SABUL have SABUL's control")
+        }
+        (Transport::Udt | Transport::Tsunami | Transport::Sabul, _) if options.congestion.is_some() => {
+            invalid("only TCP and QUIC have a choice of congestion controls")
+        }
+        (Transport::Quic, _) => quic_congestion(options.congestion.as_deref()).map(|_| ()),
         _ => Ok(()),
     }
+}
+
+/// Sets the rate limit and the congestion control of a TCP connection.
+fn set_up_tcp(stream: &TcpStream, options: &SenderOptions) -> Result<(), Error> {
+    let socket = SockRef::from(stream);
+    if let RateChoice::Fixed(rate) = options.rate {
+        let socket: Socket = stream.try_clone().map_err(failed("cannot duplicate a descriptor"))?.into();
+        // The connections share the rate.
+        let rate = rate.0 / 8 / u64::from(options.streams);
+        set_max_pacing_rate(&socket, rate).map_err(failed("cannot set the pacing rate"))?;
+    }
+    if let Some(name) = &options.congestion {
+        let what = failed(format!("cannot use congestion control {name:?} of this kernel"));
+        socket.set_tcp_congestion(name.as_bytes()).map_err(what)?;
+    }
+    Ok(())
 }
 
 /// A file to send, and its name at the receiver.
@@ -147,8 +185,19 @@ fn add(path: &Path, name: String, entries: &mut Vec<Entry>, observer: &dyn Obser
 /// The transport of the data, after the agreement.
 enum Data {
     Tcp,
-    Udt(Box<UdtStream>),
+    TcpStreams(TcpStreams),
+    Stream(Box<dyn DataStream>),
     Tsunami { socket: Socket, key: String },
+}
+
+impl Data {
+    /// The next message. A stream is served while it waits.
+    fn receive(&mut self, control: &mut Control<'_>, what: &'static str) -> Result<Message, Error> {
+        match self {
+            Data::Stream(stream) => receive_while_serving(control, stream.as_mut(), what, STORE_TIMEOUT),
+            _ => control.receive(what, STORE_TIMEOUT),
+        }
+    }
 }
 
 fn run(
@@ -157,31 +206,75 @@ fn run(
     options: &SenderOptions,
     observer: &dyn Observer,
 ) -> Result<Vec<FileReport>, Error> {
-    let (key, port) = agree(control, options)?;
+    let identity = match options.transport {
+        Transport::Quic => Some(Identity::generate()?),
+        _ => None,
+    };
+    let agreement = agree(control, options, identity.as_ref())?;
     let peer = control.peer()?;
+    let Agreement { key, port, certificate } = agreement;
     let mut data = match (options.transport, port) {
-        (Transport::Tcp, _) => Data::Tcp,
-        (Transport::Udt, Some(port)) => Data::Udt(Box::new(connect_udt(control, peer, port, &key, options)?)),
+        (Transport::Tcp, None) if options.streams == 1 => Data::Tcp,
+        (Transport::Tcp, Some(port)) => {
+            let peer = SocketAddr::new(peer.ip(), port);
+            let set_up = |stream: &TcpStream| set_up_tcp(stream, options);
+            Data::TcpStreams(TcpStreams::connect(peer, options.streams, key.as_bytes(), set_up)?)
+        }
+        (Transport::Udt | Transport::Sabul, Some(port)) => {
+            Data::Stream(connect_udt(control, peer, port, &key, options)?)
+        }
+        (Transport::Quic, Some(port)) => {
+            let (Some(identity), Some(theirs)) = (identity, certificate) else {
+                return Err(Error::Protocol("a receiver by QUIC without a certificate".into()));
+            };
+            let quic_options = QuicOptions {
+                identity,
+                peer_certificate: Some(theirs),
+                protocol: PROTOCOL.as_bytes().to_vec(),
+                packet_bytes: options.mss,
+                congestion: quic_congestion(options.congestion.as_deref())?,
+                rate: match options.rate {
+                    RateChoice::Fixed(rate) => Some(rate),
+                    _ => None,
+                },
+            };
+            let peer = SocketAddr::new(peer.ip(), port);
+            let check = &mut control_check(control);
+            Data::Stream(Box::new(QuicStream::connect(peer, &quic_options, HANDSHAKE_TIMEOUT, check)?))
+        }
         (Transport::Tsunami, Some(_)) => {
             let local = control.stream().local_addr().map_err(failed("cannot get a socket's address"))?;
             let (socket, _) = tsunami::socket(SocketAddr::new(local.ip(), 0))?;
             Data::Tsunami { socket, key }
         }
-        (_, None) => return Err(Error::Protocol("no UDP port".into())),
+        (_, None) => return Err(Error::Protocol("no port for the data".into())),
     };
     let mut reports = Vec::new();
     for entry in files {
         reports.push(send_file(control, &mut data, entry, peer, observer)?);
     }
     control.send(&Message::End)?;
-    if let Data::Udt(stream) = data {
-        stream.close(&mut || Ok(()))?;
+    if let Data::Stream(stream) = data {
+        stream.close(control)?;
     }
     Ok(reports)
 }
 
-/// Proves the token to each other, and agrees on the transport. Returns the session's key and the UDP port.
-fn agree(control: &mut Control<'_>, options: &SenderOptions) -> Result<(String, Option<u16>), Error> {
+/// The receiver's part of the agreement.
+struct Agreement {
+    /// Identifies the data connection.
+    key: String,
+    /// Its UDP port.
+    port: Option<u16>,
+    certificate: Option<Vec<u8>>,
+}
+
+/// Proves the token to each other, and agrees on the transport. `identity`: the certificate for QUIC.
+fn agree(
+    control: &mut Control<'_>,
+    options: &SenderOptions,
+    identity: Option<&Identity>,
+) -> Result<Agreement, Error> {
     let hello = control.receive("greeting", HANDSHAKE_TIMEOUT)?;
     let Message::Hello { protocol, challenge: theirs, needs_token } = hello else {
         return Err(Error::Protocol("no greeting".into()));
@@ -201,14 +294,17 @@ fn agree(control: &mut Control<'_>, options: &SenderOptions) -> Result<(String, 
     let mut ours = [0; 32];
     fill_random(&mut ours).map_err(failed("cannot get random bytes"))?;
     let ours = hex(&ours);
-    let proof = |role: &str| {
-        let parts = [role.as_bytes(), theirs.as_bytes(), ours.as_bytes()];
-        options.token.as_ref().map(|token| hex(&token.keyed_hash(PROOF_PURPOSE, &parts)))
+    let prove =
+        |role: &str, agreed: &[&str]| prove_token(options.token.as_ref(), role, [&theirs, &ours], agreed);
+    let certificate = identity.map(|identity| hex(identity.certificate()));
+    let agreed: Vec<&str> = match &certificate {
+        Some(certificate) => vec![&options.directory, certificate],
+        None => Vec::new(),
     };
     control.send(&Message::Start {
         protocol: PROTOCOL.into(),
         challenge: ours.clone(),
-        proof: proof("sender"),
+        proof: prove("sender", &agreed),
         directory: options.directory.clone(),
         transport: options.transport,
         mss: options.mss,
@@ -216,12 +312,18 @@ fn agree(control: &mut Control<'_>, options: &SenderOptions) -> Result<(String, 
             RateChoice::Fixed(rate) => rate.0,
             _ => u64::from(wire::Parameters::default().target_bps),
         },
+        certificate: certificate.clone(),
+        streams: (options.streams > 1).then_some(options.streams),
     })?;
-    match control.receive("agreement", HANDSHAKE_TIMEOUT)? {
-        Message::Ready { proof: theirs, key, port } if theirs == proof("receiver") => Ok((key, port)),
-        Message::Ready { .. } => Err(Error::Token("the receiver has a different token")),
-        _ => Err(Error::Protocol("no agreement".into())),
+    let Message::Ready { proof, key, port, certificate } = control.receive("agreement", HANDSHAKE_TIMEOUT)?
+    else {
+        return Err(Error::Protocol("no agreement".into()));
+    };
+    let agreed: Vec<&str> = certificate.iter().map(String::as_str).collect();
+    if proof != prove("receiver", &agreed) {
+        return Err(Error::Token("the receiver has a different token"));
     }
+    Ok(Agreement { key, port, certificate: certificate.and_then(|digits| unhex(&digits)) })
 }
 
 fn connect_udt(
@@ -230,12 +332,20 @@ fn connect_udt(
     port: u16,
     key: &str,
     options: &SenderOptions,
-) -> Result<UdtStream, Error> {
-    let rate = options.rate.control(random_id()?.into(), options.mss);
+) -> Result<Box<dyn DataStream>, Error> {
+    let choice = match (options.transport, options.rate) {
+        (Transport::Sabul, RateChoice::Automatic) => RateChoice::Sabul,
+        (_, rate) => rate,
+    };
+    let rate = choice.control(random_id()?.into(), options.mss);
     let config = udt::Config { mss: options.mss, ..udt::Config::default() };
-    let mut check = control_check(control);
-    let mut stream = UdtStream::connect(SocketAddr::new(peer.ip(), port), config, rate, &mut check)?;
-    stream.write_all(key.as_bytes(), &mut check)?;
+    let peer = SocketAddr::new(peer.ip(), port);
+    let stream = UdtStream::connect(peer, config, rate, &mut control_check(control))?;
+    let mut stream: Box<dyn DataStream> = match options.transport {
+        Transport::Sabul => Box::new(SabulStream(stream)),
+        _ => Box::new(stream),
+    };
+    stream.write_all(key.as_bytes(), control)?;
     Ok(stream)
 }
 
@@ -256,14 +366,14 @@ fn send_file(
     let metadata = file.metadata().map_err(failed(what()))?;
     let bytes = metadata.len();
     let begin = Instant::now();
-    control.send(&Message::File {
+    let announced = Message::File {
         name: entry.name.clone(),
         bytes,
         mode: metadata.mode() & 0o777,
         modified_ns: metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec()),
-    })?;
-    let Message::Resume { bytes: stored, hash } = control.receive("reply about the file", STORE_TIMEOUT)?
-    else {
+    };
+    control.send(&announced)?;
+    let Message::Resume { bytes: stored, hash } = data.receive(control, "reply about the file")? else {
         return Err(Error::Protocol("a reply about the file was expected".into()));
     };
     if stored > bytes {
@@ -278,7 +388,7 @@ fn send_file(
     control.send(&Message::Begin { from })?;
     observer.begin(&entry.name, bytes, from);
     let before = match data {
-        Data::Udt(stream) => Some(stream.statistics()),
+        Data::Stream(stream) => Some(stream.packets()),
         _ => None,
     };
     let mut counts = None;
@@ -297,12 +407,17 @@ fn send_file(
             let hasher = hash.join().map_err(|_| Error::Input("the hashing thread has failed".into()))??;
             hasher.finalize().to_hex().to_string()
         }
-        Data::Tcp | Data::Udt(_) => {
+        Data::TcpStreams(streams) => {
+            let mut reader = FileReader::start(file, entry.path.clone(), hasher, from, bytes)?;
+            streams.send(control, &mut reader, from, |sent| observer.progress(sent))?;
+            reader.finish()?
+        }
+        Data::Tcp | Data::Stream(_) => {
             let mut reader = FileReader::start(file, entry.path.clone(), hasher, from, bytes)?;
             let mut sent = from;
             while let Some(piece) = reader.next()? {
                 match data {
-                    Data::Udt(stream) => stream.write_all(&piece, &mut control_check(control))?,
+                    Data::Stream(stream) => stream.write_all(&piece, control)?,
                     _ => {
                         control.is_in_data = true;
                         control.send_raw(&piece)?;
@@ -310,26 +425,36 @@ fn send_file(
                     }
                 }
                 sent += piece.len() as u64;
-                let buffered = if let Data::Udt(stream) = data { stream.unacknowledged_bytes() } else { 0 };
+                let buffered = if let Data::Stream(stream) = data { stream.buffered_bytes() } else { 0 };
                 observer.progress(sent.saturating_sub(buffered).max(from));
             }
-            if let Data::Udt(stream) = data {
-                stream.flush(&mut control_check(control))?;
+            if let Data::Stream(stream) = data {
+                stream.flush(control)?;
             }
             control.is_in_data = false;
             reader.finish()?
         }
     };
     control.send(&Message::Sent { hash: hash.clone() })?;
-    let Message::Stored = control.receive("confirmation", STORE_TIMEOUT)? else {
+    let confirmation = confirm_file(&announced, &hash)?;
+    if let Data::Stream(stream) = data
+        && stream.is_authenticated()
+    {
+        stream.write_all(&confirmation, control)?;
+    }
+    let Message::Stored = data.receive(control, "confirmation")? else {
         return Err(Error::Protocol("no confirmation".into()));
     };
-    if let (Data::Udt(stream), Some(before)) = (&*data, before) {
-        let after = stream.statistics();
-        counts = Some((
-            after.sent_packets - before.sent_packets,
-            after.retransmitted_packets - before.retransmitted_packets,
-        ));
+    if let (Data::Stream(stream), Some(before)) = (&mut *data, before) {
+        if stream.is_authenticated() {
+            let mut theirs = [0; CONFIRMATION_BYTES];
+            read_exact(stream.as_mut(), &mut theirs, control)?;
+            if theirs != confirmation {
+                return Err(Error::Protocol("the receiver does not confirm the file".into()));
+            }
+        }
+        let after = stream.packets();
+        counts = Some((after.0 - before.0, after.1 - before.1));
     }
     let mut report = FileReport::new(&entry.name, bytes, from, begin.elapsed(), hash);
     (report.sent_packets, report.retransmitted_packets) = (counts.map(|c| c.0), counts.map(|c| c.1));

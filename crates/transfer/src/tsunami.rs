@@ -22,7 +22,6 @@ use crate::{
     Error,
     control::{CHECK_INTERVAL, Control, Frame, IDLE_TIMEOUT},
     error::failed,
-    message::Message,
     partial_file::FileWriter,
 };
 
@@ -62,7 +61,7 @@ pub(crate) fn serve(
         while let Some(frame) = control.poll()? {
             match frame {
                 Frame::Tsunami(bytes) => server.handle_control(elapsed(start), &bytes),
-                Frame::Message(message) => return Err(unexpected(&message)),
+                other => return Err(unexpected(&other)),
             }
             if server.requested().is_some() {
                 server.offer(elapsed(start), source.bytes, 0);
@@ -162,7 +161,7 @@ impl Receiving {
             while let Some(frame) = control.poll()? {
                 match frame {
                     Frame::Tsunami(bytes) => client.handle_control(elapsed(start), &bytes),
-                    Frame::Message(message) => return Err(unexpected(&message)),
+                    other => return Err(unexpected(&other)),
                 }
             }
             if client.file_bytes().is_some_and(|announced| announced != bytes) {
@@ -248,8 +247,8 @@ impl Pending {
     }
 }
 
-fn unexpected(message: &Message) -> Error {
-    Error::Protocol(format!("{message:?} instead of Tsunami's dialogue").chars().take(200).collect())
+fn unexpected(frame: &Frame) -> Error {
+    Error::Protocol(format!("{frame:?} instead of Tsunami's dialogue").chars().take(200).collect())
 }
 
 /// A UDP socket as the standard library's.

@@ -3,7 +3,7 @@
 use std::{
     io::ErrorKind,
     net::{SocketAddr, UdpSocket},
-    os::fd::AsFd,
+    os::fd::{AsFd, BorrowedFd},
     time::{Duration, Instant},
 };
 
@@ -27,9 +27,47 @@ const MIN_SLEEP: Duration = Duration::from_micros(100);
 const MAX_AGE_NS: u64 = 100_000_000;
 /// Maximum number of rounds of receiving until timers run again.
 const MAX_ROUNDS: usize = 8;
+/// Reports that did not arrive over UDP before the socket's turn.
+const MAX_REPORTS: usize = 256;
 
-/// Ends a blocking call with an error.
-pub type Check<'a> = &'a mut dyn FnMut() -> Result<(), Error>;
+/// Runs while a call blocks. A closure that returns an error ends the call.
+pub trait Attendant {
+    /// Ends the call with an error.
+    ///
+    /// # Errors
+    /// The reason.
+    fn check(&mut self) -> Result<(), Error>;
+
+    /// Sends a report of the connection (acknowledgement, loss report and so on); false: it is sent over UDP.
+    ///
+    /// # Errors
+    /// If the report cannot be sent.
+    fn send_report(&mut self, _packet: &[u8]) -> Result<bool, Error> {
+        Ok(false)
+    }
+
+    /// A report that did not arrive over UDP.
+    ///
+    /// # Errors
+    /// If no more can arrive.
+    fn poll_report(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        Ok(None)
+    }
+
+    /// Is readable when a report may have arrived.
+    fn report_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+impl<F: FnMut() -> Result<(), Error>> Attendant for F {
+    fn check(&mut self) -> Result<(), Error> {
+        self()
+    }
+}
+
+/// Attends a blocking call.
+pub type Check<'a> = &'a mut dyn Attendant;
 
 /// Accepts UDT connections of one port.
 pub struct UdtListener {
@@ -76,7 +114,7 @@ impl UdtListener {
         let mut buffer = [0; 2048];
         let what = "cannot receive from a UDP socket";
         loop {
-            check()?;
+            check.check()?;
             let left = timeout.saturating_sub(self.start.elapsed());
             if left.is_zero() {
                 return Err(Error::Timeout { what: "UDT connection", after: timeout });
@@ -221,8 +259,8 @@ impl UdtStream {
     ///
     /// # Errors
     /// If the connection ends other than by the peer.
-    pub fn serve(&mut self, time: Duration) -> Result<(), Error> {
-        match self.step(time, &mut || Ok(())) {
+    pub fn serve(&mut self, time: Duration, check: Check<'_>) -> Result<(), Error> {
+        match self.step(time, check) {
             Err(Error::Udt(CloseReason::Peer)) => Ok(()),
             other => other,
         }
@@ -235,7 +273,12 @@ impl UdtStream {
     pub fn close(mut self, check: Check<'_>) -> Result<(), Error> {
         self.flush(check)?;
         self.connection.close();
-        self.transmit()
+        self.transmit(check)
+    }
+
+    /// Handles a report that did not arrive over UDP.
+    pub(crate) fn handle_report(&mut self, packet: &[u8]) {
+        self.connection.handle_datagram(elapsed(self.start), packet);
     }
 
     fn check_idle(&self, moved: Instant) -> Result<(), Error> {
@@ -247,7 +290,11 @@ impl UdtStream {
 
     /// Receives, runs timers, sends, and waits for at most `wait`.
     fn step(&mut self, wait: Duration, check: Check<'_>) -> Result<(), Error> {
-        check()?;
+        check.check()?;
+        for _ in 0..MAX_REPORTS {
+            let Some(packet) = check.poll_report()? else { break };
+            self.handle_report(&packet);
+        }
         for _ in 0..MAX_ROUNDS {
             let now = elapsed(self.start);
             let connection = &mut self.connection;
@@ -263,24 +310,44 @@ impl UdtStream {
         if self.connection.next_timeout() <= now {
             self.connection.handle_timeout(now);
         }
-        self.transmit()?;
+        self.transmit(check)?;
         if let Some(reason) = self.connection.close_reason() {
             return Err(Error::Udt(reason));
         }
         let due = self.connection.next_timeout().saturating_sub(elapsed(self.start));
         let pause = Duration::from_nanos(due.as_nanos()).max(MIN_SLEEP).min(wait);
         if !pause.is_zero() && !self.connection.has_data() {
-            os::wait_any(&[self.socket.as_fd()], pause).map_err(failed("cannot wait for a UDP socket"))?;
+            let socket = self.socket.as_fd();
+            let waited = match check.report_descriptor() {
+                Some(reports) => os::wait_any(&[socket, reports], pause),
+                None => os::wait_any(&[socket], pause),
+            };
+            waited.map_err(failed("cannot wait for a UDP socket"))?;
         }
         Ok(())
     }
 
     /// Sends what is due.
-    fn transmit(&mut self) -> Result<(), Error> {
+    fn transmit(&mut self, check: Check<'_>) -> Result<(), Error> {
         loop {
             let now = elapsed(self.start);
-            while !self.outgoing.is_full() && self.outgoing.add(|out| self.connection.poll_transmit(now, out))
-            {
+            let mut has_more = true;
+            while has_more && !self.outgoing.is_full() {
+                let mut report = None;
+                self.outgoing.add(|out| {
+                    let begin = out.len();
+                    has_more = self.connection.poll_transmit(now, out);
+                    report = is_report(&out[begin..]).then(|| out.split_off(begin));
+                    has_more && report.is_none()
+                });
+                if let Some(report) = report
+                    && !check.send_report(&report)?
+                {
+                    self.outgoing.add(|out| {
+                        out.extend_from_slice(&report);
+                        true
+                    });
+                }
             }
             let is_full = self.outgoing.is_full();
             self.outgoing.flush(&self.socket).map_err(failed("cannot send to a UDP socket"))?;
@@ -289,6 +356,11 @@ impl UdtStream {
             }
         }
     }
+}
+
+/// A control packet that is no handshake: handshakes show that datagrams arrive.
+fn is_report(packet: &[u8]) -> bool {
+    packet.len() >= 2 && packet[0] & 0x80 != 0 && packet[..2] != [0x80, 0]
 }
 
 fn bind(local: SocketAddr) -> Result<Socket, Error> {

@@ -4,4 +4,5 @@ mod fuzz_corpus;
 mod hostile;
 mod libudt;
 mod loopback;
+mod quic;
 mod stream;

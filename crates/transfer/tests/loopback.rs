@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::Write,
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::{
@@ -16,6 +17,8 @@ use transfer::{
     Error, FileReport, Observer, RateChoice, Receiver, ReceiverOptions, SenderOptions, Token, Transport, send,
 };
 use units::BitRate;
+
+use crate::quic::relay;
 
 /// Ignores progress; optionally stops the sender after some bytes.
 #[derive(Default)]
@@ -68,6 +71,8 @@ impl Running {
             transport,
             rate: RateChoice::Fixed(BitRate(400_000_000)),
             mss: 1500,
+            streams: 1,
+            congestion: None,
             token: None,
             connect_timeout: Duration::from_secs(5),
         }
@@ -82,7 +87,7 @@ impl Drop for Running {
 }
 
 /// A file with different bytes everywhere and a hole.
-fn file(directory: &Path, name: &str, bytes: usize) -> PathBuf {
+pub fn file(directory: &Path, name: &str, bytes: usize) -> PathBuf {
     let mut state = 1u64;
     let mut content: Vec<u8> = (0..bytes)
         .map(|_| {
@@ -98,11 +103,19 @@ fn file(directory: &Path, name: &str, bytes: usize) -> PathBuf {
     path
 }
 
-fn send_quietly(files: &[PathBuf], options: &SenderOptions) -> Result<Vec<FileReport>, Error> {
+pub fn send_quietly(files: &[PathBuf], options: &SenderOptions) -> Result<Vec<FileReport>, Error> {
     send(files, options, &Quiet::default(), &AtomicBool::new(false))
 }
 
-const TRANSPORTS: [Transport; 3] = [Transport::Tcp, Transport::Udt, Transport::Tsunami];
+/// Each transport, with its number of streams.
+const TRANSPORTS: [(Transport, u16); 6] = [
+    (Transport::Tcp, 1),
+    (Transport::Tcp, 5),
+    (Transport::Udt, 1),
+    (Transport::Tsunami, 1),
+    (Transport::Quic, 1),
+    (Transport::Sabul, 1),
+];
 
 #[test]
 fn files_and_directories_arrive_whole_by_each_transport() {
@@ -111,10 +124,11 @@ fn files_and_directories_arrive_whole_by_each_transport() {
     let large = file(source.path(), "large", 5_000_001);
     file(source.path(), "tree/empty", 0);
     file(source.path(), "tree/sub/one", 1);
-    for transport in TRANSPORTS {
+    for (transport, streams) in TRANSPORTS {
         let running = Running::start(None);
+        let options = SenderOptions { streams, ..running.options(transport) };
         let files = [large.clone(), source.path().join("tree")];
-        let reports = send_quietly(&files, &running.options(transport)).unwrap();
+        let reports = send_quietly(&files, &options).unwrap();
         assert_eq!(reports.len(), 3, "{transport:?}");
         for name in ["large", "tree/empty", "tree/sub/one"] {
             let (sent, received) = (source.path().join(name), running.directory.path().join(name));
@@ -127,12 +141,13 @@ fn files_and_directories_arrive_whole_by_each_transport() {
 #[test]
 fn an_interrupted_transfer_continues_by_each_transport() {
     let source = tempfile::tempdir().unwrap();
-    let large = file(source.path(), "large", 80_000_000);
-    for transport in TRANSPORTS {
+    let large = file(source.path(), "large", 120_000_000);
+    for (transport, streams) in TRANSPORTS {
         let running = Running::start(None);
-        let options = running.options(transport);
+        let options = SenderOptions { streams, ..running.options(transport) };
         let stop = Arc::new(AtomicBool::new(false));
-        let observer = Quiet { stop_after: Some((25_000_000, Arc::clone(&stop))) };
+        // Up to 20 MB may be in the buffers of five sockets, and the receiver records its progress five times a second.
+        let observer = Quiet { stop_after: Some((60_000_000, Arc::clone(&stop))) };
         let result = send(std::slice::from_ref(&large), &options, &observer, &stop);
         assert!(matches!(result, Err(Error::Interrupted)), "{transport:?} {result:?}");
         let arrived = running.directory.path().join("large");
@@ -200,4 +215,28 @@ fn names_outside_of_the_directory_are_refused() {
     let options = SenderOptions { directory: "a/b".into(), ..running.options(Transport::Tcp) };
     send_quietly(&[path], &options).unwrap();
     assert!(running.directory.path().join("a/b/f").exists());
+}
+
+/// Connections of others to the port for several streams do not become a part of the transfer.
+#[test]
+fn streams_need_the_sessions_key() {
+    let source = tempfile::tempdir().unwrap();
+    let path = file(source.path(), "f", 2_000_000);
+    let running = Running::start(None);
+    let through = relay(running.address, |message| {
+        let json: serde_json::Value = serde_json::from_str(&message).unwrap();
+        if json["type"] == "ready" {
+            let port = json["port"].as_u64().unwrap() as u16;
+            for content in [vec![], vec![b'0'; 64], vec![0; 1000]] {
+                let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+                stream.write_all(&content).unwrap();
+                // It stays open during the transfer.
+                std::mem::forget(stream);
+            }
+        }
+        message
+    });
+    let options = SenderOptions { streams: 3, receiver: through, ..running.options(Transport::Tcp) };
+    send_quietly(std::slice::from_ref(&path), &options).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), fs::read(running.directory.path().join("f")).unwrap());
 }

@@ -1,4 +1,4 @@
-//! `longfat send` and `longfat receive`: files over TCP, UDT or Tsunami.
+//! `longfat send` and `longfat receive`: files over TCP, UDT, SABUL, Tsunami or QUIC.
 
 use std::{
     io::IsTerminal,
@@ -47,14 +47,21 @@ pub struct SendArgs {
     /// Port of the receiver
     #[arg(short, long, default_value_t = transfer::PORT)]
     port: u16,
-    /// Rate: the limit with TCP, the constant rate with UDT, the target with Tsunami [default: the congestion
-    /// control with TCP and UDT, 650mbit with Tsunami]
+    /// Rate: the limit with TCP and QUIC, the constant rate with UDT and SABUL, the target with Tsunami [default:
+    /// the congestion control with TCP, QUIC, UDT and SABUL, 650mbit with Tsunami]
     #[arg(long, value_name = "RATE", value_parser = iperf3_values::rate)]
     rate: Option<BitRate>,
+    /// Number of TCP connections that share the data
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    streams: u16,
     /// UDT: do not slow down for losses up to this percentage
     #[arg(long, value_name = "PERCENT", conflicts_with = "rate")]
     tolerate_loss: Option<f64>,
-    /// Largest packet of UDT and Tsunami with IP and UDP headers, bytes
+    /// Congestion control: this kernel's for TCP; for QUIC longfat's (`longfat cc list`) or a C file, cubic by
+    /// default
+    #[arg(long, value_name = "NAME")]
+    cc: Option<String>,
+    /// Largest packet of UDT, SABUL, Tsunami and QUIC with IP and UDP headers, bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1500)]
     mss: u32,
     /// File with the shared secret of `longfat receive --token`
@@ -98,8 +105,12 @@ enum Protocol {
     Tcp,
     /// UDT 4 over UDP
     Udt,
+    /// SABUL: data over UDP, reports over TCP
+    Sabul,
     /// Tsunami: blocks over UDP, controlled over TCP; not fair to others
     Tsunami,
+    /// QUIC: encrypted, over UDP
+    Quic,
 }
 
 impl From<Protocol> for Transport {
@@ -107,7 +118,9 @@ impl From<Protocol> for Transport {
         match protocol {
             Protocol::Tcp => Transport::Tcp,
             Protocol::Udt => Transport::Udt,
+            Protocol::Sabul => Transport::Sabul,
             Protocol::Tsunami => Transport::Tsunami,
+            Protocol::Quic => Transport::Quic,
         }
     }
 }
@@ -138,6 +151,8 @@ pub fn send(args: &SendArgs, is_json: bool) -> anyhow::Result<()> {
         transport: args.protocol.into(),
         rate,
         mss: args.mss,
+        streams: args.streams,
+        congestion: args.cc.clone(),
         token: args.token.as_deref().map(args::token).transpose()?,
         connect_timeout: args.connect_timeout,
     };

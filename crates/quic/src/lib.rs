@@ -1,0 +1,32 @@
+//! One QUIC connection with one bidirectional stream over a UDP socket, with longfat's congestion controls.
+//!
+//! The protocol is quinn's state machine (`quinn-proto`); this crate adds the socket, pacing, certificates that both ends pin, and
+//! congestion controls of crate `cc`
+//! behind quinn's trait (`congestion.rs`). Calls block; a check ends them early.
+//!
+//! A [`QuicListener`] accepts one connection. It answers a client only after an address validation (a Retry packet), so a
+//! forged request gets no data. Each end has an [`Identity`], a certificate for this connection alone, and accepts no other
+//! certificate than the expected one: the caller transmits them beforehand.
+
+mod config;
+mod congestion;
+mod error;
+mod events;
+mod identity;
+mod listener;
+mod pacer;
+mod stream;
+
+pub use config::QuicOptions;
+pub use error::Error;
+pub use identity::Identity;
+pub use listener::QuicListener;
+pub use stream::{QuicStatistics, QuicStream};
+
+/// Ends a blocking call with an error.
+pub type Check<'a, E> = &'a mut dyn FnMut() -> Result<(), E>;
+
+/// Bytes of the IP and UDP headers of a packet to this address.
+fn header_bytes(ip: std::net::IpAddr) -> u32 {
+    if ip.to_canonical().is_ipv4() { 28 } else { 48 }
+}

@@ -1,0 +1,222 @@
+//! Streams of bytes in order that carry files' data beside the control connection.
+
+use std::{
+    os::fd::{AsFd, BorrowedFd},
+    time::{Duration, Instant},
+};
+
+use quic::QuicStream;
+
+use crate::{
+    Error, UdtStream,
+    control::{Control, Frame, control_check},
+    message::Message,
+    udt_stream::Attendant,
+};
+
+/// Interval at which a wait for a message polls the control connection.
+const SERVE_INTERVAL: Duration = Duration::from_millis(10);
+
+/// A connection for files' data. Its calls block, and end with an error if the control connection reports one.
+pub(crate) trait DataStream {
+    /// Writes all bytes into the send buffer.
+    fn write_all(&mut self, bytes: &[u8], control: &mut Control<'_>) -> Result<(), Error>;
+
+    /// Reads at least one byte; 0 after the peer closed.
+    fn read(&mut self, buffer: &mut [u8], control: &mut Control<'_>) -> Result<usize, Error>;
+
+    /// Waits until the peer has everything; not necessary where the peer's next message implies this.
+    fn flush(&mut self, _control: &mut Control<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Acknowledges and sends for about `time`.
+    fn serve(&mut self, time: Duration, control: &mut Control<'_>) -> Result<(), Error>;
+
+    /// Handles a report that arrived over the control connection; false: this protocol has none.
+    fn handle_report(&mut self, _packet: &[u8]) -> bool {
+        false
+    }
+
+    fn close(self: Box<Self>, control: &mut Control<'_>) -> Result<(), Error>;
+
+    /// Bytes in the send buffer, at most.
+    fn buffered_bytes(&self) -> u64;
+
+    /// Data packets sent, and of these retransmissions.
+    fn packets(&self) -> (u64, u64);
+
+    /// Whether the peer is the one that has proved the token, so that the stream can confirm the control connection's messages.
+    fn is_authenticated(&self) -> bool {
+        false
+    }
+}
+
+impl DataStream for UdtStream {
+    fn write_all(&mut self, bytes: &[u8], control: &mut Control<'_>) -> Result<(), Error> {
+        UdtStream::write_all(self, bytes, &mut control_check(control))
+    }
+
+    fn read(&mut self, buffer: &mut [u8], control: &mut Control<'_>) -> Result<usize, Error> {
+        UdtStream::read(self, buffer, &mut control_check(control))
+    }
+
+    fn flush(&mut self, control: &mut Control<'_>) -> Result<(), Error> {
+        UdtStream::flush(self, &mut control_check(control))
+    }
+
+    fn serve(&mut self, time: Duration, _control: &mut Control<'_>) -> Result<(), Error> {
+        UdtStream::serve(self, time, &mut || Ok(()))
+    }
+
+    fn close(self: Box<Self>, _control: &mut Control<'_>) -> Result<(), Error> {
+        UdtStream::close(*self, &mut || Ok(()))
+    }
+
+    fn buffered_bytes(&self) -> u64 {
+        self.unacknowledged_bytes()
+    }
+
+    fn packets(&self) -> (u64, u64) {
+        let statistics = self.statistics();
+        (statistics.sent_packets, statistics.retransmitted_packets)
+    }
+}
+
+/// SABUL: data over UDP, and reports over the control connection. Connection and packets are UDT's, SABUL's successor.
+pub(crate) struct SabulStream(pub(crate) UdtStream);
+
+/// Sends and receives reports over the control connection.
+struct ReportChannel<'a, 'b>(&'a mut Control<'b>);
+
+impl Attendant for ReportChannel<'_, '_> {
+    fn check(&mut self) -> Result<(), Error> {
+        self.0.check_stop()
+    }
+
+    fn send_report(&mut self, packet: &[u8]) -> Result<bool, Error> {
+        self.0.send_report(packet).map(|()| true)
+    }
+
+    fn poll_report(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        self.0.poll_report()
+    }
+
+    fn report_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.stream().as_fd())
+    }
+}
+
+impl DataStream for SabulStream {
+    fn write_all(&mut self, bytes: &[u8], control: &mut Control<'_>) -> Result<(), Error> {
+        self.0.write_all(bytes, &mut ReportChannel(control))
+    }
+
+    fn read(&mut self, buffer: &mut [u8], control: &mut Control<'_>) -> Result<usize, Error> {
+        self.0.read(buffer, &mut ReportChannel(control))
+    }
+
+    fn flush(&mut self, control: &mut Control<'_>) -> Result<(), Error> {
+        self.0.flush(&mut ReportChannel(control))
+    }
+
+    fn serve(&mut self, time: Duration, control: &mut Control<'_>) -> Result<(), Error> {
+        self.0.serve(time, &mut ReportChannel(control))
+    }
+
+    fn handle_report(&mut self, packet: &[u8]) -> bool {
+        self.0.handle_report(packet);
+        true
+    }
+
+    fn close(self: Box<Self>, control: &mut Control<'_>) -> Result<(), Error> {
+        self.0.close(&mut ReportChannel(control))
+    }
+
+    fn buffered_bytes(&self) -> u64 {
+        self.0.unacknowledged_bytes()
+    }
+
+    fn packets(&self) -> (u64, u64) {
+        self.0.packets()
+    }
+}
+
+impl DataStream for QuicStream {
+    fn write_all(&mut self, bytes: &[u8], control: &mut Control<'_>) -> Result<(), Error> {
+        QuicStream::write_all(self, bytes, &mut control_check(control))
+    }
+
+    fn read(&mut self, buffer: &mut [u8], control: &mut Control<'_>) -> Result<usize, Error> {
+        QuicStream::read(self, buffer, &mut control_check(control))
+    }
+
+    fn serve(&mut self, time: Duration, _control: &mut Control<'_>) -> Result<(), Error> {
+        Ok(QuicStream::serve(self, time)?)
+    }
+
+    fn close(self: Box<Self>, _control: &mut Control<'_>) -> Result<(), Error> {
+        Ok(QuicStream::close(*self)?)
+    }
+
+    fn buffered_bytes(&self) -> u64 {
+        QuicStream::buffered_bytes(self)
+    }
+
+    fn packets(&self) -> (u64, u64) {
+        let statistics = self.statistics();
+        (statistics.sent_packets, statistics.lost_packets)
+    }
+
+    fn is_authenticated(&self) -> bool {
+        true
+    }
+}
+
+/// The congestion control of a QUIC connection: a built-in one, or a user's C file (a path with a slash, or that ends in `.c`).
+pub(crate) fn quic_congestion(name: Option<&str>) -> Result<cc::Source, Error> {
+    let name = name.unwrap_or("cubic");
+    if name.contains('/') || name.ends_with(".c") {
+        return cc::Source::file(name.as_ref()).map_err(|error| Error::Input(error.to_string()));
+    }
+    let source = cc::Source::built_in(name);
+    source
+        .ok_or_else(|| Error::Input(format!("longfat has no congestion control {name:?} (longfat cc list)")))
+}
+
+/// Waits for a message while the stream still acknowledges and retransmits.
+pub(crate) fn receive_while_serving(
+    control: &mut Control<'_>,
+    stream: &mut dyn DataStream,
+    what: &'static str,
+    timeout: Duration,
+) -> Result<Message, Error> {
+    let begin = Instant::now();
+    loop {
+        match control.poll()? {
+            Some(Frame::Message(message)) => return Ok(message),
+            Some(Frame::Report(packet)) if stream.handle_report(&packet) => continue,
+            Some(_) => return Err(Error::Protocol(format!("another protocol's dialogue instead of {what}"))),
+            None if begin.elapsed() > timeout => return Err(Error::Timeout { what, after: timeout }),
+            None => {}
+        }
+        control.check_stop()?;
+        stream.serve(SERVE_INTERVAL, control)?;
+    }
+}
+
+/// Reads exactly this number of bytes.
+pub(crate) fn read_exact(
+    stream: &mut dyn DataStream,
+    buffer: &mut [u8],
+    control: &mut Control<'_>,
+) -> Result<(), Error> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match stream.read(&mut buffer[filled..], control)? {
+            0 => return Err(Error::Closed),
+            count => filled += count,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,444 @@
+//! Several TCP connections that share a file: each carries blocks, in any order.
+//!
+//! A block is its offset (64 bits), its length (32 bits) and its bytes. The next block goes to the first connection that has
+//! space, so a slow connection delays only its own blocks.
+
+use std::{
+    collections::BTreeMap,
+    io::{ErrorKind, IoSlice, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    os::fd::{AsFd, BorrowedFd},
+    thread,
+    time::Instant,
+};
+
+use crate::{
+    Error,
+    control::{CHECK_INTERVAL, Control, HANDSHAKE_TIMEOUT, IDLE_TIMEOUT},
+    error::failed,
+    file_reader::FileReader,
+    partial_file::FileWriter,
+};
+
+/// The largest number of connections of a transfer.
+pub(crate) const MAX_STREAMS: u16 = 64;
+const HEADER_BYTES: usize = 12;
+/// The largest block, bytes.
+const MAX_BLOCK_BYTES: u32 = 1 << 20;
+/// Reads from one connection before the next one.
+const READS_PER_TURN: usize = 8;
+
+/// Waits for a sender's connections. They belong to the session whose key they begin with.
+pub(crate) struct StreamsListener(TcpListener);
+
+impl StreamsListener {
+    pub(crate) fn bind(local: SocketAddr) -> Result<Self, Error> {
+        let listener = TcpListener::bind(local).map_err(failed(format!("cannot listen at {local}")))?;
+        listener.set_nonblocking(true).map_err(failed("cannot set up a socket"))?;
+        Ok(StreamsListener(listener))
+    }
+
+    pub(crate) fn port(&self) -> Result<u16, Error> {
+        Ok(self.0.local_addr().map_err(failed("cannot get a socket's address"))?.port())
+    }
+
+    /// Accepts `count` connections of expected addresses that begin with the session's key. Others cannot delay them.
+    pub(crate) fn accept(
+        self,
+        count: u16,
+        key: &[u8],
+        is_expected: impl Fn(SocketAddr) -> bool,
+        control: &mut Control<'_>,
+    ) -> Result<TcpStreams, Error> {
+        let begin = Instant::now();
+        let mut accepted = Vec::new();
+        let mut waiting: Vec<(TcpStream, Vec<u8>)> = Vec::new();
+        while accepted.len() < usize::from(count) {
+            control.check()?;
+            if begin.elapsed() > HANDSHAKE_TIMEOUT {
+                return Err(Error::Timeout { what: "TCP connection", after: HANDSHAKE_TIMEOUT });
+            }
+            while let Ok((stream, peer)) = self.0.accept() {
+                if is_expected(peer)
+                    && waiting.len() < usize::from(2 * MAX_STREAMS)
+                    && stream.set_nonblocking(true).is_ok()
+                {
+                    waiting.push((stream, Vec::new()));
+                }
+            }
+            let mut index = 0;
+            while index < waiting.len() {
+                let (stream, received) = &mut waiting[index];
+                let mut buffer = vec![0; key.len() - received.len()];
+                match stream.read(&mut buffer) {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => index += 1,
+                    Ok(count) if count > 0 => {
+                        received.extend_from_slice(&buffer[..count]);
+                        if received.len() == key.len() {
+                            let (stream, received) = waiting.swap_remove(index);
+                            if received == key {
+                                accepted.push(stream);
+                            }
+                        }
+                    }
+                    _ => drop(waiting.swap_remove(index)),
+                }
+            }
+            if accepted.len() < usize::from(count) {
+                let files: Vec<BorrowedFd<'_>> = std::iter::once(self.0.as_fd())
+                    .chain(waiting.iter().map(|(stream, _)| stream.as_fd()))
+                    .collect();
+                os::wait_any(&files, CHECK_INTERVAL).map_err(failed("cannot wait for the sender"))?;
+            }
+        }
+        accepted.truncate(usize::from(count));
+        TcpStreams::new(accepted)
+    }
+}
+
+/// The connections of a transfer.
+pub(crate) struct TcpStreams {
+    streams: Vec<TcpStream>,
+}
+
+impl TcpStreams {
+    fn new(streams: Vec<TcpStream>) -> Result<Self, Error> {
+        for stream in &streams {
+            stream.set_nonblocking(true).map_err(failed("cannot set up a socket"))?;
+        }
+        Ok(TcpStreams { streams })
+    }
+
+    /// Connects `count` times, and sends the session's key over each connection. `set_up` sets their options.
+    pub(crate) fn connect(
+        peer: SocketAddr,
+        count: u16,
+        key: &[u8],
+        set_up: impl Fn(&TcpStream) -> Result<(), Error> + Sync,
+    ) -> Result<Self, Error> {
+        let connect = || {
+            let mut stream = TcpStream::connect_timeout(&peer, HANDSHAKE_TIMEOUT)
+                .map_err(failed(format!("cannot connect to {peer}")))?;
+            set_up(&stream)?;
+            stream.write_all(key).map_err(failed("cannot send"))?;
+            Ok(stream)
+        };
+        // At the same time: each takes a round trip.
+        let streams: Result<Vec<TcpStream>, Error> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..count).map(|_| scope.spawn(connect)).collect();
+            let join = |thread: thread::ScopedJoinHandle<'_, Result<TcpStream, Error>>| {
+                thread.join().unwrap_or_else(|_| Err(Error::Input("a connecting thread has failed".into())))
+            };
+            threads.into_iter().map(join).collect()
+        });
+        TcpStreams::new(streams?)
+    }
+
+    /// Sends the file from byte `from`.
+    pub(crate) fn send(
+        &self,
+        control: &mut Control<'_>,
+        reader: &mut FileReader,
+        from: u64,
+        mut progress: impl FnMut(u64),
+    ) -> Result<(), Error> {
+        let mut blocks: Vec<OutgoingBlock> = self.streams.iter().map(|_| OutgoingBlock::default()).collect();
+        let (mut offset, mut sent) = (from, from);
+        let mut is_read = false;
+        let (mut moved, mut checked) = (Instant::now(), Instant::now());
+        loop {
+            let mut has_progress = false;
+            for (mut stream, block) in self.streams.iter().zip(&mut blocks) {
+                if block.is_sent() && !is_read {
+                    match reader.next()? {
+                        Some(bytes) => {
+                            let length = bytes.len() as u64;
+                            *block = OutgoingBlock::new(offset, bytes);
+                            offset += length;
+                        }
+                        None => is_read = true,
+                    }
+                }
+                while !block.is_sent() {
+                    match stream.write_vectored(&block.remaining()) {
+                        Ok(count) => {
+                            sent += block.advance(count);
+                            has_progress = true;
+                        }
+                        Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                        Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                        Err(error) => return Err(why_ended(control, error)),
+                    }
+                }
+            }
+            progress(sent);
+            if is_read && blocks.iter().all(OutgoingBlock::is_sent) {
+                return Ok(());
+            }
+            if checked.elapsed() > CHECK_INTERVAL {
+                control.check()?;
+                checked = Instant::now();
+            }
+            if has_progress {
+                moved = Instant::now();
+                continue;
+            }
+            if moved.elapsed() > IDLE_TIMEOUT {
+                return Err(Error::Timeout { what: "progress", after: IDLE_TIMEOUT });
+            }
+            let unsent = self.streams.iter().zip(&blocks).filter(|(_, block)| !block.is_sent());
+            let files: Vec<BorrowedFd<'_>> = unsent.map(|(stream, _)| stream.as_fd()).collect();
+            os::wait_writable(&files, CHECK_INTERVAL).map_err(failed("cannot wait for the peer"))?;
+        }
+    }
+
+    /// Receives bytes `from` to `bytes` of a file into `writer`.
+    pub(crate) fn receive(
+        &self,
+        control: &mut Control<'_>,
+        (from, bytes): (u64, u64),
+        writer: &mut FileWriter,
+        mut progress: impl FnMut(u64),
+    ) -> Result<(), Error> {
+        let mut arrived =
+            ArrivedBlocks { from, bytes, contiguous: from, total: from, later: BTreeMap::new() };
+        let mut blocks: Vec<IncomingBlock> = self.streams.iter().map(|_| IncomingBlock::default()).collect();
+        let (mut moved, mut checked) = (Instant::now(), Instant::now());
+        while arrived.total < bytes {
+            let mut has_progress = false;
+            for (stream, block) in self.streams.iter().zip(&mut blocks) {
+                for _ in 0..READS_PER_TURN {
+                    match block.read(stream) {
+                        Ok(0) => return Err(why_ended(control, ErrorKind::ConnectionReset.into())),
+                        Ok(_) => has_progress = true,
+                        Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                        Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                        Err(error) => return Err(why_ended(control, error)),
+                    }
+                    if let Some((offset, length)) = block.header()? {
+                        arrived.check(offset, length)?;
+                        block.prepare(length);
+                    }
+                    if let Some((offset, data)) = block.take() {
+                        arrived.insert(offset, data.len() as u64)?;
+                        writer.write(offset, data)?;
+                    }
+                }
+            }
+            writer.complete_if_due(arrived.contiguous, u64::MAX)?;
+            progress(arrived.total);
+            if checked.elapsed() > CHECK_INTERVAL {
+                control.check()?;
+                checked = Instant::now();
+            }
+            if has_progress {
+                moved = Instant::now();
+                continue;
+            }
+            if moved.elapsed() > IDLE_TIMEOUT {
+                return Err(Error::Timeout { what: "data", after: IDLE_TIMEOUT });
+            }
+            let files: Vec<BorrowedFd<'_>> = self.streams.iter().map(AsFd::as_fd).collect();
+            os::wait_any(&files, CHECK_INTERVAL).map_err(failed("cannot wait for the peer"))?;
+        }
+        Ok(())
+    }
+}
+
+/// The peer's reason for a connection that has ended, if it has sent one.
+fn why_ended(control: &mut Control<'_>, error: std::io::Error) -> Error {
+    match control.check() {
+        Err(reason) => reason,
+        Ok(()) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => Error::Closed,
+        Ok(()) => failed("cannot use a data connection")(error),
+    }
+}
+
+/// A block that is being sent.
+#[derive(Default)]
+struct OutgoingBlock {
+    header: [u8; HEADER_BYTES],
+    bytes: Vec<u8>,
+    /// Bytes sent, with those of the header.
+    sent: usize,
+}
+
+impl OutgoingBlock {
+    fn new(offset: u64, bytes: Vec<u8>) -> Self {
+        let mut header = [0; HEADER_BYTES];
+        header[..8].copy_from_slice(&offset.to_be_bytes());
+        header[8..].copy_from_slice(&(bytes.len() as u32).to_be_bytes());
+        OutgoingBlock { header, bytes, sent: 0 }
+    }
+
+    fn is_sent(&self) -> bool {
+        self.bytes.is_empty() || self.sent == HEADER_BYTES + self.bytes.len()
+    }
+
+    fn remaining(&self) -> [IoSlice<'_>; 2] {
+        let header = self.sent.min(HEADER_BYTES);
+        [IoSlice::new(&self.header[header..]), IoSlice::new(&self.bytes[self.sent - header..])]
+    }
+
+    /// `count` bytes were sent; returns those of the file.
+    fn advance(&mut self, count: usize) -> u64 {
+        let before = self.sent.max(HEADER_BYTES);
+        self.sent += count;
+        (self.sent.max(HEADER_BYTES) - before) as u64
+    }
+}
+
+/// A block that is being received.
+#[derive(Default)]
+struct IncomingBlock {
+    header: [u8; HEADER_BYTES],
+    bytes: Vec<u8>,
+    /// Bytes received, with those of the header.
+    received: usize,
+}
+
+impl IncomingBlock {
+    fn read(&mut self, mut stream: &TcpStream) -> std::io::Result<usize> {
+        let space = match self.received.checked_sub(HEADER_BYTES) {
+            None => &mut self.header[self.received..],
+            Some(data) => &mut self.bytes[data..],
+        };
+        let count = stream.read(space)?;
+        self.received += count;
+        Ok(count)
+    }
+
+    /// Offset and length, when the header is complete and nothing else has arrived.
+    fn header(&self) -> Result<Option<(u64, u32)>, Error> {
+        if self.received != HEADER_BYTES || !self.bytes.is_empty() {
+            return Ok(None);
+        }
+        let (offset, length) = self.header.split_at(8);
+        let number = |bytes: &[u8]| bytes.iter().fold(0u64, |all, byte| all << 8 | u64::from(*byte));
+        let (offset, length) = (number(offset), number(length) as u32);
+        if !(1..=MAX_BLOCK_BYTES).contains(&length) {
+            return Err(Error::Protocol(format!("a block has {length} bytes")));
+        }
+        Ok(Some((offset, length)))
+    }
+
+    fn prepare(&mut self, length: u32) {
+        self.bytes = vec![0; length as usize];
+    }
+
+    /// Takes a complete block.
+    fn take(&mut self) -> Option<(u64, Vec<u8>)> {
+        if self.bytes.is_empty() || self.received < HEADER_BYTES + self.bytes.len() {
+            return None;
+        }
+        self.received = 0;
+        let offset = self.header[..8].iter().fold(0u64, |all, byte| all << 8 | u64::from(*byte));
+        Some((offset, std::mem::take(&mut self.bytes)))
+    }
+}
+
+/// The parts of a file that have arrived.
+struct ArrivedBlocks {
+    from: u64,
+    bytes: u64,
+    /// Every byte before this one has arrived.
+    contiguous: u64,
+    /// Number of bytes that have arrived, with those before `from`.
+    total: u64,
+    /// Lengths of the blocks behind, by offset.
+    later: BTreeMap<u64, u64>,
+}
+
+impl ArrivedBlocks {
+    /// # Errors
+    /// If the block is not within the file.
+    fn check(&self, offset: u64, length: u32) -> Result<(), Error> {
+        let end = offset.checked_add(u64::from(length));
+        if offset < self.from || end.is_none_or(|end| end > self.bytes) {
+            return Err(Error::Protocol(format!("a block at byte {offset} is not within the file")));
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// If a part of the block has already arrived.
+    fn insert(&mut self, offset: u64, length: u64) -> Result<(), Error> {
+        let before =
+            self.later.range(..=offset).next_back().map_or(self.contiguous, |(at, length)| at + length);
+        let after = self.later.range(offset..).next().map_or(u64::MAX, |(at, _)| *at);
+        if before.max(self.contiguous) > offset || after < offset + length {
+            return Err(Error::Protocol(format!("the block at byte {offset} arrived twice")));
+        }
+        self.later.insert(offset, length);
+        self.total += length;
+        while let Some(length) = self.later.remove(&self.contiguous) {
+            self.contiguous += length;
+        }
+        Ok(())
+    }
+}
+
+/// Decodes any bytes as the blocks of a connection; for fuzzers.
+pub(crate) fn fuzz(bytes: &[u8]) {
+    let mut arrived =
+        ArrivedBlocks { from: 0, bytes: 1 << 20, contiguous: 0, total: 0, later: BTreeMap::new() };
+    for header in bytes.chunks_exact(HEADER_BYTES) {
+        let block = IncomingBlock {
+            header: header.try_into().unwrap_or_default(),
+            bytes: Vec::new(),
+            received: HEADER_BYTES,
+        };
+        let Ok(Some((offset, length))) = block.header() else { continue };
+        if arrived.check(offset, length).is_ok() && arrived.insert(offset, u64::from(length)).is_ok() {
+            assert!(arrived.contiguous <= arrived.total && arrived.total <= arrived.bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arrived() -> ArrivedBlocks {
+        ArrivedBlocks { from: 100, bytes: 1000, contiguous: 100, total: 100, later: BTreeMap::new() }
+    }
+
+    #[test]
+    fn blocks_are_counted_once_and_only_within_the_file() {
+        let mut arrived = arrived();
+        arrived.insert(200, 50).unwrap();
+        arrived.insert(300, 700).unwrap();
+        assert_eq!((arrived.contiguous, arrived.total), (100, 850));
+        for (offset, length) in [(200, 50), (249, 1), (190, 11), (299, 2), (150, 60), (999, 1), (99, 1)] {
+            assert!(arrived.insert(offset, length).is_err(), "{offset} {length}");
+        }
+        arrived.insert(100, 100).unwrap();
+        arrived.insert(250, 50).unwrap();
+        assert_eq!((arrived.contiguous, arrived.total), (1000, 1000));
+        for (offset, length) in [(99, 1), (999, 2), (u64::MAX, 1)] {
+            assert!(arrived.check(offset, length).is_err(), "{offset} {length}");
+        }
+    }
+
+    #[test]
+    fn a_block_is_sent_and_received_in_pieces() {
+        let mut sending = OutgoingBlock::new(1 << 40, vec![7; 100]);
+        let mut wire = Vec::new();
+        let mut file_bytes = 0;
+        while !sending.is_sent() {
+            let piece: Vec<u8> = sending.remaining().iter().flat_map(|part| part.to_vec()).take(5).collect();
+            file_bytes += sending.advance(piece.len());
+            wire.extend_from_slice(&piece);
+        }
+        assert_eq!((file_bytes, wire.len()), (100, 112));
+        let receiving = IncomingBlock {
+            header: wire[..HEADER_BYTES].try_into().unwrap(),
+            bytes: Vec::new(),
+            received: HEADER_BYTES,
+        };
+        assert_eq!(receiving.header().unwrap(), Some((1 << 40, 100)));
+        let mut empty = receiving;
+        empty.header[8..].fill(0);
+        assert!(empty.header().is_err());
+    }
+}

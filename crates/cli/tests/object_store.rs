@@ -3,7 +3,8 @@
 
 use std::{
     net::TcpListener,
-    process::{Child, Command, Stdio},
+    path::PathBuf,
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -58,14 +59,6 @@ impl Place {
     }
 }
 
-fn wait(mut child: Child) {
-    let begin = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        assert!(begin.elapsed() < PATIENCE, "the program does not end");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
 #[test]
 fn records_are_written_read_and_removed() {
     let Some(place) = Place::new() else { return };
@@ -110,11 +103,36 @@ fn records_are_written_read_and_removed() {
     assert!(place.list_elsewhere("fourth").is_empty());
 }
 
-/// The directory of a record in a user's cache.
-fn cached_directory(place: &Place, cache: &str, id: &str) -> std::path::PathBuf {
+/// The directories of the store in a user's cache.
+fn store_directory(place: &Place, cache: &str) -> PathBuf {
     let stores = place.test_dir.path(cache).join("longfat/stores");
-    let store = std::fs::read_dir(stores).unwrap().next().unwrap().unwrap().path();
-    store.join("runs/s").join(format!("run={id}"))
+    std::fs::read_dir(stores).unwrap().next().unwrap().unwrap().path()
+}
+
+/// The directory of a record in a user's cache.
+fn cached_directory(place: &Place, cache: &str, id: &str) -> PathBuf {
+    store_directory(place, cache).join("runs/s").join(format!("run={id}"))
+}
+
+#[test]
+fn many_runs_are_listed_by_an_index() {
+    let Some(place) = Place::new() else { return };
+    let queues: Vec<String> = (0..24).map(|n| format!("{}p", 20 + n)).collect();
+    let over = format!("links.h1-s1.forward.queue={}", queues.join(","));
+    let swept = place.run(&["sweep", "s.toml", "--engine", "model", "--over", &over, "--json"]).json();
+    let record = swept["points"][0]["records"][0].as_str().unwrap();
+    assert!(record.starts_with(&place.url), "{record}");
+    let list = place.list_elsewhere("other");
+    assert_eq!(list.len(), 24);
+    let key = |run: &Value| (run["id"].as_str().unwrap().to_owned(), run.clone());
+    let by_id = |list: &[Value]| list.iter().map(key).collect::<std::collections::BTreeMap<_, _>>();
+    let own = place.list_elsewhere("cache");
+    assert_eq!(by_id(&list), by_id(&own), "as its writer has them");
+    let indexes = store_directory(&place, "other").join("runs/.index");
+    assert_eq!(std::fs::read_dir(indexes).unwrap().count(), 1);
+    // Removed runs are in the index, but not in the list.
+    place.run(&["prune", "--keep", "4"]);
+    assert_eq!(place.list_elsewhere("third").len(), 4);
 }
 
 #[test]
@@ -144,8 +162,11 @@ fn a_killed_writer_leaves_a_partial_record() {
     let states: Vec<bool> = list.iter().map(|run| run["partial"].as_bool().unwrap()).collect();
     assert_eq!(states, [true, false]);
     assert!(has_rows("fresh", id));
-    let outboxes = cached_directory(&place, "cache", "x").join("../../../outbox");
-    assert_eq!(std::fs::read_dir(outboxes).unwrap().count(), 0, "nothing is left to upload");
+    assert_eq!(
+        std::fs::read_dir(store_directory(&place, "cache").join("outbox")).unwrap().count(),
+        0,
+        "nothing is left to upload"
+    );
 }
 
 #[test]

@@ -14,6 +14,7 @@ use futures_util::{StreamExt, TryStreamExt};
 use record::Error;
 
 use crate::client::Client;
+use crate::index;
 
 /// The file with a record's summary.
 pub(crate) const SUMMARY: &str = "summary.json";
@@ -37,12 +38,13 @@ pub(crate) fn refresh(client: &Client, cache: &Path) -> Result<(), Error> {
         let listed: Vec<Vec<String>> =
             futures_util::stream::iter(lists).buffer_unordered(PARALLEL_LISTS).try_collect().await?;
         let listed: BTreeSet<String> = listed.into_iter().flatten().collect();
-        let unknown: Vec<_> = listed
-            .iter()
-            .filter(|run| !is_finished(&cache.join(run)))
-            .map(|run| read_summary(client, cache, run))
-            .collect();
-        futures_util::stream::iter(unknown).buffer_unordered(PARALLEL_READS).try_collect::<()>().await?;
+        let mut unknown: BTreeSet<&String> =
+            listed.iter().filter(|run| !is_finished(&cache.join(run))).collect();
+        if unknown.len() >= index::MIN_RUNS {
+            read_indexes(client, cache, &mut unknown).await?;
+        }
+        let reads: Vec<_> = unknown.into_iter().map(|run| read_summary(client, cache, run)).collect();
+        futures_util::stream::iter(reads).buffer_unordered(PARALLEL_READS).try_collect::<()>().await?;
         remove_others(cache, &listed);
         Ok(())
     })
@@ -51,12 +53,40 @@ pub(crate) fn refresh(client: &Client, cache: &Path) -> Result<(), Error> {
 /// Brings the objects below `directory` up to date, which are not records.
 pub(crate) fn refresh_files(client: &Client, cache: &Path, directory: &str) -> Result<(), Error> {
     create(cache)?;
-    client.wait(async {
-        let missing = client.objects(directory).await?.into_iter().filter(|path| !cache.join(path).exists());
-        let reads = missing.map(|path| async move { fetch(client, &path, &cache.join(&path)).await });
-        let reads: Vec<_> = reads.collect();
-        futures_util::stream::iter(reads).buffer_unordered(PARALLEL_READS).try_collect::<()>().await
-    })
+    client.wait(fetch_missing(client, cache, directory)).map(drop)
+}
+
+/// Fetches the objects below `directory` that the cache does not have, and returns their paths.
+async fn fetch_missing(client: &Client, cache: &Path, directory: &str) -> Result<Vec<String>, Error> {
+    let missing = client.objects(directory).await?.into_iter().filter(|path| !cache.join(path).exists());
+    let reads = missing.map(|path| async move {
+        fetch(client, &path, &cache.join(&path)).await?;
+        Ok::<_, Error>(path)
+    });
+    let reads: Vec<_> = reads.collect();
+    futures_util::stream::iter(reads).buffer_unordered(PARALLEL_READS).try_collect().await
+}
+
+/// Reads new index objects, and removes the runs from `unknown` whose summaries they have.
+async fn read_indexes(client: &Client, cache: &Path, unknown: &mut BTreeSet<&String>) -> Result<(), Error> {
+    for path in fetch_missing(client, cache, index::DIRECTORY).await? {
+        for (run, summary) in index::decode(&fs::read(cache.join(&path)).unwrap_or_default()) {
+            if is_partial(summary.as_bytes()) || !unknown.remove(&run) {
+                continue;
+            }
+            let directory = cache.join(&run);
+            create(&directory)?;
+            let failed = |source: io::Error| Error::Io { action: "write", path: directory.clone(), source };
+            write(&directory.join(SUMMARY), summary.as_bytes(), SystemTime::now()).map_err(failed)?;
+            match fs::remove_file(directory.join(UNFINISHED)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+                _ => remove_parts(&directory),
+            }
+        }
+        // The summaries are in the cache now; the empty file shows that.
+        let _ = File::create(cache.join(&path));
+    }
+    Ok(())
 }
 
 /// Copies an object to a file, which appears complete or not at all.

@@ -31,34 +31,41 @@ pub enum Error {
     },
 }
 
+/// Codes of errors that are about who asks, and not about what is asked for.
+const DENIALS: [&str; 7] = [
+    "AccessDenied",
+    "ExpiredToken",
+    "Forbidden",
+    "InvalidAccessKeyId",
+    "InvalidToken",
+    "RequestTimeTooSkewed",
+    "SignatureDoesNotMatch",
+];
+
 /// Why a request failed, and what to do.
 pub(crate) fn reason(error: &object_store::Error, bucket: &str, endpoint: &str) -> String {
     use object_store::Error as Failed;
     let text = chain(error);
     let code = code(&text);
-    match error {
-        Failed::NotFound { .. }
-            if code == Some("NoSuchBucket") || code.is_none() && !text.contains("NoSuchKey") =>
-        {
-            format!("there is no bucket {bucket} at {endpoint}")
-        }
-        Failed::NotFound { .. } => "there is no such object".into(),
-        Failed::Unauthenticated { .. } | Failed::PermissionDenied { .. } => format!(
+    let is_denied = matches!(error, Failed::Unauthenticated { .. } | Failed::PermissionDenied { .. });
+    if is_denied || code.is_some_and(|code| DENIALS.contains(&code)) {
+        return format!(
             "{endpoint} denied access{}: check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and AWS_REGION, and what \
              they permit in bucket {bucket}",
             code.map_or(String::new(), |code| format!(" ({code})"))
-        ),
-        _ => match http_kind(error) {
-            Some(HttpErrorKind::Connect) => {
-                format!("cannot connect to {endpoint}: {} (AWS_ENDPOINT_URL)", last(error))
-            }
-            Some(HttpErrorKind::Timeout) => format!("{endpoint} does not reply: {}", last(error)),
-            Some(_) => format!("the connection with {endpoint} failed: {}", last(error)),
-            None => match code {
-                Some(code) => format!("{endpoint} replied {code}"),
-                None => text,
-            },
-        },
+        );
+    }
+    if code == Some("NoSuchBucket") {
+        return format!("there is no bucket {bucket} at {endpoint}");
+    }
+    match (http_kind(error), code) {
+        (Some(HttpErrorKind::Connect), _) => {
+            format!("cannot connect to {endpoint}: {} (AWS_ENDPOINT_URL)", last(error))
+        }
+        (Some(HttpErrorKind::Timeout), _) => format!("{endpoint} does not reply: {}", last(error)),
+        (Some(_), _) => format!("the connection with {endpoint} failed: {}", last(error)),
+        (None, Some(code)) => format!("{endpoint} replied {code}"),
+        (None, None) => text,
     }
 }
 

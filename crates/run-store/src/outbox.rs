@@ -125,9 +125,20 @@ impl Worker {
                 }
             };
         }
-        self.client.wait(self.uploader.upload(&self.client))?;
-        self.uploader.move_to(&self.directories.cache);
-        remove(&self.directory)
+        let uploader = std::mem::replace(&mut self.uploader, Uploader::new(&self.directory));
+        self.end(uploader, &self.directory)
+    }
+
+    /// Uploads what is left of an outbox, and removes it.
+    fn end(&self, mut uploader: Uploader, outbox: &Path) -> Result<(), Error> {
+        let tag = outbox.file_name().unwrap_or_default().to_string_lossy();
+        self.client.wait(async {
+            uploader.upload(&self.client).await?;
+            uploader.write_index(&self.client, &tag).await
+        })?;
+        uploader.move_to(&self.directories.cache);
+        let failed = |source| Error::Io { action: "remove", path: outbox.to_owned(), source };
+        fs::remove_dir_all(outbox).map_err(failed)
     }
 
     /// Uploads and removes the outboxes of programs that have ended.
@@ -138,18 +149,10 @@ impl Worker {
             if directory == self.directory || lock.try_lock().is_err() {
                 continue;
             }
-            let mut uploader = Uploader::new(&directory);
-            self.client.wait(uploader.upload(&self.client))?;
-            uploader.move_to(&self.directories.cache);
-            remove(&directory)?;
+            self.end(Uploader::new(&directory), &directory)?;
         }
         Ok(())
     }
-}
-
-fn remove(outbox: &Path) -> Result<(), Error> {
-    let failed = |source| Error::Io { action: "remove", path: outbox.to_owned(), source };
-    fs::remove_dir_all(outbox).map_err(failed)
 }
 
 #[cfg(test)]

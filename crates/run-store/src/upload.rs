@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::cache::{SUMMARY, is_partial};
 use crate::client::Client;
+use crate::index;
 
 /// Records that are uploaded at once, and files of each.
 const PARALLEL: (usize, usize) = (8, 4);
@@ -97,6 +98,19 @@ impl Uploader {
         let sent: Vec<&String> = uploads.try_collect().await?;
         self.others.extend(sent.into_iter().cloned());
         Ok(())
+    }
+
+    /// Writes an index object called `name` of the finished records, if there are many.
+    pub(crate) async fn write_index(&self, client: &Client, name: &str) -> Result<(), Error> {
+        let finished = || self.records.iter().filter(|(_, sent)| sent.is_finished);
+        if finished().count() < index::MIN_RUNS {
+            return Ok(());
+        }
+        let summaries = finished().map(|(key, sent)| (key, &sent.summary));
+        match index::encode(summaries) {
+            Some(bytes) => client.write(&format!("{}/{name}", index::DIRECTORY), bytes).await,
+            None => Ok(()),
+        }
     }
 
     /// Moves the uploaded records to the cache, where they need not be fetched.
@@ -191,7 +205,8 @@ async fn upload_record(client: &Client, record: &OutboxRecord, sent: &mut Sent) 
         let parts: Vec<String> =
             sent.files.difference(&names).map(|name| format!("{}/{name}", record.key)).collect();
         client.remove(&parts).await?;
-        client.write(&summary_path, summary).await?;
+        client.write(&summary_path, summary.clone()).await?;
+        sent.summary = summary;
         sent.is_finished = true;
     }
     Ok(())

@@ -69,7 +69,7 @@ if [ "${1:-}" = tests ]; then
     need m4 m4
     need bc bc
     need xz xz-utils
-    # The virtual environment of the Python package's tests.
+    # The virtual environment of the Python package's tests, with an object store for those of the program.
     python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3 python3-venv)
 fi
 if [ "${1:-}" = lint ]; then
@@ -95,5 +95,5 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 if [ "${1:-}" = tests ]; then
     "$(dirname "$0")/test-python.sh" environment ||
-        echo "setup: cannot install the packages of python/tests/requirements.txt; the Python tests are skipped" >&2
+        echo "setup: cannot install the packages of python/tests/requirements.txt; the tests of the Python package and of object stores are skipped" >&2
 fi

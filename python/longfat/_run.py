@@ -219,6 +219,10 @@ class Run:
         return f"<longfat.Run {self._native.scenario}{variant} {summary['engine']}: {', '.join(flows)}>"
 
 
+# The addresses of object stores.
+_STORE = "s3://"
+
+
 def run(
     scenario: Union[Scenario, PathLike],
     engine: str = "sim",
@@ -289,7 +293,19 @@ def _file_of_text(scenario: Scenario, folder: Path) -> Path:
 
 
 def open(key: PathLike = "last", runs: PathLike = "runs") -> Run:
-    """Opens a record: by its directory, or as the program names it (``last``, ``lab8/last``, an id) in the directory ``runs``."""
+    """Opens a record.
+
+    :param key: its directory, or how the program names it: ``last``, ``lab8/last``, an id; of an object store also its address,
+        as in ``s3://bucket/prefix/lab8/run=ID``.
+    :param runs: the directory of records, or an object store, as in ``s3://bucket/prefix``. The program fetches the record.
+    """
+    key, runs = os.fspath(key), os.fspath(runs)
+    if key.startswith(_STORE):
+        runs = key.rsplit("/", 2)[0]
+    if runs.startswith(_STORE):
+        from longfat._program import run_json
+
+        key = run_json(["--runs", runs, "export", "record", key])["directory"]
     return Run(_native.open_run(os.fspath(key), os.fspath(runs)))
 
 

@@ -3,6 +3,7 @@
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 use clap::{CommandFactory, Parser, Subcommand};
+use record::RunsLocation;
 
 use crate::{
     commands::{
@@ -16,7 +17,7 @@ use crate::{
 
 const ENVIRONMENT: &str = "\
 Environment:
-  LONGFAT_RUNS  Directory of records, as --runs
+  LONGFAT_RUNS  Place of records, as --runs
   LONGFAT_LOG   Diagnostic log on standard error: error, warn, info,
                 debug or trace, for all or by crate, as in
                 lab=debug,iperf3=trace";
@@ -32,8 +33,8 @@ struct Cli {
     /// Print one JSON document on standard output and nothing else there
     #[arg(long, global = true)]
     json: bool,
-    /// Directory of records [default: runs; see `longfat config`]
-    #[arg(long, global = true, value_name = "DIR", env = RUNS_VARIABLE, hide_env = true)]
+    /// Directory of records, or an object store as in s3://BUCKET/PREFIX [default: runs; see `longfat config`]
+    #[arg(long, global = true, value_name = "PLACE", env = RUNS_VARIABLE, hide_env = true)]
     runs: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
@@ -155,42 +156,57 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
         return Ok(hosts::guard_settings()?);
     }
     let config = Config::read()?;
-    let runs = config.runs(cli.runs.as_deref());
+    let runs = config.runs(cli.runs.as_deref()).open()?;
     let (rates, sizes) = config.units();
     ::view::number::use_units(rates, sizes);
+    let done = run_command(cli, &config, &runs);
+    // What was recorded before an error is uploaded too.
+    match (done, runs.finish()) {
+        (Err(error), Err(not_uploaded)) => {
+            output::note(&format!("longfat: {not_uploaded}"));
+            Err(error)
+        }
+        (done, uploaded) => {
+            done?;
+            Ok(uploaded?)
+        }
+    }
+}
+
+fn run_command(cli: &Cli, config: &Config, runs: &RunsLocation) -> anyhow::Result<()> {
     match &cli.command {
         Command::Bdp(args) => bdp::run(args, cli.json),
-        Command::Run(args) => run::run(args, &config, &runs, cli.json),
-        Command::Sweep(args) => sweep::run(args, &config, &runs, cli.json),
-        Command::Reproduce(args) => reproduce::run(args, &config, &runs, cli.json),
+        Command::Run(args) => run::run(args, config, runs, cli.json),
+        Command::Sweep(args) => sweep::run(args, config, runs, cli.json),
+        Command::Reproduce(args) => reproduce::run(args, config, runs, cli.json),
         Command::Scenario(command) => scenario::run(command, cli.json),
         Command::Lab(command) => lab::run(command, cli.json),
         Command::Kernel(command) => kernel::run(command, cli.json),
         Command::Cc(command) => cc::run(command, cli.json),
-        Command::Test(args) => test::run(args, &runs, cli.json),
+        Command::Test(args) => test::run(args, runs, cli.json),
         Command::Serve(args) => serve::run(args, cli.json),
         Command::Send(args) => transfer::send(args, cli.json),
         Command::Receive(args) => transfer::receive(args, cli.json),
-        Command::Stream(args) => stream::run(args, &config, &runs, cli.json),
+        Command::Stream(args) => stream::run(args, config, runs, cli.json),
         Command::Probe(command) => probe::run(command, cli.json),
-        Command::Diagnose(args) => diagnose::run(args, &runs, cli.json),
+        Command::Diagnose(args) => diagnose::run(args, runs, cli.json),
         Command::Tune(args) => tune::run(args, cli.json),
         Command::Agent(command) => agent::run(command, cli.json),
-        Command::Watch(args) => watch::run(args, &runs, cli.json),
-        Command::Ls(args) => records::ls(args, &runs, cli.json),
-        Command::Rm(args) => records::rm(args, &runs, cli.json),
-        Command::Prune(args) => records::prune(args, &runs, cli.json),
-        Command::Show(args) => records::show(args, &runs, cli.json),
-        Command::Compare(args) => records::compare(args, &runs, cli.json),
-        Command::Plot(args) => plot::run(args, &runs, cli.json),
-        Command::Report(args) => records::report(args, &config, &runs, cli.json),
-        Command::View(args) => view::run(args, &config, &runs, cli.json),
-        Command::Import(command) => import::run(command, &runs, cli.json),
-        Command::Export(command) => export::run(command, &runs, cli.json),
+        Command::Watch(args) => watch::run(args, runs, cli.json),
+        Command::Ls(args) => records::ls(args, runs, cli.json),
+        Command::Rm(args) => records::rm(args, runs, cli.json),
+        Command::Prune(args) => records::prune(args, runs, cli.json),
+        Command::Show(args) => records::show(args, runs, cli.json),
+        Command::Compare(args) => records::compare(args, runs, cli.json),
+        Command::Plot(args) => plot::run(args, runs, cli.json),
+        Command::Report(args) => records::report(args, config, runs, cli.json),
+        Command::View(args) => view::run(args, config, runs, cli.json),
+        Command::Import(command) => import::run(command, runs, cli.json),
+        Command::Export(command) => export::run(command, runs, cli.json),
         Command::Guest(command) => guest::run(command),
         Command::GuardSettings => Ok(hosts::guard_settings()?),
         Command::Man(args) => manual::man(args, Cli::command()),
-        Command::Config(args) => config::run(args, &config, cli.runs.as_deref(), cli.json),
+        Command::Config(args) => config::run(args, config, cli.runs.as_deref(), cli.json),
         Command::Completions(args) => completions::run(args, &Cli::command(), cli.json),
     }
 }

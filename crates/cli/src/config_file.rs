@@ -5,13 +5,16 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env, fs,
+    env, fmt, fs,
     io::ErrorKind,
     path::{Path, PathBuf},
     str::FromStr,
+    sync::Arc,
 };
 
 use experiment::EngineChoices;
+use record::{RunStore, RunsLocation};
+use run_store::S3Store;
 use serde::{Deserialize, Serialize};
 use view::{
     Theme,
@@ -33,7 +36,7 @@ const DEFAULT_ENGINE: &str = "lab";
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {
-    /// Directory of records; relative to the file's directory.
+    /// Directory of records, relative to the file's directory; or an object store.
     runs: Option<PathBuf>,
     /// Engines of `longfat run`, as after `--engine`.
     engine: Option<String>,
@@ -80,6 +83,30 @@ pub struct Setting {
     pub source: String,
 }
 
+/// The name of a place of records: a directory, or the address of an object store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunsName(PathBuf);
+
+impl fmt::Display for RunsName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.display().fmt(f)
+    }
+}
+
+impl RunsName {
+    /// The place. An object store is not contacted yet.
+    ///
+    /// # Errors
+    /// The address or the settings of an object store are wrong.
+    pub fn open(&self) -> anyhow::Result<RunsLocation> {
+        if !run_store::is_address(&self.0) {
+            return Ok(self.0.clone().into());
+        }
+        let store = S3Store::open(&self.to_string()).map_err(|error| Exit::BadInput(error.to_string()))?;
+        Ok(RunsLocation::from(Arc::new(store) as Arc<dyn RunStore>))
+    }
+}
+
 /// The settings of all files.
 #[derive(Debug)]
 pub struct Config {
@@ -99,10 +126,10 @@ impl Config {
         Ok(Config { files: paths.into_iter().flatten().map(read_file).collect::<anyhow::Result<_>>()? })
     }
 
-    /// The directory of records; `given` is that of the command line or the environment.
-    pub fn runs(&self, given: Option<&Path>) -> PathBuf {
+    /// Where records are; `given` is what the command line or the environment says.
+    pub fn runs(&self, given: Option<&Path>) -> RunsName {
         let own = || self.last(|settings| settings.runs.clone()).map(|(value, _)| value);
-        given.map(Path::to_owned).or_else(own).unwrap_or_else(|| DEFAULT_RUNS.into())
+        RunsName(given.map(Path::to_owned).or_else(own).unwrap_or_else(|| DEFAULT_RUNS.into()))
     }
 
     /// The engines of `longfat run` without `--engine`.
@@ -210,7 +237,8 @@ fn read_file(path: PathBuf) -> anyhow::Result<ConfigFile> {
     check("units.rates", parsed::<RateUnit>(settings.units.rates.as_deref()))?;
     check("units.sizes", parsed::<SizeUnit>(settings.units.sizes.as_deref()))?;
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-    for own in settings.runs.iter_mut().chain(settings.tokens.values_mut()) {
+    let own_directory = settings.runs.iter_mut().filter(|runs| !run_store::is_address(runs));
+    for own in own_directory.chain(settings.tokens.values_mut()) {
         *own = folder.join(&*own);
     }
     Ok(ConfigFile { path, is_read: true, settings })

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use experiment::{CompletedRun, EngineChoice, Retention};
+use record::RunsLocation;
 use tempfile::TempDir;
 
 use crate::{exit::Exit, output};
@@ -11,8 +12,8 @@ use crate::{exit::Exit, output};
 /// The directory of a command's records.
 #[derive(Debug)]
 pub enum RecordsDirectory {
-    /// This directory of runs.
-    Directory(PathBuf),
+    /// These are kept, and written to this directory.
+    Kept(RunsLocation, PathBuf),
     /// No records are kept. Lab and guest runs write theirs to this directory, which is removed at the end.
     Temporary(TempDir),
     /// No records are written.
@@ -20,15 +21,15 @@ pub enum RecordsDirectory {
 }
 
 impl RecordsDirectory {
-    /// The directory for runs of these engines: none if `is_disabled`, or if `runs_dir` is read-only.
+    /// The directory for runs of these engines: none if `is_disabled`, or if the directory is read-only.
     ///
     /// # Errors
-    /// The directory cannot be written for another reason than missing permission, or the temporary directory
+    /// Records cannot be written for another reason than missing permission, or the temporary directory
     /// cannot be created.
-    pub fn choose(runs_dir: &Path, engines: &[EngineChoice], is_disabled: bool) -> anyhow::Result<Self> {
+    pub fn choose(runs: &RunsLocation, engines: &[EngineChoice], is_disabled: bool) -> anyhow::Result<Self> {
         if !is_disabled {
-            match record::check_writable(runs_dir) {
-                Ok(()) => return Ok(RecordsDirectory::Directory(runs_dir.to_owned())),
+            match runs.check_writable() {
+                Ok(()) => return Ok(RecordsDirectory::Kept(runs.clone(), runs.writable()?)),
                 Err(error) if error.is_read_only() => output::note(&format!(
                     "longfat: no record is kept: {error}. Choose a directory with --runs DIR or LONGFAT_RUNS"
                 )),
@@ -53,7 +54,7 @@ impl RecordsDirectory {
     /// No records are kept.
     pub fn require_for(&self, option: &str) -> anyhow::Result<()> {
         match self {
-            RecordsDirectory::Directory(_) => Ok(()),
+            RecordsDirectory::Kept(..) => Ok(()),
             RecordsDirectory::Temporary(_) | RecordsDirectory::None => {
                 let message =
                     format!("{option} needs a record: choose a directory of records with --runs DIR");
@@ -65,16 +66,20 @@ impl RecordsDirectory {
     /// Which data runs retain.
     pub fn retention(&self) -> Retention<'_> {
         match self {
-            RecordsDirectory::Directory(path) => Retention::Record(path),
+            RecordsDirectory::Kept(_, path) => Retention::Record(path),
             RecordsDirectory::Temporary(directory) => Retention::Record(directory.path()),
             RecordsDirectory::None => Retention::Nothing,
         }
     }
 
-    /// Removes the paths of records that are not kept from the summaries.
-    pub fn forget_temporary(&self, completed: &mut [CompletedRun]) {
-        if !matches!(self, RecordsDirectory::Directory(_)) {
-            completed.iter_mut().for_each(|run| run.summary.record = None);
+    /// Names the records in the summaries: by their directory or their address in an object store, or not at all if they are
+    /// not kept.
+    pub fn name_records(&self, completed: &mut [CompletedRun]) {
+        for run in completed {
+            let written = run.summary.record.take();
+            if let (RecordsDirectory::Kept(runs, _), Some(written)) = (self, written) {
+                run.summary.record = Some(runs.name_of(Path::new(&written)));
+            }
         }
     }
 }

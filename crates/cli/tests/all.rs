@@ -26,6 +26,7 @@ mod lab_shell;
 mod machines;
 mod miniedit;
 mod mininet;
+mod object_store;
 mod odd;
 mod old_records;
 mod own_queue;

@@ -15,6 +15,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
+use record::RunsLocation;
 use scenario::{Cc, FlowKind};
 use schema::RunSummary;
 use serde::{Deserialize, Serialize};
@@ -118,26 +119,46 @@ impl Job<'_> {
     }
 }
 
+/// The directory of results among the records.
+const DIRECTORY: &str = ".points";
+
 /// A directory of results.
 #[derive(Debug, Clone)]
 pub struct PointStore {
     directory: PathBuf,
+    /// Where results are written. Another directory where the records are in an object store: results are uploaded from there.
+    outbox: PathBuf,
+    name: String,
 }
 
 impl PointStore {
     /// The store of a directory of records. The directory need not exist.
     pub fn of_runs(runs_dir: &Path) -> Self {
-        PointStore { directory: runs_dir.join(".points") }
+        let directory = runs_dir.join(DIRECTORY);
+        PointStore { outbox: directory.clone(), name: directory.display().to_string(), directory }
     }
 
-    /// Its directory.
-    pub fn directory(&self) -> &Path {
-        &self.directory
+    /// The store of a directory of records or of an object store, whose results are read now.
+    ///
+    /// # Errors
+    /// The object store cannot be read, or nothing can be written.
+    pub fn of_location(runs: &RunsLocation) -> Result<Self> {
+        runs.refresh_files(DIRECTORY)?;
+        Ok(PointStore {
+            directory: runs.readable().join(DIRECTORY),
+            outbox: runs.writable()?.join(DIRECTORY),
+            name: format!("{runs}/{DIRECTORY}"),
+        })
     }
 
-    fn path(&self, address: &str) -> PathBuf {
+    /// Its directory, or its address in an object store.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn path(directory: &Path, address: &str) -> PathBuf {
         let folder: String = address.chars().take(2).collect();
-        self.directory.join(folder).join(format!("{address}.json"))
+        directory.join(folder).join(format!("{address}.json"))
     }
 
     /// The document at this address, if it is stored. A damaged file counts as absent.
@@ -145,7 +166,8 @@ impl PointStore {
     /// # Errors
     /// The file cannot be read.
     pub fn get(&self, address: &str) -> Result<Option<PointDocument>> {
-        let path = self.path(address);
+        let written = Self::path(&self.outbox, address);
+        let path = if written.exists() { written } else { Self::path(&self.directory, address) };
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -160,7 +182,7 @@ impl PointStore {
     /// # Errors
     /// The directory cannot be written.
     pub fn put(&self, document: &PointDocument) -> Result<()> {
-        let path = self.path(&document.address);
+        let path = Self::path(&self.outbox, &document.address);
         write(&path, &document.to_json()?).attempted(|| format!("write {}", path.display()))
     }
 
@@ -250,13 +272,13 @@ mod tests {
         let options = RunOptions { retention: Retention::Point(&store), ..RunOptions::default() };
         let bytes = || {
             run_all(&jobs, &options).unwrap();
-            fs::read_to_string(store.path(&address)).unwrap()
+            fs::read_to_string(PointStore::path(&store.directory, &address)).unwrap()
         };
         let first = bytes();
         assert_eq!(first, bytes());
         let stored = store.get(&address).unwrap().unwrap().run;
         assert_eq!((stored.id.as_str(), stored.flows.is_empty()), (address.as_str(), false));
-        fs::write(store.path(&address), &first[..first.len() / 2]).unwrap();
+        fs::write(PointStore::path(&store.directory, &address), &first[..first.len() / 2]).unwrap();
         assert_eq!(store.get(&address).unwrap(), None);
         let files = fs::read_dir(store.directory.join(&address[..2])).unwrap().count();
         assert_eq!(files, 1, "no temporary file is left");

@@ -1,8 +1,8 @@
 //! Recorded runs, which a sweep reuses after an interruption.
 
-use std::{path::Path, time::SystemTime};
+use std::time::SystemTime;
 
-use record::Run;
+use record::{Run, RunsLocation};
 use schema::RunSummary;
 
 use crate::{Job, PointStore, Result, instant::rfc3339, job::simulated_kernel};
@@ -28,13 +28,13 @@ impl RecordedRuns {
     /// them.
     ///
     /// # Errors
-    /// The directory cannot be read.
-    pub fn read(runs_dir: &Path, name: &str) -> Result<Self> {
+    /// The records cannot be read.
+    pub fn read(runs: &RunsLocation, name: &str) -> Result<Self> {
         let program = std::env::current_exe().and_then(|path| path.metadata()).and_then(|m| m.modified());
         let built = program.ok().and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
         let since = built.and_then(|t| jiff::Timestamp::from_second(t.as_secs().try_into().ok()?).ok());
         let since = since.map(rfc3339).unwrap_or_default();
-        let entries = record::list(runs_dir)?.into_iter().filter(|entry| entry.scenario == name);
+        let entries = runs.list()?.into_iter().filter(|entry| entry.scenario == name);
         let is_reusable = |run: &Run| {
             !run.partial
                 && run.run().quality.is_reliable()

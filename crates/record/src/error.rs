@@ -16,6 +16,16 @@ pub enum Error {
         /// Why it failed.
         source: io::Error,
     },
+    /// An object store refused, or could not be reached.
+    #[error("cannot {action} {url}: {reason}")]
+    Store {
+        /// The operation, as in `read`.
+        action: &'static str,
+        /// The address of the store or of an object in it.
+        url: String,
+        /// Why it failed, and what to do.
+        reason: String,
+    },
     /// A Parquet file is damaged or was not written by this program.
     #[error("cannot read {}: {reason}", path.display())]
     Parquet {
@@ -47,12 +57,12 @@ pub enum Error {
         path: PathBuf,
     },
     /// No run matches the key.
-    #[error("no run \"{key}\" in {}: {hint}", runs_dir.display())]
+    #[error("no run \"{key}\" in {location}: {hint}")]
     NotFound {
         /// The key, as the user wrote it.
         key: String,
-        /// The directory that was searched.
-        runs_dir: PathBuf,
+        /// The directory or the object store that was searched.
+        location: String,
         /// Existing names.
         hint: String,
     },

@@ -12,6 +12,17 @@ use crate::run::directory_name;
 use crate::writer::partial_id;
 use crate::{Error, Run};
 
+/// The file with a record's summary.
+pub(crate) const SUMMARY: &str = "summary.json";
+/// Before the id in the name of a record's directory in an object store, as in partitioned (Hive) layouts: DuckDB, polars and
+/// Arrow make a column `run` of it. A copy of the store is a directory of records.
+pub const RUN_PARTITION: &str = "run=";
+
+/// The id in the name of a finished record's directory.
+fn id_of(name: &str) -> &str {
+    name.strip_prefix(RUN_PARTITION).unwrap_or(name)
+}
+
 /// One directory among the runs, whether it can be read or not.
 #[derive(Debug)]
 pub struct RunEntry {
@@ -21,13 +32,19 @@ pub struct RunEntry {
     pub id: String,
     /// The record's directory.
     pub path: PathBuf,
-    /// True where the run was cut short or is still in progress.
+    /// True where the run was cut short or is still in progress, or has no summary.
     pub partial: bool,
     /// The record, or why it cannot be read.
     pub run: Result<Run, Error>,
 }
 
 impl RunEntry {
+    /// Where the record is: its directory, or its address in an object store.
+    pub fn location(&self) -> String {
+        let known = self.run.as_ref().map(Run::location);
+        known.unwrap_or_else(|_| self.path.display().to_string())
+    }
+
     /// The run as `scenario/id`.
     pub fn name(&self) -> String {
         format!("{}/{}", self.scenario, self.id)
@@ -36,7 +53,7 @@ impl RunEntry {
     /// Newest last: by the second in the id, then by when the record was last written, then by name.
     fn order(&self) -> (String, SystemTime, String) {
         let second = self.id.split('-').next().unwrap_or_default().to_owned();
-        let written = fs::metadata(self.path.join("summary.json"))
+        let written = fs::metadata(self.path.join(SUMMARY))
             .and_then(|m| m.modified())
             .unwrap_or(SystemTime::UNIX_EPOCH);
         (second, written, self.name())
@@ -60,7 +77,7 @@ pub fn list(runs_dir: &Path) -> Result<Vec<RunEntry>, Error> {
             let (id, partial) = match partial_id(&name) {
                 Some(id) => (id.to_owned(), true),
                 None if name.starts_with('.') => continue,
-                None => (name, false),
+                None => (id_of(&name).to_owned(), !path.join(SUMMARY).exists()),
             };
             let run = Run::open(&path);
             let partial = run.as_ref().map_or(partial, |run| run.partial);
@@ -78,7 +95,7 @@ pub fn list(runs_dir: &Path) -> Result<Vec<RunEntry>, Error> {
 /// If no run or several runs match, or the record or a directory cannot be read.
 pub fn find(runs_dir: &Path, key: &str) -> Result<Run, Error> {
     let as_path = Path::new(key);
-    if as_path.join("summary.json").exists() {
+    if as_path.join(SUMMARY).exists() {
         return Run::open(as_path);
     }
     find_entry(runs_dir, key)?.run
@@ -90,10 +107,14 @@ pub fn find(runs_dir: &Path, key: &str) -> Result<Run, Error> {
 /// If no run or several runs match, or a directory cannot be read. A record that cannot be read is no
 /// error.
 pub fn find_entry(runs_dir: &Path, key: &str) -> Result<RunEntry, Error> {
-    let mut entries = list(runs_dir)?;
+    select(list(runs_dir)?, &runs_dir.display().to_string(), key)
+}
+
+/// The entry of the list of `location` that `key` names.
+pub(crate) fn select(mut entries: Vec<RunEntry>, location: &str, key: &str) -> Result<RunEntry, Error> {
     let index = match index_of_directory(&entries, Path::new(key)) {
         Some(index) => index,
-        None => index_of(&entries, runs_dir, key)?,
+        None => index_of(&entries, location, key)?,
     };
     Ok(entries.swap_remove(index))
 }
@@ -104,11 +125,12 @@ fn index_of_directory(entries: &[RunEntry], path: &Path) -> Option<usize> {
     entries.iter().position(|entry| fs::canonicalize(&entry.path).is_ok_and(|own| own == path))
 }
 
-fn index_of(entries: &[RunEntry], runs_dir: &Path, key: &str) -> Result<usize, Error> {
+fn index_of(entries: &[RunEntry], location: &str, key: &str) -> Result<usize, Error> {
     let (scenario, id) = match key.trim_end_matches('/').rsplit_once('/') {
         Some((scenario, id)) => (Some(scenario), id),
         None => (None, key),
     };
+    let id = id_of(id);
     let scenario_runs: Vec<(usize, &RunEntry)> = entries
         .iter()
         .enumerate()
@@ -120,7 +142,7 @@ fn index_of(entries: &[RunEntry], runs_dir: &Path, key: &str) -> Result<usize, E
             scenario_runs.iter().filter(is_complete).map(|(index, _)| *index).collect();
         let found = complete.iter().rev().nth(back).copied();
         return found
-            .ok_or_else(|| not_found(runs_dir, key, format!("there are {} complete runs", complete.len())));
+            .ok_or_else(|| not_found(location, key, format!("there are {} complete runs", complete.len())));
     }
     let matching = |is_match: &dyn Fn(&str) -> bool| -> Vec<usize> {
         scenario_runs.iter().filter(|(_, entry)| is_match(&entry.id)).map(|(index, _)| *index).collect()
@@ -130,7 +152,7 @@ fn index_of(entries: &[RunEntry], runs_dir: &Path, key: &str) -> Result<usize, E
         matches = matching(&|own| own.starts_with(id));
     }
     match matches.as_slice() {
-        [] => Err(not_found(runs_dir, key, hint(entries, key))),
+        [] => Err(not_found(location, key, hint(entries, key))),
         [index] => Ok(*index),
         several => Err(Error::Ambiguous {
             key: key.to_owned(),
@@ -149,8 +171,8 @@ pub fn names(runs_dir: &Path) -> Result<Vec<(String, String)>, Error> {
         let scenario = directory_name(&scenario_dir).unwrap_or_default();
         for path in subdirectories(&scenario_dir)? {
             let name = directory_name(&path).unwrap_or_default();
-            let id = partial_id(&name).unwrap_or(&name);
-            if !scenario.starts_with('.') && !id.starts_with('.') && path.join("summary.json").exists() {
+            let id = partial_id(&name).unwrap_or_else(|| id_of(&name));
+            if !scenario.starts_with('.') && !id.starts_with('.') && path.join(SUMMARY).exists() {
                 names.push((scenario.clone(), id.to_owned()));
             }
         }
@@ -166,8 +188,8 @@ fn steps_back(id: &str) -> Option<usize> {
     }
 }
 
-fn not_found(runs_dir: &Path, key: &str, hint: String) -> Error {
-    Error::NotFound { key: key.to_owned(), runs_dir: runs_dir.to_owned(), hint }
+fn not_found(location: &str, key: &str, hint: String) -> Error {
+    Error::NotFound { key: key.to_owned(), location: location.to_owned(), hint }
 }
 
 /// The runs whose names are nearest to `key`.

@@ -26,6 +26,9 @@
 //! # }
 //! ```
 //!
+//! [`RunsLocation`] is where a command's records are: a directory, or an object store behind the trait [`RunStore`]. This crate
+//! does no I/O on networks.
+//!
 //! The `schema` crate defines the columns, and `view` plots them.
 
 mod columns;
@@ -33,6 +36,7 @@ mod csv;
 mod error;
 mod find;
 mod id;
+mod location;
 mod lock;
 mod origin;
 mod parquet_file;
@@ -45,13 +49,14 @@ mod writer;
 
 pub use columns::{ColumnFile, TableName, Texts};
 pub use error::Error;
-pub use find::{RunEntry, find, find_entry, list, names};
+pub use find::{RUN_PARTITION, RunEntry, find, find_entry, list, names};
 pub use id::new_id;
+pub use location::{RunStore, RunsLocation};
 pub use remove::{check_writable, remove};
 pub use run::Run;
 pub use run_table::RunTable;
 pub use select::{RunFilter, is_part, to_prune};
-pub use writer::Writer;
+pub use writer::{ID_SUFFIX_FILE, Writer};
 
 /// A minimal summary, for examples and tests.
 #[doc(hidden)]

@@ -2,25 +2,28 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use schema::{Event, FlowSample, LinkSample, RunSummary, SUMMARY_SCHEMA, Summary, TraceRow};
 
-use crate::Error;
 use crate::columns::TableName;
 use crate::error::Context;
 use crate::parquet_file::decode;
 use crate::table::Table;
 use crate::writer::partial_id;
+use crate::{Error, RunStore};
 
-/// A run's record on disk, complete or partial.
+/// A run's record, complete or partial.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// The record's directory.
+    /// The record's directory. That of a record in an object store has the files that have been fetched; see [`Run::file`].
     pub path: PathBuf,
     /// True where the run was cut short: its series end early and its summary may lack figures.
     pub partial: bool,
     /// The summary, which has exactly one run.
     pub summary: Summary,
+    /// The object store that has the record; `None` if `path` has all of it.
+    pub store: Option<Arc<dyn RunStore>>,
 }
 
 impl Run {
@@ -42,7 +45,14 @@ impl Run {
         let is_partial = run.partial || directory_name(path).is_some_and(|name| partial_id(&name).is_some());
         // The record may have been moved or copied since it was written.
         summary.runs[0].record = Some(path.display().to_string());
-        Ok(Run { path: path.to_owned(), partial: is_partial, summary })
+        Ok(Run { path: path.to_owned(), partial: is_partial, summary, store: None })
+    }
+
+    /// The same record, of which `store` has the files.
+    pub(crate) fn in_store(mut self, store: Arc<dyn RunStore>) -> Self {
+        self.summary.runs[0].record = Some(store.url_of(&self.path));
+        self.store = Some(store);
+        self
     }
 
     /// The run in the summary.
@@ -56,12 +66,51 @@ impl Run {
         &self.run().id
     }
 
+    /// Where the record is: its directory, or its address in an object store.
+    pub fn location(&self) -> String {
+        self.run().record.clone().unwrap_or_else(|| self.path.display().to_string())
+    }
+
+    /// The path of one of the record's files, which is fetched first if it is in an object store. There is no file where the
+    /// record does not have it.
+    ///
+    /// # Errors
+    /// If the file cannot be fetched.
+    pub fn file(&self, name: &str) -> Result<PathBuf, Error> {
+        if let Some(store) = &self.store {
+            store.fetch(&self.path, name)?;
+        }
+        Ok(self.path.join(name))
+    }
+
+    /// Fetches all files of a record in an object store: [`Run::path`] is then a copy of it.
+    ///
+    /// # Errors
+    /// If a file cannot be fetched.
+    pub fn fetch(&self) -> Result<(), Error> {
+        if self.store.is_some() {
+            self.file_names()?.iter().try_for_each(|name| self.file(name).map(drop))?;
+        }
+        Ok(())
+    }
+
+    /// The names of the record's files.
+    fn file_names(&self) -> Result<Vec<String>, Error> {
+        if let Some(store) = &self.store {
+            return store.file_names(&self.path);
+        }
+        let entries = fs::read_dir(&self.path).context("read", &self.path)?;
+        entries
+            .map(|entry| Ok(entry.context("read", &self.path)?.file_name().to_string_lossy().into_owned()))
+            .collect()
+    }
+
     /// The scenario file as it was run.
     ///
     /// # Errors
     /// If the file cannot be read.
     pub fn scenario_toml(&self) -> Result<String, Error> {
-        let path = self.path.join("scenario.toml");
+        let path = self.file("scenario.toml")?;
         fs::read_to_string(&path).context("read", &path)
     }
 
@@ -94,8 +143,7 @@ impl Run {
     /// # Errors
     /// If the file cannot be read or is damaged.
     pub fn trace(&self) -> Result<Vec<TraceRow>, Error> {
-        let whole = self.path.join("trace.parquet");
-        if whole.exists() || self.partial { self.rows() } else { Ok(Vec::new()) }
+        if self.partial || self.file("trace.parquet")?.exists() { self.rows() } else { Ok(Vec::new()) }
     }
 
     /// The rows of all files of a table.
@@ -124,25 +172,24 @@ impl Run {
         Ok(files)
     }
 
-    /// The final file where it exists, else the parts.
+    /// The final file where it exists, else the parts in the order in which they were written.
     fn files_of(&self, table: &str) -> Result<Vec<PathBuf>, Error> {
-        let whole = self.path.join(format!("{table}.parquet"));
-        if whole.exists() || !self.partial { Ok(vec![whole]) } else { self.parts(table) }
-    }
-
-    /// The part files of a table, in the order in which they were written.
-    fn parts(&self, table: &str) -> Result<Vec<PathBuf>, Error> {
-        let prefix = format!("{table}.part-");
-        let mut parts = Vec::new();
-        for entry in fs::read_dir(&self.path).context("read", &self.path)? {
-            let name = entry.context("read", &self.path)?.file_name().to_string_lossy().into_owned();
-            let number = name.strip_prefix(&prefix).and_then(|rest| rest.strip_suffix(".parquet"));
-            if let Some(number) = number.and_then(|n| n.parse::<u32>().ok()) {
-                parts.push((number, self.path.join(name)));
-            }
+        let whole = format!("{table}.parquet");
+        if !self.partial {
+            return Ok(vec![self.file(&whole)?]);
         }
+        let names = self.file_names()?;
+        if names.contains(&whole) {
+            return Ok(vec![self.file(&whole)?]);
+        }
+        let prefix = format!("{table}.part-");
+        let number = |name: &String| -> Option<u32> {
+            name.strip_prefix(&prefix)?.strip_suffix(".parquet")?.parse().ok()
+        };
+        let mut parts: Vec<(u32, &String)> =
+            names.iter().filter_map(|name| Some((number(name)?, name))).collect();
         parts.sort();
-        Ok(parts.into_iter().map(|(_, path)| path).collect())
+        parts.into_iter().map(|(_, name)| self.file(name)).collect()
     }
 }
 

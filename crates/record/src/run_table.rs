@@ -181,7 +181,7 @@ fn run_cells(run: &Run) -> (BTreeMap<String, Cell>, Vec<String>) {
         Some(Cell::Number(summary.duration_s)),
         yes(run.partial),
         yes(summary.quality.is_reliable()),
-        text(&run.path.display().to_string()),
+        text(&run.location()),
     ];
     let cells = RUN_COLUMNS.iter().zip(values).filter_map(|(name, cell)| Some(((*name).to_owned(), cell?)));
     let swept =
@@ -234,7 +234,7 @@ mod tests {
         summary.runs[0].variant = Some(variant.into());
         summary.runs[0].sweep = swept.map(|value| ("a.b".to_owned(), value.to_owned())).into_iter().collect();
         summary.runs[0].flows = vec![flow];
-        Run { path: "runs/x".into(), partial: false, summary }
+        Run { path: "runs/x".into(), partial: false, summary, store: None }
     }
 
     fn table() -> RunTable {

@@ -39,6 +39,9 @@ const MIN_PART_US: i64 = 1_000_000;
 const PART_DIVISOR: i64 = 10;
 /// Number of trace rows in one part.
 const TRACE_PART_ROWS: usize = 128 * 1024;
+/// A file of the directory of runs: a suffix for the ids of records that are written there. It makes them unique among all
+/// writers to the same object store.
+pub const ID_SUFFIX_FILE: &str = ".id-suffix";
 /// Maximum number of times that another run may remove the scenario's directory while this one starts.
 const MAX_VANISHED: u32 = 100;
 
@@ -84,7 +87,8 @@ impl Pending {
 impl Writer {
     /// Starts the record of a run as `runs_dir/scenario_name/.id.partial`.
     ///
-    /// If the id is taken, `-2` (and so on) is appended; [`Writer::id`] returns the result. `initial` is
+    /// The id gets the suffix in [`ID_SUFFIX_FILE`], if there is one, and `-2` (and so on) if it is taken; [`Writer::id`] returns
+    /// the result. `initial` is
     /// the summary that remains after a kill; its one run is marked partial and gets the id.
     ///
     /// # Errors
@@ -98,7 +102,11 @@ impl Writer {
     ) -> Result<Self, Error> {
         let dir = runs_dir.join(file_name(scenario_name));
         let mut created = Vec::new();
-        let (id, partial) = match claim(&dir, &file_name(id), &mut created) {
+        let id = match fs::read_to_string(runs_dir.join(ID_SUFFIX_FILE)) {
+            Ok(suffix) => format!("{}-{}", file_name(id), file_name(suffix.trim())),
+            Err(_) => file_name(id),
+        };
+        let (id, partial) = match claim(&dir, &id, &mut created) {
             Ok(claimed) => claimed,
             Err(e) => {
                 remove_empty(&created);

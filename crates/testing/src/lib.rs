@@ -1,11 +1,12 @@
 //! Helpers for the tests of several crates: to report that a test was skipped, to replay a fuzzer's corpus, to compare the page's
-//! types with documents, and to run a PostgreSQL server.
+//! types with documents, and to run a PostgreSQL server or an object store.
 //!
 //! libtest counts a test that returns early as passed. [`skip`] writes the test's name and the cause to the file named by
 //! `LONGFAT_SKIPPED`, so that `scripts/test.sh` counts it as skipped, and fails in CI if CI should have provided what is missing.
 
 pub mod page_types;
 pub mod postgres;
+pub mod s3;
 
 use std::{fmt::Display, fs, io::Write, path::PathBuf};
 

@@ -25,7 +25,7 @@ fn main() {
 
     let options = view::PageOptions {
         theme: view::Theme::Auto,
-        runs_dir: dir.path().into(),
+        runs: dir.path().into(),
         bind: Ipv4Addr::LOCALHOST.into(),
         port: 0,
         requested: Vec::new(),

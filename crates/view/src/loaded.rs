@@ -7,7 +7,7 @@ use schema::{Event, FlowSample, HostInfo, LinkSample, RunSummary, Summary};
 /// A run's summary and rows.
 #[derive(Debug, Clone)]
 pub struct LoadedRun {
-    /// The record's directory.
+    /// The record's directory, or its address in an object store.
     pub path: PathBuf,
     /// The scenario's name.
     pub scenario: String,
@@ -34,7 +34,7 @@ impl LoadedRun {
     /// If a table cannot be read.
     pub fn load(run: &record::Run) -> Result<Self, record::Error> {
         let mut loaded =
-            Self::from_rows(run.summary.clone(), &run.path, run.flows()?, run.links()?, run.events()?);
+            Self::from_rows(run.summary.clone(), run.location(), run.flows()?, run.links()?, run.events()?);
         loaded.partial = run.partial;
         Ok(loaded)
     }

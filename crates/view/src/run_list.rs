@@ -80,7 +80,7 @@ fn run_rows(entries: &[RunEntry], columns: RunColumns, form: CellForm) -> Vec<Ve
         if is_long {
             let file = entry.run.as_ref().ok().and_then(|run| run.run().file.clone());
             row.push(file.unwrap_or_else(|| UNKNOWN.into()));
-            row.push(entry.path.display().to_string());
+            row.push(entry.location());
         }
         rows.push(row);
     }

@@ -36,7 +36,7 @@ pub fn show(run: &Run, width: Option<usize>) -> String {
         texts(["started", &summary.started]),
         texts(["duration", &number::seconds(summary.duration_s)]),
         texts(["machine", &run.summary.host.label()]),
-        texts(["record", &run.path.display().to_string()]),
+        texts(["record", &run.location()]),
     ];
     for (fields, how) in [(&summary.sweep, "swept"), (&summary.set, "--set")] {
         facts.extend(fields.iter().map(|(field, value)| texts([how, &format!("{field}={value}")])));

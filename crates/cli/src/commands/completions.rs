@@ -140,7 +140,7 @@ fn running_shell() -> Option<ShellName> {
 pub fn complete_run(typed: &OsStr) -> Vec<CompletionCandidate> {
     let typed = typed.to_string_lossy();
     // A shell shows no errors: without a list there is nothing to complete.
-    let mut names = record::names(&runs_directory()).unwrap_or_default();
+    let mut names = known_runs();
     names.sort_by(|a, b| b.1.cmp(&a.1));
     let runs = names.into_iter().map(|(scenario, id)| match typed.contains('/') {
         true => CompletionCandidate::new(format!("{scenario}/{id}")),
@@ -184,14 +184,15 @@ fn begins(candidate: &CompletionCandidate, typed: &str) -> bool {
 
 /// The scenarios that have records, each once.
 fn scenarios_on_record() -> BTreeSet<String> {
-    let names = record::names(&runs_directory()).unwrap_or_default();
-    names.into_iter().map(|(scenario, _)| scenario).collect()
+    known_runs().into_iter().map(|(scenario, _)| scenario).collect()
 }
 
-/// The directory of records that the command will read.
-fn runs_directory() -> PathBuf {
+/// The scenario and the id of each record that the command can read; of an object store those in its cache.
+fn known_runs() -> Vec<(String, String)> {
     let args: Vec<OsString> = env::args_os().collect();
-    Config::read().map(|config| config.runs(given_runs(&args).as_deref())).unwrap_or_default()
+    let Ok(config) = Config::read() else { return Vec::new() };
+    let location = config.runs(given_runs(&args).as_deref()).open();
+    location.and_then(|runs| Ok(runs.names()?)).unwrap_or_default()
 }
 
 /// The directory of records on the command line that is being completed, or in the environment.

@@ -13,7 +13,7 @@ use iperf3::{
     report::Report,
 };
 use measurement::export;
-use record::{Run, RunTable, TableName};
+use record::{Run, RunTable, RunsLocation, TableName};
 use serde_json::json;
 use units::Time;
 
@@ -36,6 +36,8 @@ pub enum ExportCommand {
     Gnuplot(GnuplotArgs),
     /// Export the time-sequence graph of a traced flow for xplot, as tcptrace draws it
     Xplot(XplotArgs),
+    /// Fetch all files of a record from an object store, and print its directory on this machine
+    Record(RecordArgs),
 }
 
 impl ExportCommand {
@@ -45,7 +47,7 @@ impl ExportCommand {
             ExportCommand::Iperf3(args) => args.output.as_deref(),
             ExportCommand::Csv(args) => args.output.as_deref(),
             ExportCommand::Table(args) => Some(&args.output),
-            ExportCommand::Gnuplot(_) => None,
+            ExportCommand::Gnuplot(_) | ExportCommand::Record(_) => None,
             ExportCommand::Xplot(args) => args.output.as_deref(),
         }
     }
@@ -133,6 +135,14 @@ pub struct Iperf3Args {
     output: Option<PathBuf>,
 }
 
+/// Options of `export record`.
+#[derive(Debug, Args)]
+pub struct RecordArgs {
+    /// Run: an id or its prefix, scenario/id, a record's directory or address, `last`, `last~1`
+    #[arg(add = ArgValueCompleter::new(complete_run))]
+    run: String,
+}
+
 /// iperf3's output formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Form {
@@ -142,9 +152,9 @@ enum Form {
 }
 
 /// Runs the command.
-pub fn run(command: &ExportCommand, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+pub fn run(command: &ExportCommand, runs: &RunsLocation, json: bool) -> anyhow::Result<()> {
     command.output_file().map_or(Ok(()), records::check_directory)?;
-    let find = |key: &str| record::find(runs_dir, key).map_err(|e| Exit::BadInput(e.to_string()));
+    let find = |key: &str| runs.find(key).map_err(|e| Exit::BadInput(e.to_string()));
     match command {
         ExportCommand::Iperf3(args) => iperf3(args, &find(&args.run)?, json),
         ExportCommand::Csv(args) => {
@@ -158,13 +168,23 @@ pub fn run(command: &ExportCommand, runs_dir: &Path, json: bool) -> anyhow::Resu
             refuse_unknown(&run, &args.only)?;
             records::write(args.output.as_deref(), &run.csv(table, &args.only)?, json)
         }
-        ExportCommand::Table(args) => table(args, runs_dir, json),
+        ExportCommand::Table(args) => table(args, runs, json),
         ExportCommand::Gnuplot(args) => gnuplot(args, &find(&args.run)?, json),
         ExportCommand::Xplot(args) => xplot(args, &find(&args.run)?, json),
+        ExportCommand::Record(args) => fetched(&find(&args.run)?, json),
     }
 }
 
-fn table(args: &TableArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+/// Fetches a record and prints its directory.
+fn fetched(run: &Run, json: bool) -> anyhow::Result<()> {
+    run.fetch()?;
+    match json {
+        true => output::json(&json!({ "record": run.location(), "directory": run.path })),
+        false => output::text(&run.path.display().to_string()),
+    }
+}
+
+fn table(args: &TableArgs, runs: &RunsLocation, json: bool) -> anyhow::Result<()> {
     let end = args.output.extension().map(|end| end.to_string_lossy().to_lowercase());
     let is_parquet = match end.as_deref() {
         Some("parquet") => true,
@@ -174,21 +194,21 @@ fn table(args: &TableArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
             return Err(Exit::BadInput(why).into());
         }
     };
-    let mut runs: Vec<Run> = Vec::new();
+    let mut found: Vec<Run> = Vec::new();
     for key in &args.keys {
-        for run in records::find_all(runs_dir, key)? {
+        for run in records::find_all(runs, key)? {
             // A run that two keys match has one row.
-            if runs.iter().all(|known| known.path != run.path) {
-                runs.push(run);
+            if found.iter().all(|known| known.path != run.path) {
+                found.push(run);
             }
         }
     }
-    let table = RunTable::of(&runs);
+    let table = RunTable::of(&found);
     match is_parquet {
         true => output::file(&args.output, table.to_parquet(&args.output)?)?,
         false => output::file(&args.output, table.to_csv())?,
     }
-    let (rows, count) = (table.rows(), runs.len());
+    let (rows, count) = (table.rows(), found.len());
     match json {
         true => output::json(&json!({ "written": args.output, "rows": rows, "runs": count })),
         false => output::text(&format!("wrote {}: {rows} rows of {count} runs", args.output.display())),
@@ -258,7 +278,7 @@ fn iperf3(args: &Iperf3Args, run: &Run, json: bool) -> anyhow::Result<()> {
 
 /// The test's own report if the record has one, otherwise a report made of the rows.
 fn report(run: &Run, args: &Iperf3Args) -> anyhow::Result<Report> {
-    let kept = run.path.join(FILE_NAME);
+    let kept = run.file(FILE_NAME)?;
     if !kept.exists() {
         return Ok(export::report(run, &args.flow, args.interval.unwrap_or(Time::from_secs(1)))?);
     }

@@ -1,10 +1,11 @@
 //! `longfat plot`: a run's metrics, those of several, or their distribution, as a picture.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use experiment::RunFigure;
+use record::RunsLocation;
 use serde_json::json;
 use units::Time;
 use view::{Distribution, LoadedRun, PlotOptions};
@@ -50,12 +51,12 @@ pub struct PlotArgs {
 }
 
 /// Runs the command.
-pub fn run(args: &PlotArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+pub fn run(args: &PlotArgs, runs: &RunsLocation, json: bool) -> anyhow::Result<()> {
     check_picture(args.output.as_deref())?;
     check_options(args)?;
     let mut records = Vec::new();
     for key in &args.keys {
-        records.extend(find_all(runs_dir, key)?);
+        records.extend(find_all(runs, key)?);
     }
     match args.cdf.as_ref().or(args.box_plot.as_ref()) {
         Some(metric) => plot_distribution(args, metric, &records, json),

@@ -8,7 +8,7 @@ use experiment::{
     reproduce::{CATALOGUE, Plan, experiments, studies},
     run_all,
 };
-use record::Run;
+use record::{Run, RunsLocation};
 use schema::{RunSummary, Summary, nearest_names};
 use serde_json::json;
 use units::Time;
@@ -67,12 +67,7 @@ pub struct ReproduceArgs {
 }
 
 /// Runs the command.
-pub fn run(
-    args: &ReproduceArgs,
-    config: &Config,
-    runs_dir: &std::path::Path,
-    json: bool,
-) -> anyhow::Result<()> {
+pub fn run(args: &ReproduceArgs, config: &Config, runs: &RunsLocation, json: bool) -> anyhow::Result<()> {
     check_page(args.report.as_deref())?;
     let requested = requested_ids(&args.ids)?;
     let mut engines = EngineChoices::chosen(&args.engine);
@@ -85,7 +80,7 @@ pub fn run(
     args.real_hosts.check_load(&plan.jobs, Duration::ZERO)?;
     let markdown = args.markdown.as_ref().map(|path| MarkdownPage::open(path, args)).transpose()?;
     let job_engines: Vec<EngineChoice> = plan.jobs.iter().map(|job| job.engine.clone()).collect();
-    let records = RecordsDirectory::choose(runs_dir, &job_engines, false)?;
+    let records = RecordsDirectory::choose(runs, &job_engines, false)?;
     if args.report.is_some() {
         records.require_for("--report")?;
     }
@@ -102,7 +97,7 @@ pub fn run(
         ..RunOptions::default()
     };
     let mut completed = run_all(&plan.jobs, &options)?;
-    records.forget_temporary(&mut completed);
+    records.name_records(&mut completed);
     let failed = completed.iter_mut().find_map(|one| one.failed.take());
     let summaries = summaries(&experiments, &plan, &completed);
     let results = results(&requested, &summaries);
@@ -115,7 +110,7 @@ pub fn run(
         }
     };
     if let Some(path) = &args.report {
-        let mut sections = scenario_sections(&summaries, runs_dir)?;
+        let mut sections = scenario_sections(&summaries, runs)?;
         if engines.contains(&EngineChoice::Sim) && !stop.load(Ordering::Relaxed) {
             let options = RunOptions { retention: Retention::Nothing, ..options };
             sections.extend(sensitivity_sections(&requested, &experiments, &options)?);
@@ -250,14 +245,15 @@ fn document(
 }
 
 /// The scenarios' sections of the page. Only one scenario's rows are in memory at a time.
-fn scenario_sections(summaries: &[Summary], runs_dir: &std::path::Path) -> anyhow::Result<Vec<String>> {
+fn scenario_sections(summaries: &[Summary], runs: &RunsLocation) -> anyhow::Result<Vec<String>> {
+    let directory = runs.writable()?;
     let mut sections = Vec::new();
     for summary in summaries {
         let measured = summary.runs.iter().filter(|run| run.engine != EngineChoice::Model.name());
         let mut loaded = Vec::new();
         for run in measured {
-            let record = Run::open(&runs_dir.join(&summary.scenario).join(&run.id))?;
-            loaded.push(LoadedRun::load(&record)?);
+            let record = Run::open(&directory.join(&summary.scenario).join(&run.id))?;
+            loaded.push(LoadedRun { path: runs.name_of(&record.path).into(), ..LoadedRun::load(&record)? });
         }
         sections.push(view::scenario_section(summary, &loaded));
     }

@@ -13,6 +13,7 @@ use experiment::{
     CompletedRun, EngineChoice, EngineChoices, Experiment, LabSetup, Retention, RunOptions, Selection, now,
     path_comparison, run_all,
 };
+use record::RunsLocation;
 use schema::{RunSummary, Summary};
 use units::KernelVersion;
 use view::{LoadedRun, ReportExtra};
@@ -81,7 +82,7 @@ pub struct RunArgs {
 }
 
 /// Runs the scenario.
-pub fn run(args: &RunArgs, config: &Config, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+pub fn run(args: &RunArgs, config: &Config, runs: &RunsLocation, json: bool) -> anyhow::Result<()> {
     check_page(args.report.as_deref())?;
     let experiment = Experiment {
         kernel: args.kernel,
@@ -97,7 +98,7 @@ pub fn run(args: &RunArgs, config: &Config, runs_dir: &Path, json: bool) -> anyh
     let selection = Selection { engines, variants: args.variant.clone(), ..Selection::default() };
     let jobs = experiment.jobs(&selection)?;
     experiment.check(&jobs)?;
-    let records = RecordsDirectory::choose(runs_dir, &selection.engines, args.no_record)?;
+    let records = RecordsDirectory::choose(runs, &selection.engines, args.no_record)?;
     if !args.trace.is_empty() {
         records.require_for("--trace")?;
     }
@@ -106,12 +107,12 @@ pub fn run(args: &RunArgs, config: &Config, runs_dir: &Path, json: bool) -> anyh
     let stop = interrupt::flag()?;
     let progress = ProgressDisplay::new();
     let setup = in_lab.then(|| LabSetup::acquire(args.ports, &progress)).transpose()?;
-    let retention = match &args.report {
-        Some(_) => {
-            records.require_for("--report")?;
-            Retention::RecordAndRows(runs_dir)
-        }
-        None => records.retention(),
+    if args.report.is_some() {
+        records.require_for("--report")?;
+    }
+    let retention = match records.retention() {
+        Retention::Record(directory) if args.report.is_some() => Retention::RecordAndRows(directory),
+        retention => retention,
     };
     let options = RunOptions {
         lab: setup.as_ref(),
@@ -123,21 +124,21 @@ pub fn run(args: &RunArgs, config: &Config, runs_dir: &Path, json: bool) -> anyh
         ..RunOptions::default()
     };
     let mut completed = run_all(&jobs, &options)?;
-    records.forget_temporary(&mut completed);
+    records.name_records(&mut completed);
     let failed = completed.iter_mut().find_map(|one| one.failed.take());
-    let runs: Vec<RunSummary> = completed.iter().map(|run| run.summary.clone()).collect();
-    let summary = experiment.summary(runs);
+    let summaries: Vec<RunSummary> = completed.iter().map(|run| run.summary.clone()).collect();
+    let summary = experiment.summary(summaries);
     let printed = match json {
         true => output::json(&summary),
         false => {
-            let is_default =
-                runs_dir == config.runs(std::env::var_os(RUNS_VARIABLE).as_deref().map(Path::new));
-            output::prose(&text(&summary, runs_dir, is_default, args.report.as_deref()))
+            let is_default = runs.to_string()
+                == config.runs(std::env::var_os(RUNS_VARIABLE).as_deref().map(Path::new)).to_string();
+            output::prose(&text(&summary, runs, is_default, args.report.as_deref()))
         }
     };
     if let Some(path) = &args.report {
         let loaded: Vec<LoadedRun> =
-            completed.into_iter().filter_map(|run| loaded(&experiment, run)).collect();
+            completed.into_iter().filter_map(|run| loaded(&experiment, runs, run)).collect();
         let page = view::report(
             &summary,
             &loaded,
@@ -158,10 +159,10 @@ pub fn run(args: &RunArgs, config: &Config, runs_dir: &Path, json: bool) -> anyh
 }
 
 /// A run with its rows, for a report.
-fn loaded(experiment: &Experiment, run: CompletedRun) -> Option<LoadedRun> {
+fn loaded(experiment: &Experiment, runs: &RunsLocation, run: CompletedRun) -> Option<LoadedRun> {
     let rows = run.rows?;
     let summary = experiment.summary(vec![run.summary]);
-    Some(LoadedRun::from_rows(summary, rows.record?, rows.flows, rows.links, rows.events))
+    Some(LoadedRun::from_rows(summary, runs.name_of(&rows.record?), rows.flows, rows.links, rows.events))
 }
 
 /// This command line, for readers of a report.
@@ -171,7 +172,7 @@ pub fn command_line() -> String {
 }
 
 /// The results with their reasons and fixes, notes, published figures, and where the records are.
-fn text(summary: &Summary, runs_dir: &Path, is_default: bool, report: Option<&Path>) -> String {
+fn text(summary: &Summary, runs: &RunsLocation, is_default: bool, report: Option<&Path>) -> String {
     let width = output::width();
     let mut text = format!("{}\n{}", summary.title, view::table::results(&summary.runs, width));
     text.push_str(&view::table::datagrams(&summary.runs, width));
@@ -204,20 +205,20 @@ fn text(summary: &Summary, runs_dir: &Path, is_default: bool, report: Option<&Pa
     if let Some(report) = report {
         text.push_str(&format!("report: {}\n", report.display()));
     }
-    text + &records(summary, runs_dir, is_default)
+    text + &records(summary, runs, is_default)
 }
 
 /// The records and the command that shows them; empty if no records were kept.
-fn records(summary: &Summary, runs_dir: &Path, is_default: bool) -> String {
+fn records(summary: &Summary, runs: &RunsLocation, is_default: bool) -> String {
     let records: Vec<&String> = summary.runs.iter().filter_map(|run| run.record.as_ref()).collect();
     let mut lines = match records.len() {
         0 => return String::new(),
         many if many > MAX_RECORDS => {
-            vec![format!("{many} records: {}", runs_dir.join(&summary.scenario).display())]
+            vec![format!("{many} records: {runs}/{}", summary.scenario)]
         }
         _ => records.iter().map(|record| format!("record: {record}")).collect(),
     };
-    let option = if is_default { String::new() } else { format!(" --runs {}", runs_dir.display()) };
+    let option = if is_default { String::new() } else { format!(" --runs {runs}") };
     lines.push(format!("for details: longfat{option} view last, or longfat{option} show last"));
     lines.join("\n") + "\n"
 }

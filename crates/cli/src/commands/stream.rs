@@ -10,6 +10,7 @@ use anyhow::Context;
 use clap::Args;
 use iperf3::IpVersion;
 use measurement::stream::{RecordedStream, StreamRecorder, StreamTest};
+use record::RunsLocation;
 use schema::RunSummary;
 use serde_json::json;
 use transfer::stream::{
@@ -76,7 +77,7 @@ pub struct StreamArgs {
 }
 
 /// Runs the command.
-pub fn run(args: &StreamArgs, config: &Config, runs: &Path, is_json: bool) -> anyhow::Result<()> {
+pub fn run(args: &StreamArgs, config: &Config, runs: &RunsLocation, is_json: bool) -> anyhow::Result<()> {
     if !(0.0..100.0).contains(&args.tolerate_loss) {
         return Err(Exit::BadInput("--tolerate-loss is a percentage, 0 or more and below 100".into()).into());
     }
@@ -93,13 +94,14 @@ pub fn run(args: &StreamArgs, config: &Config, runs: &Path, is_json: bool) -> an
         ip: args.ip(),
         token: token.as_deref().map(args::token).transpose()?,
     };
-    let runs_dir = (!args.no_record).then_some(runs);
+    let runs_dir = (!args.no_record).then(|| runs.writable()).transpose()?;
     let mut recorded = Vec::new();
     for rate in &args.rate {
         if !is_json {
             output::note(&args.announcement(*rate));
         }
-        let one = stream(args, &client, *rate, runs_dir)?;
+        let mut one = stream(args, &client, *rate, runs_dir.as_deref())?;
+        one.path = one.path.map(|path| runs.name_of(&path).into());
         let is_sustainable = is_sustainable(&one.run);
         recorded.push(one);
         if !is_sustainable {

@@ -12,6 +12,7 @@ use experiment::{
     EngineChoice, EngineChoices, Error, Experiment, FitRange, Job, LabSetup, PointStore, RecordedRuns,
     Retention, RunOptions, RunOrder, Search, Selection, Shard, SweepPlan, fit,
 };
+use record::RunsLocation;
 use schema::{FitDocument, SWEEP_SCHEMA, Sweep};
 use units::KernelVersion;
 
@@ -118,7 +119,7 @@ struct Shown {
 }
 
 /// Runs the command.
-pub fn run(args: &SweepArgs, config: &Config, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+pub fn run(args: &SweepArgs, config: &Config, runs: &RunsLocation, json: bool) -> anyhow::Result<()> {
     records::check_picture(args.output.as_deref())?;
     records::check_page(args.report.as_deref())?;
     if args.output.is_none() && args.picture.is_given() {
@@ -128,12 +129,12 @@ pub fn run(args: &SweepArgs, config: &Config, runs_dir: &Path, json: bool) -> an
     let too_small = |error: view::Error| Exit::BadInput(error.to_string());
     args.picture.appearance().draw_chart(&view::Chart::default()).map_err(too_small)?;
     match args.fit.is_empty() {
-        true => sweep(args, config, runs_dir, json),
+        true => sweep(args, config, runs, json),
         false => search(args, config, json),
     }
 }
 
-fn sweep(args: &SweepArgs, config: &Config, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+fn sweep(args: &SweepArgs, config: &Config, runs: &RunsLocation, json: bool) -> anyhow::Result<()> {
     if args.files.len() > 1 {
         return Err(Exit::BadInput("several scenario files are only allowed with --fit".into()).into());
     }
@@ -144,11 +145,12 @@ fn sweep(args: &SweepArgs, config: &Config, runs_dir: &Path, json: bool) -> anyh
         over: args.over.clone(),
         repeat: args.repeat,
     };
-    let store = (args.shard.is_some() || args.gather).then(|| PointStore::of_runs(runs_dir));
+    let is_stored = args.shard.is_some() || args.gather;
+    let store = is_stored.then(|| PointStore::of_location(runs)).transpose()?;
     let recorded = match (&store, args.again) {
         (_, true) => RecordedRuns::none(),
         (Some(store), false) => RecordedRuns::in_store(store),
-        (None, false) => RecordedRuns::read(runs_dir, experiment.file.name())?,
+        (None, false) => RecordedRuns::read(runs, experiment.file.name())?,
     };
     let plan = experiment.plan_sweep(&selection, args.metric.as_deref(), &recorded)?.in_order(args.order);
     let missing = plan.missing();
@@ -158,7 +160,7 @@ fn sweep(args: &SweepArgs, config: &Config, runs_dir: &Path, json: bool) -> anyh
         }
         require_all(&missing, &plan, store)?;
     }
-    let records = RecordsDirectory::choose(runs_dir, &selection.engines, args.no_record || args.gather)?;
+    let records = RecordsDirectory::choose(runs, &selection.engines, args.no_record || args.gather)?;
     let scenarios = missing.iter().map(|job| &job.scenario);
     let hosts = args.real_hosts.setup(&selection.engines, scenarios, config)?;
     args.real_hosts.check_load(&missing, args.pause.unwrap_or_default())?;
@@ -176,11 +178,14 @@ fn sweep(args: &SweepArgs, config: &Config, runs_dir: &Path, json: bool) -> anyh
         parallel_runs: args.jobs,
         ..RunOptions::default()
     };
-    let sweep = plan.run(&options).inspect_err(|error| {
+    let mut sweep = plan.run(&options).inspect_err(|error| {
         if matches!(error, Error::Interrupted) {
             output::note("interrupted; repeat the command to continue");
         }
     })?;
+    for record in sweep.points.iter_mut().flat_map(|point| &mut point.records).flatten() {
+        *record = runs.name_of(Path::new(record));
+    }
     let text = view::sweep::sweep(&sweep, output::width());
     let shown = match json {
         true => output::json(&sweep),
@@ -221,7 +226,7 @@ fn run_shard(
             "shards": shard.count,
             "runs": runs,
             "executed": executed,
-            "store": store.directory().display().to_string(),
+            "store": store.name(),
         })),
         false => output::prose(&format!(
             "shard {}/{}: {runs} of {} runs; executed: {executed}, already stored: {}\nresults: {}",
@@ -229,7 +234,7 @@ fn run_shard(
             shard.count,
             plan.runs(),
             runs - executed,
-            store.directory().display()
+            store.name()
         )),
     }
 }
@@ -241,7 +246,7 @@ fn require_all(missing: &[Job<'_>], plan: &SweepPlan<'_>, store: &PointStore) ->
         count => Err(Exit::Failed(format!(
             "{count} of {} runs have no result in {}: execute their shards, or all that are missing with --shard 1/1",
             plan.runs(),
-            store.directory().display()
+            store.name()
         ))
         .into()),
     }

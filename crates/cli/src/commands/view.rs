@@ -2,13 +2,14 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Stdio},
 };
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use experiment::reproduce::CATALOGUE;
+use record::RunsLocation;
 use serde_json::json;
 use view::{Browsers, Page, PageError, PageOptions};
 
@@ -36,14 +37,14 @@ pub struct ViewArgs {
 }
 
 /// Runs the command: serves the page until Ctrl-C.
-pub fn run(args: &ViewArgs, config: &Config, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
-    let (runs_dir, keys) = directory_and_keys(args, runs_dir);
-    let requested = keys.iter().map(|key| name_on_page(&runs_dir, key)).collect::<Result<Vec<_>, _>>()?;
+pub fn run(args: &ViewArgs, config: &Config, runs: &RunsLocation, json: bool) -> anyhow::Result<()> {
+    let (runs, keys) = location_and_keys(args, runs);
+    let requested = keys.iter().map(|key| name_on_page(&runs, key)).collect::<Result<Vec<_>, _>>()?;
     let stop = interrupt::flag()?;
     let hostname =
         std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned());
     let options = PageOptions {
-        runs_dir: runs_dir.clone(),
+        runs: runs.clone(),
         bind: args.bind,
         port: args.port,
         requested,
@@ -58,10 +59,11 @@ pub fn run(args: &ViewArgs, config: &Config, runs_dir: &Path, json: bool) -> any
     })?;
     let url = page.url();
     match json {
-        true => output::json(&json!({ "url": url, "address": page.address(), "runs_dir": runs_dir }))?,
+        true => {
+            output::json(&json!({ "url": url, "address": page.address(), "runs_dir": runs.to_string() }))?
+        }
         false => output::text(&format!(
-            "The runs in {}, for {}:\n\n  {url}\n\nPress Ctrl-C to stop.",
-            runs_dir.display(),
+            "The runs in {runs}, for {}:\n\n  {url}\n\nPress Ctrl-C to stop.",
             if args.share_token { "every browser that opens this address" } else { "one browser" },
         ))?,
     }
@@ -83,28 +85,24 @@ fn sources() -> Vec<(String, String)> {
     CATALOGUE.iter().map(|entry| (entry.id.to_owned(), entry.source().to_owned())).collect()
 }
 
-/// The directory of records and the keys of runs: an argument that is a directory is the former.
-fn directory_and_keys(args: &ViewArgs, runs_dir: &Path) -> (PathBuf, Vec<String>) {
+/// The location of records and the keys of runs: an argument that is a directory is the former.
+fn location_and_keys(args: &ViewArgs, runs: &RunsLocation) -> (RunsLocation, Vec<String>) {
     match args.keys.as_slice() {
         [only] if Path::new(only).is_dir() && !Path::new(only).join("summary.json").exists() => {
-            (only.into(), Vec::new())
+            (Path::new(only).into(), Vec::new())
         }
-        keys => (runs_dir.to_owned(), keys.to_vec()),
+        keys => (runs.clone(), keys.to_vec()),
     }
 }
 
 /// The name of a run on the page.
-fn name_on_page(runs_dir: &Path, key: &str) -> Result<String, Exit> {
-    let run = record::find(runs_dir, key).map_err(|e| Exit::BadInput(e.to_string()))?;
+fn name_on_page(runs: &RunsLocation, key: &str) -> Result<String, Exit> {
+    let run = runs.find(key).map_err(|e| Exit::BadInput(e.to_string()))?;
     let outside = || {
-        let message = format!(
-            "{} is not in {}; name its directory with --runs",
-            run.path.display(),
-            runs_dir.display()
-        );
+        let message = format!("{} is not in {runs}; name its directory with --runs", run.path.display());
         Exit::BadInput(message)
     };
-    let entries = record::list(runs_dir).map_err(|e| Exit::BadInput(e.to_string()))?;
+    let entries = runs.list().map_err(|e| Exit::BadInput(e.to_string()))?;
     let path = run.path.canonicalize().map_err(|_| outside())?;
     let own = entries.iter().find(|entry| entry.path.canonicalize().is_ok_and(|own| own == path));
     own.map(|entry| format!("{}/{}", entry.scenario, entry.id)).ok_or_else(outside)

@@ -110,7 +110,7 @@ impl RunItem {
         RunItem {
             scenario: entry.scenario.clone(),
             id: entry.id.clone(),
-            path: entry.path.clone(),
+            path: entry.location().into(),
             partial: entry.partial,
             known,
             error: entry.run.as_ref().err().map(ToString::to_string),

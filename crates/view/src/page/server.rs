@@ -2,7 +2,6 @@
 //! threads.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,6 +13,7 @@ use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use record::RunsLocation;
 use serde::de::DeserializeOwned;
 
 use super::documents::{OpenRequest, SeriesRequest, Vocabulary};
@@ -33,11 +33,11 @@ const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 const WELCOME: &str = "<!doctype html><script src=\"/welcome.js\"></script><link rel=\"icon\" href=\"data:,\"><title>longfat</title>";
 const WELCOME_SCRIPT: &str = "location.replace('/' + location.hash);\n";
 
-/// The served directory, the address, and the settings of the page.
+/// The served records, the address, and the settings of the page.
 #[derive(Debug, Clone)]
 pub struct PageOptions {
-    /// The directory of the records; nothing outside it is served.
-    pub runs_dir: PathBuf,
+    /// The records; nothing outside their directory or object store is served.
+    pub runs: RunsLocation,
     /// The address to listen on.
     pub bind: IpAddr,
     /// The port; 0 takes any.
@@ -106,7 +106,7 @@ impl Page {
         };
         let guard = Guard::new(address.ip(), address.port(), options.hostname, options.browsers)
             .map_err(PageError::Token)?;
-        let store = Store::new(&options.runs_dir, options.requested);
+        let store = Store::new(options.runs, options.requested);
         let site = Arc::new(Site { guard, store, sources: options.sources, theme: options.theme });
         Ok(Page { listener, address, site, name })
     }

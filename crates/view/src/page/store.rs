@@ -1,10 +1,10 @@
-//! The records that the page has open. It can open only records below one directory.
+//! The records that the page has open. It can open only those of one directory or object store.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use record::{Run, TableName};
+use record::{RUN_PARTITION, Run, RunsLocation, TableName};
 use schema::RunSummary;
 
 use super::documents::PublishedRow;
@@ -43,7 +43,7 @@ pub(crate) enum Refusal {
 
 /// The records that the page can read.
 pub(crate) struct Store {
-    runs_dir: PathBuf,
+    runs: RunsLocation,
     requested: Vec<String>,
     open: Mutex<Vec<(PathBuf, Arc<Mutex<OpenRun>>)>>,
 }
@@ -67,24 +67,24 @@ impl OpenRun {
 }
 
 impl Store {
-    pub(crate) fn new(runs_dir: &Path, requested: Vec<String>) -> Self {
-        Store { runs_dir: runs_dir.to_owned(), requested, open: Mutex::new(Vec::new()) }
+    pub(crate) fn new(runs: RunsLocation, requested: Vec<String>) -> Self {
+        Store { runs, requested, open: Mutex::new(Vec::new()) }
     }
 
     pub(crate) fn list(&self) -> Result<RunList, Refusal> {
         Ok(RunList {
-            runs_dir: self.runs_dir.display().to_string(),
+            runs_dir: self.runs.to_string(),
             requested: self.requested.clone(),
-            runs: record::list(&self.runs_dir)?.iter().map(RunItem::of).collect(),
+            runs: self.runs.list()?.iter().map(RunItem::of).collect(),
         })
     }
 
     pub(crate) fn sweeps(&self) -> Result<Vec<SweepDocument>, Refusal> {
-        Ok(sweeps::sweeps(&record::list(&self.runs_dir)?))
+        Ok(sweeps::sweeps(&self.runs.list()?))
     }
 
     pub(crate) fn published(&self) -> Result<Vec<PublishedRow>, Refusal> {
-        Ok(sweeps::published(&record::list(&self.runs_dir)?))
+        Ok(sweeps::published(&self.runs.list()?))
     }
 
     /// The runs with these keys, without their series.
@@ -108,7 +108,7 @@ impl Store {
         open.links.update(&run, &[], false)?;
         open.trace.update(&run, &[], false)?;
         let scenario_toml =
-            self.inside(&run.path.join("scenario.toml")).and_then(|path| std::fs::read_to_string(path).ok());
+            self.inside(&run.file("scenario.toml")?).and_then(|path| std::fs::read_to_string(path).ok());
         let summary = run.run().clone();
         Ok(RunDetail {
             key: key.to_owned(),
@@ -204,16 +204,17 @@ impl Store {
         if !is_name(scenario) || !is_name(id) {
             return Err(none());
         }
-        let dir = self.runs_dir.join(scenario);
-        let paths = [dir.join(id), dir.join(format!(".{id}.partial"))];
+        let dir = self.runs.readable().join(scenario);
+        let paths =
+            [dir.join(id), dir.join(format!("{RUN_PARTITION}{id}")), dir.join(format!(".{id}.partial"))];
         let path = paths.into_iter().find(|path| path.is_dir()).ok_or_else(none)?;
         self.inside(&path).ok_or_else(none)?;
-        Ok(Run::open(&path)?)
+        Ok(self.runs.open(&path)?)
     }
 
     /// `path` with all symbolic links followed, where it exists and is below the runs directory.
     fn inside(&self, path: &Path) -> Option<PathBuf> {
-        let (root, path) = (self.runs_dir.canonicalize().ok()?, path.canonicalize().ok()?);
+        let (root, path) = (self.runs.readable().canonicalize().ok()?, path.canonicalize().ok()?);
         path.starts_with(root).then_some(path)
     }
 

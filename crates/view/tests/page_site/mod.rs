@@ -174,7 +174,7 @@ impl Site {
 
         let options = view::PageOptions {
             theme: view::Theme::Dark,
-            runs_dir: runs,
+            runs: runs.into(),
             bind: Ipv4Addr::LOCALHOST.into(),
             port: 0,
             requested: vec![],

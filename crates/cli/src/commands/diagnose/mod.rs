@@ -13,6 +13,7 @@ use clap::Args;
 use diagnosis::{Datagrams, Ranking};
 use iperf3::reverse::LISTEN;
 use measurement::path::{Diagnosis, DiagnosisRequest, MeasuredPath, Peer, TestSeries, diagnose, plan};
+use record::RunsLocation;
 use schema::FlowSummary;
 use serde_json::{Value, json};
 use tune::{HostPaths, RequestedSettings};
@@ -75,7 +76,7 @@ pub struct After {
 }
 
 /// Runs the command.
-pub fn run(args: &DiagnoseArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+pub fn run(args: &DiagnoseArgs, runs: &RunsLocation, json: bool) -> anyhow::Result<()> {
     let stop = interrupt::flag()?;
     if [args.rate, args.max_rate].contains(&Some(BitRate(0))) {
         return Err(Exit::BadInput("a rate must be above zero".into()).into());
@@ -87,6 +88,7 @@ pub fn run(args: &DiagnoseArgs, runs_dir: &Path, json: bool) -> anyhow::Result<(
         token: args.identity.token(&args.host)?,
     };
     let mut progress = ProgressNotes;
+    let runs_dir = &runs.writable()?;
     let tests = TestSeries { peer, runs_dir, stop, progress: &mut progress, records: Vec::new() };
     let mut path = MeasuredPath::new(tests)?;
     let request = DiagnosisRequest {
@@ -114,10 +116,10 @@ pub fn run(args: &DiagnoseArgs, runs_dir: &Path, json: bool) -> anyhow::Result<(
         write_scenario(file, &found.ranking)?;
     }
     let after = if args.apply { tune(args, &found, &mut path)? } else { None };
-    let records = &path.tests.records;
+    let records: Vec<PathBuf> = path.tests.records.iter().map(|one| runs.name_of(one).into()).collect();
     match json {
-        true => output::json(&document(&found, after.as_ref(), records)),
-        false => output::prose(&text::ending(args.apply, &found, after.as_ref(), records)),
+        true => output::json(&document(&found, after.as_ref(), &records)),
+        false => output::prose(&text::ending(args.apply, &found, after.as_ref(), &records)),
     }
 }
 

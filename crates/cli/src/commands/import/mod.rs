@@ -10,6 +10,7 @@ use std::{
 use ::iperf3::report::Report;
 use clap::{Args, Subcommand};
 use measurement::iperf3;
+use record::RunsLocation;
 use schema::EngineName;
 use serde::Serialize;
 use serde_json::json;
@@ -62,13 +63,17 @@ pub struct Iperf3Args {
 }
 
 /// Runs the command.
-pub fn run(command: &ImportCommand, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
-    let imported = match command {
+pub fn run(command: &ImportCommand, runs: &RunsLocation, json: bool) -> anyhow::Result<()> {
+    let runs_dir = &runs.writable()?;
+    let mut imported = match command {
         ImportCommand::Iperf3(args) => import_iperf3(args, runs_dir)?,
         ImportCommand::Iperf2(args) => import_iperf2(args, runs_dir)?,
         ImportCommand::Pcap(args) => capture::pcap(args, runs_dir)?,
         ImportCommand::Ss(args) => capture::ss(args, runs_dir)?,
     };
+    for one in &mut imported {
+        one.record = runs.name_of(&one.record).into();
+    }
     if json {
         return output::json(&json!({ "schema": "longfat.imported/1", "records": imported }));
     }

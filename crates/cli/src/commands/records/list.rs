@@ -1,11 +1,11 @@
 //! `longfat ls`, `rm` and `prune`: the list of recorded runs, and their removal.
 
-use std::{num::NonZeroUsize, path::Path};
+use std::num::NonZeroUsize;
 
 use clap::Args;
 use clap_complete::{ArgValueCandidates, ArgValueCompleter};
 use experiment::{compact, since};
-use record::{Error, RunEntry, RunFilter, is_part, to_prune};
+use record::{Error, RunEntry, RunFilter, RunsLocation, is_part, to_prune};
 use serde_json::json;
 use view::{RunItem, table::RunColumns};
 
@@ -65,7 +65,7 @@ pub struct PruneArgs {
 }
 
 /// Runs `ls`.
-pub fn ls(args: &LsArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+pub fn ls(args: &LsArgs, runs: &RunsLocation, json: bool) -> anyhow::Result<()> {
     let filter = RunFilter {
         scenario: args.scenario.clone(),
         engine: args.engine.clone(),
@@ -73,7 +73,7 @@ pub fn ls(args: &LsArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
         hides_parts: !args.all,
         limit: args.limit.map(NonZeroUsize::get),
     };
-    let all = record::list(runs_dir)?;
+    let all = runs.list()?;
     let count = all.len();
     let with_parts = RunFilter { hides_parts: false, ..filter.clone() };
     let is_hidden = |entry: &&RunEntry| !args.all && is_part(entry) && with_parts.selects(entry);
@@ -94,17 +94,17 @@ pub fn ls(args: &LsArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
 }
 
 /// Runs `rm`: all named runs are found first, so that a mistake removes nothing.
-pub fn rm(args: &RmArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+pub fn rm(args: &RmArgs, runs: &RunsLocation, json: bool) -> anyhow::Result<()> {
     let mut entries: Vec<RunEntry> = Vec::new();
     for key in &args.keys {
-        let entry = record::find_entry(runs_dir, key).map_err(|error| Exit::BadInput(error.to_string()))?;
+        let entry = runs.find_entry(key).map_err(|error| Exit::BadInput(error.to_string()))?;
         if entries.iter().all(|known| known.path != entry.path) {
             entries.push(entry);
         }
     }
     let mut removed = Vec::new();
     for entry in &entries {
-        match record::remove(entry) {
+        match runs.remove(entry) {
             Ok(()) => removed.push(entry.name()),
             Err(error @ Error::InUse { .. }) => {
                 return Err(Exit::BadInput(with_removed(&error.to_string(), &removed)).into());
@@ -116,9 +116,9 @@ pub fn rm(args: &RmArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
 }
 
 /// Runs `prune`.
-pub fn prune(args: &PruneArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+pub fn prune(args: &PruneArgs, runs: &RunsLocation, json: bool) -> anyhow::Result<()> {
     let filter = RunFilter { scenario: args.scenario.clone(), ..RunFilter::default() };
-    let entries = filter.apply(record::list(runs_dir)?);
+    let entries = filter.apply(runs.list()?);
     let chosen = to_prune(entries, args.keep.unwrap_or(0), args.older_than.as_deref());
     if args.dry_run {
         let names: Vec<String> = chosen.iter().map(RunEntry::name).collect();
@@ -130,7 +130,7 @@ pub fn prune(args: &PruneArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()
     }
     let (mut removed, mut skipped) = (Vec::new(), Vec::new());
     for entry in &chosen {
-        match record::remove(entry) {
+        match runs.remove(entry) {
             Ok(()) => removed.push(entry.name()),
             Err(Error::InUse { name }) => skipped.push(name),
             Err(error) => return Err(error.into()),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
-use record::Run;
+use record::{Run, RunsLocation};
 use schema::{RunSummary, Summary};
 use serde_json::json;
 use view::{LoadedRun, ReportExtra};
@@ -53,8 +53,8 @@ pub struct ReportArgs {
 }
 
 /// Runs `show`.
-pub fn show(args: &ShowArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
-    let run = find(runs_dir, &args.run)?;
+pub fn show(args: &ShowArgs, runs: &RunsLocation, json: bool) -> anyhow::Result<()> {
+    let run = find(runs, &args.run)?;
     if args.web100 {
         return show_web100(&run, json);
     }
@@ -76,9 +76,9 @@ fn show_web100(run: &Run, json: bool) -> anyhow::Result<()> {
 }
 
 /// Runs `compare`.
-pub fn compare(args: &CompareArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
-    let Some(b) = &args.b else { return compare_engines(&args.a, runs_dir, json) };
-    let (a, b) = (find(runs_dir, &args.a)?, find(runs_dir, b)?);
+pub fn compare(args: &CompareArgs, runs: &RunsLocation, json: bool) -> anyhow::Result<()> {
+    let Some(b) = &args.b else { return compare_engines(&args.a, runs, json) };
+    let (a, b) = (find(runs, &args.a)?, find(runs, b)?);
     let comparison = view::compare(a.run(), b.run());
     if json {
         return output::json(&comparison);
@@ -93,10 +93,10 @@ pub fn compare(args: &CompareArgs, runs_dir: &Path, json: bool) -> anyhow::Resul
 }
 
 /// Runs `compare --engines`.
-fn compare_engines(scenario: &str, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+fn compare_engines(scenario: &str, runs: &RunsLocation, json: bool) -> anyhow::Result<()> {
     let name = scenario.trim_end_matches('/');
-    let runs = find_all(runs_dir, &format!("{name}/"))?;
-    let summaries: Vec<RunSummary> = runs.iter().map(|run| run.run().clone()).collect();
+    let found = find_all(runs, &format!("{name}/"))?;
+    let summaries: Vec<RunSummary> = found.iter().map(|run| run.run().clone()).collect();
     let compared = view::engines(name, &summaries);
     match json {
         true => output::json(&compared),
@@ -105,11 +105,11 @@ fn compare_engines(scenario: &str, runs_dir: &Path, json: bool) -> anyhow::Resul
 }
 
 /// Runs `report`.
-pub fn report(args: &ReportArgs, config: &Config, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+pub fn report(args: &ReportArgs, config: &Config, runs: &RunsLocation, json: bool) -> anyhow::Result<()> {
     check_page(args.output.as_deref())?;
     let mut found = Vec::new();
     for key in &args.keys {
-        found.extend(find_all(runs_dir, key)?);
+        found.extend(find_all(runs, key)?);
     }
     let loaded = found.iter().map(LoadedRun::load).collect::<Result<Vec<_>, _>>()?;
     let page = view::report(&joined_summary(&found)?, &loaded, &ReportExtra::default());
@@ -117,24 +117,24 @@ pub fn report(args: &ReportArgs, config: &Config, runs_dir: &Path, json: bool) -
 }
 
 /// The record with this key.
-pub fn find(runs_dir: &Path, key: &str) -> anyhow::Result<Run> {
-    Ok(record::find(runs_dir, key).map_err(|e| Exit::BadInput(e.to_string()))?)
+pub fn find(runs: &RunsLocation, key: &str) -> anyhow::Result<Run> {
+    Ok(runs.find(key).map_err(|e| Exit::BadInput(e.to_string()))?)
 }
 
 /// The record with this key, or all records of a scenario, the oldest first, for a key that is its name and a slash.
-pub fn find_all(runs_dir: &Path, key: &str) -> anyhow::Result<Vec<Run>> {
+pub fn find_all(runs: &RunsLocation, key: &str) -> anyhow::Result<Vec<Run>> {
     let Some(scenario) = key.strip_suffix('/').filter(|name| !name.is_empty() && !Path::new(key).is_dir())
     else {
-        return Ok(vec![find(runs_dir, key)?]);
+        return Ok(vec![find(runs, key)?]);
     };
-    let mut entries = record::list(runs_dir)?;
+    let mut entries = runs.list()?;
     entries.retain(|entry| entry.scenario == scenario);
     if entries.is_empty() {
-        return Err(Exit::BadInput(format!("no run of scenario {scenario} in {}", runs_dir.display())).into());
+        return Err(Exit::BadInput(format!("no run of scenario {scenario} in {runs}")).into());
     }
-    let mut runs = entries.into_iter().map(|entry| entry.run).collect::<Result<Vec<_>, _>>()?;
-    runs.sort_by(|a, b| a.run().started.cmp(&b.run().started));
-    Ok(runs)
+    let mut found = entries.into_iter().map(|entry| entry.run).collect::<Result<Vec<_>, _>>()?;
+    found.sort_by(|a, b| a.run().started.cmp(&b.run().started));
+    Ok(found)
 }
 
 /// Writes a text to a file or to standard output; with `--json`, prints the file's name.

@@ -5,8 +5,6 @@ pub mod reporter;
 mod text;
 pub mod unattended;
 
-use std::path::Path;
-
 use iperf3::{
     ClientOptions, TestOutcome,
     document::{self, Event},
@@ -14,8 +12,9 @@ use iperf3::{
 };
 use measurement::{
     latency,
-    test::{self, Recording},
+    test::{self, RecordedTest, Recording},
 };
+use record::RunsLocation;
 use serde_json::{Value, json};
 
 use self::{
@@ -33,7 +32,7 @@ use crate::{
 const SCHEMA: &str = "longfat.test/1";
 
 /// Runs the command.
-pub fn run(args: &TestArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+pub fn run(args: &TestArgs, runs: &RunsLocation, json: bool) -> anyhow::Result<()> {
     let form = Form::of(args, json)?;
     let _pidfile = args.unattended.apply(matches!(form, Form::Text(_)))?;
     let mut options = args.options()?;
@@ -41,7 +40,8 @@ pub fn run(args: &TestArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let _registration = congestion_control(args, &mut options)?;
     let stop = interrupt::flag()?;
     output::queue(Finish::UnlessStopped(stop.clone()))?;
-    let recording = (!args.no_record).then(|| Recording::new(runs_dir, &options));
+    let runs_dir = (!args.no_record).then(|| runs.writable()).transpose()?;
+    let recording = runs_dir.as_deref().map(|directory| Recording::new(directory, &options));
     let mut reporter = Reporter::new(form, args.sample, args.is_auto(), recording);
     let tested = match args.iperf2 {
         true => iperf2::test(&options, &stop, &mut reporter),
@@ -51,6 +51,8 @@ pub fn run(args: &TestArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let ends = test::Ends { busy, peer_busy };
     let seen = reporter.finish();
     let kept = test::complete_record(seen, peer_samples, &options, &report, ends)?;
+    let kept =
+        kept.map(|kept| RecordedTest { path: kept.path.map(|path| runs.name_of(&path).into()), ..kept });
     match form {
         Form::Text(format) => {
             if let (Some(start), Some(end)) = (&report.start, &report.end) {
@@ -123,7 +125,7 @@ fn ending(report: &Report) -> Vec<Event<'_>> {
 }
 
 /// longfat's document: the flows as in a record's summary, and both ends' statistics.
-fn document(report: &Report, kept: Option<&test::RecordedTest>) -> Value {
+fn document(report: &Report, kept: Option<&RecordedTest>) -> Value {
     let account = |account: &iperf3::report::StreamTotals| {
         let mut value = json!({
             "bytes": account.bytes,

@@ -1,7 +1,5 @@
 //! The document that `--json` prints: `longfat.watch/1`.
 
-use std::path::Path;
-
 use measurement::watched::{PathChange, Trail, Trails};
 use serde_json::{Map, Value, json};
 use watch::{CongestionInfo, MinMax, SocketMemory, TcpInfo, TrackedConnection, Watcher, web100};
@@ -9,7 +7,7 @@ use watch::{CongestionInfo, MinMax, SocketMemory, TcpInfo, TrackedConnection, Wa
 const SCHEMA: &str = "longfat.watch/1";
 
 /// All connections; closed ones with their last sample.
-pub fn document(watcher: &Watcher, trails: &Trails, all_of_web100: bool, record: Option<&Path>) -> Value {
+pub fn document(watcher: &Watcher, trails: &Trails, all_of_web100: bool, record: Option<&str>) -> Value {
     let connections: Vec<Value> = watcher
         .connections()
         .map(|connection| {

@@ -10,13 +10,13 @@ mod screen;
 use std::{
     collections::BTreeMap,
     io::IsTerminal,
-    path::Path,
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
 use clap::Args;
 use measurement::watched::{Recording, SPACING, Trails};
+use record::RunsLocation;
 use units::Time;
 use watch::{Filter, SocketCookie, TracingMode, TrackedConnection, Watcher};
 
@@ -114,7 +114,7 @@ Settings of --set:
   cwnd_clamp=N|off   maximum congestion window in segments (needs root and BPF)";
 
 /// Runs the command.
-pub fn run(args: &WatchArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+pub fn run(args: &WatchArgs, runs: &RunsLocation, json: bool) -> anyhow::Result<()> {
     let text = args.filter.join(" ");
     let filter = Filter::parse(&text).map_err(|error| Exit::BadInput(error.to_string()))?;
     if !args.set.is_empty() {
@@ -152,7 +152,11 @@ pub fn run(args: &WatchArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> 
     };
     let session = Session {
         exporter: args.prometheus.map(|port| Exporter::open(args.prometheus_bind, port)).transpose()?,
-        recording: args.record.then(|| Recording::begin(runs_dir, &text)).transpose()?,
+        recording: match args.record {
+            true => Some(Recording::begin(&runs.writable()?, &text)?),
+            false => None,
+        },
+        runs: runs.clone(),
         trails: Trails::default(),
         trailed: None,
         form,
@@ -193,6 +197,7 @@ enum Form {
 struct Session {
     exporter: Option<Exporter>,
     recording: Option<Recording>,
+    runs: RunsLocation,
     trails: Trails,
     trailed: Option<Instant>,
     form: Form,
@@ -275,11 +280,12 @@ impl Session {
             ));
         }
         let record = self.recording.map(|recording| recording.end(watcher, early)).transpose()?;
+        let record = record.map(|directory| self.runs.name_of(&directory));
         match self.form {
             Form::Json => output::json(&document::document(watcher, &self.trails, true, record.as_deref()))?,
             _ => {
                 if let Some(path) = &record {
-                    output::note(&format!("record: {}", path.display()));
+                    output::note(&format!("record: {path}"));
                 }
             }
         }

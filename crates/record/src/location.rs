@@ -1,0 +1,241 @@
+//! Where records are: in a directory of this machine, or in an object store.
+//!
+//! An object store is used through two directories. Its cache is a directory of records whose summaries are those of the store,
+//! and in which other files appear when they are read. Commands write records to its outbox, from which they are uploaded.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::find::{SUMMARY, select};
+use crate::{Error, Run, RunEntry, check_writable, list, names, remove};
+
+/// An object store with records.
+pub trait RunStore: fmt::Debug + Send + Sync {
+    /// Its address, as in `s3://bucket/prefix`.
+    fn url(&self) -> &str;
+
+    /// The address of the record whose directory in the cache or the outbox is `directory`.
+    fn url_of(&self, directory: &Path) -> String;
+
+    /// The cache: a directory of records.
+    fn cache(&self) -> &Path;
+
+    /// Brings the records in the cache and their summaries up to date.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    fn refresh(&self) -> Result<(), Error>;
+
+    /// Brings the files below `directory` of the cache up to date, which are not records and never change.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    fn refresh_files(&self, directory: &str) -> Result<(), Error>;
+
+    /// The names of a record's files in the store.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    fn file_names(&self, directory: &Path) -> Result<Vec<String>, Error>;
+
+    /// Fetches a file of a record into its directory in the cache, unless it is there. A file that the record does not have is
+    /// no error.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    fn fetch(&self, directory: &Path, file: &str) -> Result<(), Error>;
+
+    /// Removes a record from the store and from the cache.
+    ///
+    /// # Errors
+    /// If the store cannot be written.
+    fn remove(&self, directory: &Path) -> Result<(), Error>;
+
+    /// The outbox: a directory of records, whose changes are uploaded in the background from now on.
+    ///
+    /// # Errors
+    /// If it cannot be created, or the store cannot be written.
+    fn outbox(&self) -> Result<PathBuf, Error>;
+
+    /// Waits until everything in the outbox is uploaded, and removes it. Without an outbox, nothing is done.
+    ///
+    /// # Errors
+    /// If the store cannot be written. The outbox remains, and is uploaded by the next program that writes to this store.
+    fn finish(&self) -> Result<(), Error>;
+}
+
+/// Where records are.
+#[derive(Debug, Clone)]
+pub struct RunsLocation(Kind);
+
+#[derive(Debug, Clone)]
+enum Kind {
+    Directory(PathBuf),
+    Store(Arc<dyn RunStore>),
+}
+
+impl From<PathBuf> for RunsLocation {
+    fn from(directory: PathBuf) -> Self {
+        RunsLocation(Kind::Directory(directory))
+    }
+}
+
+impl From<&Path> for RunsLocation {
+    fn from(directory: &Path) -> Self {
+        directory.to_owned().into()
+    }
+}
+
+impl From<Arc<dyn RunStore>> for RunsLocation {
+    fn from(store: Arc<dyn RunStore>) -> Self {
+        RunsLocation(Kind::Store(store))
+    }
+}
+
+/// The directory, or the address of the store.
+impl fmt::Display for RunsLocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Directory(directory) => directory.display().fmt(f),
+            Kind::Store(store) => f.write_str(store.url()),
+        }
+    }
+}
+
+impl RunsLocation {
+    /// The directory to which records are written; of an object store the outbox.
+    ///
+    /// # Errors
+    /// If the outbox cannot be created, or the object store cannot be written.
+    pub fn writable(&self) -> Result<PathBuf, Error> {
+        match &self.0 {
+            Kind::Directory(directory) => Ok(directory.clone()),
+            Kind::Store(store) => store.outbox(),
+        }
+    }
+
+    /// The directory of records that can be read, as of the last [`RunsLocation::list`]; of an object store the cache.
+    pub fn readable(&self) -> &Path {
+        match &self.0 {
+            Kind::Directory(directory) => directory,
+            Kind::Store(store) => store.cache(),
+        }
+    }
+
+    /// Checks that records can be written.
+    ///
+    /// # Errors
+    /// If they cannot.
+    pub fn check_writable(&self) -> Result<(), Error> {
+        match &self.0 {
+            Kind::Directory(directory) => check_writable(directory),
+            Kind::Store(store) => store.outbox().map(drop),
+        }
+    }
+
+    /// Waits until all written records are in the object store.
+    ///
+    /// # Errors
+    /// If the store cannot be written.
+    pub fn finish(&self) -> Result<(), Error> {
+        match &self.0 {
+            Kind::Directory(_) => Ok(()),
+            Kind::Store(store) => store.finish(),
+        }
+    }
+
+    /// How a record is named that was written to [`RunsLocation::writable`]: its directory, or its address in the store.
+    pub fn name_of(&self, directory: &Path) -> String {
+        match &self.0 {
+            Kind::Directory(_) => directory.display().to_string(),
+            Kind::Store(store) => store.url_of(directory),
+        }
+    }
+
+    /// Brings files up to date that are not records, below a directory of [`RunsLocation::readable`].
+    ///
+    /// # Errors
+    /// If the object store cannot be read.
+    pub fn refresh_files(&self, directory: &str) -> Result<(), Error> {
+        match &self.0 {
+            Kind::Directory(_) => Ok(()),
+            Kind::Store(store) => store.refresh_files(directory),
+        }
+    }
+
+    /// All records, newest last, as [`list()`] has them.
+    ///
+    /// # Errors
+    /// If a directory or the object store cannot be read.
+    pub fn list(&self) -> Result<Vec<RunEntry>, Error> {
+        let store = match &self.0 {
+            Kind::Directory(directory) => return list(directory),
+            Kind::Store(store) => store,
+        };
+        store.refresh()?;
+        let in_store = |run: Run| run.in_store(Arc::clone(store));
+        let entries = list(store.cache())?.into_iter();
+        Ok(entries.map(|entry| RunEntry { run: entry.run.map(in_store), ..entry }).collect())
+    }
+
+    /// The record that `key` names, as in [`crate::find`]; also by its address in the store.
+    ///
+    /// # Errors
+    /// If no run or several runs match, or it cannot be read.
+    pub fn find(&self, key: &str) -> Result<Run, Error> {
+        if Path::new(key).join(SUMMARY).exists() {
+            return Run::open(Path::new(key));
+        }
+        self.find_entry(key)?.run
+    }
+
+    /// The entry of the list that `key` names.
+    ///
+    /// # Errors
+    /// If no run or several runs match, or the list cannot be read.
+    pub fn find_entry(&self, key: &str) -> Result<RunEntry, Error> {
+        let location = self.to_string();
+        let inside = match &self.0 {
+            Kind::Directory(_) => None,
+            Kind::Store(_) => key.strip_prefix(&location).and_then(|inside| inside.strip_prefix('/')),
+        };
+        select(self.list()?, &location, inside.unwrap_or(key))
+    }
+
+    /// Opens the record in `directory` of [`RunsLocation::readable`].
+    ///
+    /// # Errors
+    /// If its summary cannot be read.
+    pub fn open(&self, directory: &Path) -> Result<Run, Error> {
+        let run = Run::open(directory)?;
+        let Kind::Store(store) = &self.0 else { return Ok(run) };
+        let run = match run.partial {
+            true => {
+                store.refresh()?;
+                Run::open(directory)?
+            }
+            false => run,
+        };
+        Ok(run.in_store(Arc::clone(store)))
+    }
+
+    /// The scenario and the id of each record; of an object store those in the cache.
+    ///
+    /// # Errors
+    /// If a directory cannot be read.
+    pub fn names(&self) -> Result<Vec<(String, String)>, Error> {
+        names(self.readable())
+    }
+
+    /// Removes a record.
+    ///
+    /// # Errors
+    /// If it is being written on this machine, or cannot be removed.
+    pub fn remove(&self, entry: &RunEntry) -> Result<(), Error> {
+        match &self.0 {
+            Kind::Directory(_) => remove(entry),
+            Kind::Store(store) => store.remove(&entry.path),
+        }
+    }
+}

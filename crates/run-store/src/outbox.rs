@@ -1,0 +1,168 @@
+//! The outbox of one program: a directory of records, and the thread that uploads it.
+//!
+//! A lock marks the outbox of a running program. One whose program was killed, or could not reach the store at its end, is
+//! uploaded and removed by the next program that writes to the same place.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use record::{Error, ID_SUFFIX_FILE};
+
+use crate::client::Client;
+use crate::directories::Directories;
+use crate::upload::Uploader;
+
+/// Pause between uploads. Writers write a part of a running measurement once a second or less often.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Pause after an upload that failed.
+const RETRY_PAUSE: Duration = Duration::from_secs(5);
+
+/// The outbox of this program.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    directory: PathBuf,
+    end: Sender<()>,
+    thread: JoinHandle<Result<(), Error>>,
+}
+
+impl Outbox {
+    /// Creates the outbox, and begins to upload what is written to it.
+    pub(crate) fn start(client: &Arc<Client>, directories: &Directories) -> Result<Self, Error> {
+        let tag = tag()?;
+        let directory = directories.outboxes.join(&tag);
+        let failed = |action| {
+            let path = directory.clone();
+            move |source| Error::Io { action, path, source }
+        };
+        fs::create_dir_all(&directory).map_err(failed("create"))?;
+        let lock = File::open(&directory).map_err(failed("open"))?;
+        // File systems without locks have none: there outboxes are never abandoned.
+        let _ = lock.try_lock();
+        fs::write(directory.join(ID_SUFFIX_FILE), tag).map_err(failed("write"))?;
+        let (end, requests) = channel();
+        let worker = Worker {
+            client: Arc::clone(client),
+            directories: directories.clone(),
+            uploader: Uploader::new(&directory),
+            directory: directory.clone(),
+            _lock: lock,
+        };
+        let thread = thread::Builder::new().name("upload".into()).spawn(move || worker.run(&requests));
+        Ok(Outbox { directory: directory.clone(), end, thread: thread.map_err(failed("upload"))? })
+    }
+
+    /// Its directory.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Uploads the remainder and removes the outbox.
+    pub(crate) fn finish(self) -> Result<(), Error> {
+        // The thread has ended if nobody receives this.
+        let _ = self.end.send(());
+        let uploaded = self.thread.join().unwrap_or_else(|_| {
+            Err(Error::Io {
+                action: "upload",
+                path: self.directory.clone(),
+                source: std::io::Error::other("the thread panicked"),
+            })
+        });
+        uploaded.map_err(|error| remaining(error, &self.directory))
+    }
+}
+
+/// Adds where the records are that could not be uploaded.
+fn remaining(error: Error, outbox: &Path) -> Error {
+    match error {
+        Error::Store { action, url, reason } => Error::Store {
+            action,
+            url,
+            reason: format!(
+                "{reason}. The records remain in {}; the next command that writes records there uploads them",
+                outbox.display()
+            ),
+        },
+        other => other,
+    }
+}
+
+/// A name that no other outbox has, on any machine. It becomes the end of the records' ids.
+fn tag() -> Result<String, Error> {
+    let mut random = [0; 3];
+    getrandom::fill(&mut random).map_err(|error| Error::Io {
+        action: "read",
+        path: "/dev/urandom".into(),
+        source: std::io::Error::other(error.to_string()),
+    })?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[derive(Debug)]
+struct Worker {
+    client: Arc<Client>,
+    directories: Directories,
+    uploader: Uploader,
+    directory: PathBuf,
+    _lock: File,
+}
+
+impl Worker {
+    fn run(mut self, requests: &Receiver<()>) -> Result<(), Error> {
+        if let Err(error) = self.upload_abandoned() {
+            tracing::warn!("cannot upload the records of an earlier program: {error}");
+        }
+        let mut pause = PAUSE;
+        while let Err(RecvTimeoutError::Timeout) = requests.recv_timeout(pause) {
+            pause = match self.client.wait(self.uploader.upload(&self.client)) {
+                Ok(()) => PAUSE,
+                Err(error) => {
+                    tracing::warn!("{error}; trying again");
+                    RETRY_PAUSE
+                }
+            };
+        }
+        let uploader = std::mem::replace(&mut self.uploader, Uploader::new(&self.directory));
+        self.end(uploader, &self.directory)
+    }
+
+    /// Uploads what is left of an outbox, and removes it.
+    fn end(&self, mut uploader: Uploader, outbox: &Path) -> Result<(), Error> {
+        let tag = outbox.file_name().unwrap_or_default().to_string_lossy();
+        self.client.wait(async {
+            uploader.upload(&self.client).await?;
+            uploader.write_index(&self.client, &tag).await
+        })?;
+        uploader.move_to(&self.directories.cache);
+        let failed = |source| Error::Io { action: "remove", path: outbox.to_owned(), source };
+        fs::remove_dir_all(outbox).map_err(failed)
+    }
+
+    /// Uploads and removes the outboxes of programs that have ended.
+    fn upload_abandoned(&self) -> Result<(), Error> {
+        for entry in fs::read_dir(&self.directories.outboxes).into_iter().flatten().flatten() {
+            let directory = entry.path();
+            let Ok(lock) = File::open(&directory) else { continue };
+            if directory == self.directory || lock.try_lock().is_err() {
+                continue;
+            }
+            self.end(Uploader::new(&directory), &directory)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_differ_and_fit_into_ids() {
+        let tags: std::collections::BTreeSet<String> = (0..32).map(|_| tag().unwrap()).collect();
+        assert!(tags.len() > 30, "{tags:?}");
+        assert!(tags.iter().all(|tag| tag.len() == 6 && tag.bytes().all(|byte| byte.is_ascii_hexdigit())));
+    }
+}

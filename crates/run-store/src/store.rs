@@ -1,0 +1,151 @@
+//! The place of records in an object store.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use record::{Error as RecordError, RunStore};
+
+use crate::address::Address;
+use crate::cache::{self, SUMMARY};
+use crate::client::Client;
+use crate::directories::Directories;
+use crate::outbox::Outbox;
+use crate::{Error, upload};
+
+/// A list is at least this new. A page asks for several at once.
+const MAX_LIST_AGE: Duration = Duration::from_secs(1);
+/// The object by which writing is tried.
+const TRIAL: &str = ".longfat/trial";
+
+/// Records in a bucket of an S3-compatible object store.
+#[derive(Debug)]
+pub struct S3Store {
+    client: Arc<Client>,
+    url: String,
+    directories: Directories,
+    refreshed: Mutex<Option<Instant>>,
+    outbox: Mutex<Option<Outbox>>,
+}
+
+impl S3Store {
+    /// The place at `address`, as in `s3://bucket/prefix`, with the settings of the environment. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// If the address or a setting is wrong.
+    pub fn open(address: &str) -> Result<Self, Error> {
+        let address = Address::parse(address)?;
+        let client = Client::from_environment(address)?;
+        let directories = Directories::of_this_user(&client.address, &client.endpoint)?;
+        Ok(S3Store {
+            url: client.address.to_string(),
+            client: Arc::new(client),
+            directories,
+            refreshed: Mutex::new(None),
+            outbox: Mutex::new(None),
+        })
+    }
+
+    /// The path below the prefix of the record whose directory in the cache is `directory`.
+    fn path_of(&self, directory: &Path) -> Result<String, RecordError> {
+        let inside = directory.strip_prefix(&self.directories.cache).ok().and_then(Path::to_str);
+        inside.map(str::to_owned).ok_or_else(|| RecordError::Store {
+            action: "find",
+            url: self.url.clone(),
+            reason: format!("{} is not a record in its cache", directory.display()),
+        })
+    }
+
+    /// Writes and removes an object, so that a measurement whose record could not be uploaded does not begin.
+    fn try_to_write(&self) -> Result<(), RecordError> {
+        self.client.wait(async {
+            self.client.write(TRIAL, Vec::new()).await?;
+            self.client.remove(&[TRIAL.to_owned()]).await
+        })
+    }
+}
+
+impl RunStore for S3Store {
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn url_of(&self, directory: &Path) -> String {
+        if let Ok(inside) = directory.strip_prefix(&self.directories.cache) {
+            return format!("{}/{}", self.url, inside.display());
+        }
+        let in_outbox = directory.strip_prefix(&self.directories.outboxes).ok();
+        // The first component is the outbox.
+        let key = in_outbox.and_then(|path| upload::key_of(&path.iter().skip(1).collect::<PathBuf>()));
+        key.map_or_else(|| directory.display().to_string(), |key| format!("{}/{key}", self.url))
+    }
+
+    fn cache(&self) -> &Path {
+        &self.directories.cache
+    }
+
+    fn refresh(&self) -> Result<(), RecordError> {
+        // One thread at a time; the others get its list.
+        let mut refreshed = lock(&self.refreshed);
+        if refreshed.is_some_and(|at| at.elapsed() < MAX_LIST_AGE) {
+            return Ok(());
+        }
+        cache::refresh(&self.client, &self.directories.cache)?;
+        *refreshed = Some(Instant::now());
+        Ok(())
+    }
+
+    fn refresh_files(&self, directory: &str) -> Result<(), RecordError> {
+        cache::refresh_files(&self.client, &self.directories.cache, directory)
+    }
+
+    fn file_names(&self, directory: &Path) -> Result<Vec<String>, RecordError> {
+        let path = self.path_of(directory)?;
+        let objects = self.client.wait(self.client.objects(&path))?;
+        let names = objects.iter().filter_map(|object| object.strip_prefix(&path)?.strip_prefix('/'));
+        Ok(names.filter(|name| !name.contains('/')).map(str::to_owned).collect())
+    }
+
+    fn fetch(&self, directory: &Path, file: &str) -> Result<(), RecordError> {
+        let local = directory.join(file);
+        if local.exists() {
+            return Ok(());
+        }
+        let path = format!("{}/{file}", self.path_of(directory)?);
+        self.client.wait(cache::fetch(&self.client, &path, &local))
+    }
+
+    fn remove(&self, directory: &Path) -> Result<(), RecordError> {
+        let path = self.path_of(directory)?;
+        self.client.wait(async {
+            // Without its summary, what remains of an interrupted removal is not a finished record.
+            self.client.remove(&[format!("{path}/{SUMMARY}")]).await?;
+            self.client.remove(&self.client.objects(&path).await?).await
+        })?;
+        *lock(&self.refreshed) = None;
+        // A directory that remains is removed by the next refresh.
+        let _ = std::fs::remove_dir_all(directory);
+        Ok(())
+    }
+
+    fn outbox(&self) -> Result<PathBuf, RecordError> {
+        let mut outbox = lock(&self.outbox);
+        let open = match outbox.take() {
+            Some(open) => open,
+            None => {
+                self.try_to_write()?;
+                Outbox::start(&self.client, &self.directories)?
+            }
+        };
+        Ok(outbox.insert(open).directory().to_owned())
+    }
+
+    fn finish(&self) -> Result<(), RecordError> {
+        lock(&self.outbox).take().map_or(Ok(()), Outbox::finish)
+    }
+}
+
+/// Locks a mutex even if a thread has panicked: what it guards is whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

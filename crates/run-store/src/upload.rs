@@ -1,0 +1,251 @@
+//! Uploads what an outbox has: whole records, and the parts of those that are being written.
+//!
+//! The objects of a record are written in such an order that its summary never claims more than is there. While it is written, a
+//! summary that is marked partial comes first. The final summary comes last, after all other files, so a program that is killed
+//! leaves a record that is marked partial.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use futures_util::{StreamExt, TryStreamExt};
+use record::{Error, RUN_PARTITION};
+use serde_json::Value;
+
+use crate::cache::{SUMMARY, is_partial};
+use crate::client::Client;
+use crate::index;
+
+/// Records that are uploaded at once, and files of each.
+const PARALLEL: (usize, usize) = (8, 4);
+
+/// A record in an outbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct OutboxRecord {
+    directory: PathBuf,
+    /// Its directory in the store, as in `lab8/run=ID`.
+    key: String,
+    is_finished: bool,
+}
+
+/// What has been uploaded of a record.
+#[derive(Debug, Clone, Default)]
+struct Sent {
+    files: BTreeSet<String>,
+    /// The last summary; empty if there was none.
+    summary: Vec<u8>,
+    is_finished: bool,
+}
+
+/// Uploads an outbox, again and again while records are written to it.
+#[derive(Debug)]
+pub(crate) struct Uploader {
+    outbox: PathBuf,
+    records: BTreeMap<String, Sent>,
+    /// Other files, relative to the outbox. They never change.
+    others: BTreeSet<String>,
+}
+
+impl Uploader {
+    pub(crate) fn new(outbox: &Path) -> Self {
+        Uploader { outbox: outbox.to_owned(), records: BTreeMap::new(), others: BTreeSet::new() }
+    }
+
+    /// Uploads all that is new, until the first error.
+    pub(crate) async fn upload(&mut self, client: &Client) -> Result<(), Error> {
+        let found = records(&self.outbox);
+        let is_there = |key: &String| found.iter().any(|record| record.key == *key);
+        let removed: Vec<String> = self.records.keys().filter(|key| !is_there(key)).cloned().collect();
+        for key in removed {
+            // A discarded try, or a run without any row.
+            client.remove(&client.objects(&key).await?).await?;
+            self.records.remove(&key);
+        }
+        let mut uploads = Vec::new();
+        for record in found {
+            // A copy, because the first error ends all uploads.
+            let mut sent = self.records.entry(record.key.clone()).or_default().clone();
+            if !sent.is_finished {
+                uploads.push(async move {
+                    let done = upload_record(client, &record, &mut sent).await;
+                    (record.key, sent, done)
+                });
+            }
+        }
+        let mut uploads = futures_util::stream::iter(uploads).buffer_unordered(PARALLEL.0);
+        let mut first_error = Ok(());
+        while let Some((key, sent, done)) = uploads.next().await {
+            self.records.insert(key, sent);
+            first_error = first_error.and(done);
+            if first_error.is_err() {
+                break;
+            }
+        }
+        drop(uploads);
+        first_error?;
+        self.upload_others(client).await
+    }
+
+    async fn upload_others(&mut self, client: &Client) -> Result<(), Error> {
+        let mut files = Vec::new();
+        collect_files(&self.outbox, "", &mut files);
+        let new: Vec<String> = files.into_iter().filter(|file| !self.others.contains(file)).collect();
+        let outbox = &self.outbox;
+        let uploads =
+            new.iter().map(|path| async move { client.upload(path, &outbox.join(path)).await.map(|_| path) });
+        let uploads: Vec<_> = uploads.collect();
+        let uploads = futures_util::stream::iter(uploads).buffer_unordered(PARALLEL.0 * PARALLEL.1);
+        let sent: Vec<&String> = uploads.try_collect().await?;
+        self.others.extend(sent.into_iter().cloned());
+        Ok(())
+    }
+
+    /// Writes an index object called `name` of the finished records, if there are many.
+    pub(crate) async fn write_index(&self, client: &Client, name: &str) -> Result<(), Error> {
+        let finished = || self.records.iter().filter(|(_, sent)| sent.is_finished);
+        if finished().count() < index::MIN_RUNS {
+            return Ok(());
+        }
+        let summaries = finished().map(|(key, sent)| (key, &sent.summary));
+        match index::encode(summaries) {
+            Some(bytes) => client.write(&format!("{}/{name}", index::DIRECTORY), bytes).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Moves the uploaded records to the cache, where they need not be fetched.
+    pub(crate) fn move_to(&self, cache: &Path) {
+        for record in records(&self.outbox).into_iter().filter(|record| record.is_finished) {
+            let cached = cache.join(&record.key);
+            if let Some(scenario) = cached.parent().filter(|_| !cached.exists()) {
+                // Without the cache they are fetched when they are read.
+                let _ = fs::create_dir_all(scenario).and_then(|()| fs::rename(&record.directory, &cached));
+            }
+        }
+    }
+}
+
+/// The directory in the store of a record in an outbox, whose path there is `path`, as in `lab8/.ID.partial`.
+pub(crate) fn key_of(path: &Path) -> Option<String> {
+    let mut names = path.iter().map(|name| name.to_string_lossy());
+    let (scenario, directory) = (names.next()?, names.next()?);
+    let id = directory.strip_prefix('.').and_then(|name| name.strip_suffix(".partial")).unwrap_or(&directory);
+    (!scenario.starts_with('.') && !id.starts_with('.')).then(|| format!("{scenario}/{RUN_PARTITION}{id}"))
+}
+
+/// The records in an outbox.
+fn records(outbox: &Path) -> Vec<OutboxRecord> {
+    let mut records: Vec<OutboxRecord> = Vec::new();
+    for scenario in subdirectories(outbox) {
+        for directory in subdirectories(&scenario) {
+            let Some(key) = directory.strip_prefix(outbox).ok().and_then(key_of) else { continue };
+            let name = directory.file_name().unwrap_or_default().to_string_lossy();
+            let is_finished = !name.starts_with('.');
+            // A record that is finished in this moment may be found under both names.
+            match records.iter_mut().find(|known| known.key == key) {
+                Some(known) if is_finished => *known = OutboxRecord { directory, key, is_finished },
+                Some(_) => {}
+                None => records.push(OutboxRecord { directory, key, is_finished }),
+            }
+        }
+    }
+    records
+}
+
+fn subdirectories(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.filter(|path| path.is_dir()).collect()
+}
+
+/// The files in hidden directories of an outbox, except those that are being written.
+fn collect_files(outbox: &Path, below: &str, files: &mut Vec<String>) {
+    for entry in fs::read_dir(outbox.join(below)).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = if below.is_empty() { name.clone() } else { format!("{below}/{name}") };
+        let is_directory = entry.path().is_dir();
+        if is_directory && (!below.is_empty() || name.starts_with('.')) {
+            collect_files(outbox, &path, files);
+        } else if !is_directory && !below.is_empty() && !name.starts_with('.') {
+            files.push(path);
+        }
+    }
+}
+
+/// Uploads what is new of a record. Files that vanish meanwhile belong to a record that has just been finished or removed.
+async fn upload_record(client: &Client, record: &OutboxRecord, sent: &mut Sent) -> Result<(), Error> {
+    let summary_path = format!("{}/{SUMMARY}", record.key);
+    let Some(summary) = summary(record, &client.url(&record.key)) else { return Ok(()) };
+    if !record.is_finished {
+        // The final summary is written before the record's directory is renamed.
+        if is_partial(&summary) && summary != sent.summary {
+            client.write(&summary_path, summary.clone()).await?;
+            sent.summary = summary.clone();
+        }
+        if sent.summary.is_empty() {
+            return Ok(());
+        }
+    }
+    let names: BTreeSet<String> = fs::read_dir(&record.directory)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| name != SUMMARY && !name.starts_with('.') && !name.ends_with(".tmp"))
+        .collect();
+    let new: Vec<&String> = names.difference(&sent.files).collect();
+    let uploads = new.into_iter().map(|name| async move {
+        let is_there = client.upload(&format!("{}/{name}", record.key), &record.directory.join(name)).await?;
+        Ok::<_, Error>(is_there.then(|| name.clone()))
+    });
+    let uploads: Vec<_> = uploads.collect();
+    let uploads = futures_util::stream::iter(uploads).buffer_unordered(PARALLEL.1);
+    let uploaded: Vec<Option<String>> = uploads.try_collect().await?;
+    sent.files.extend(uploaded.into_iter().flatten());
+    if record.is_finished {
+        let parts: Vec<String> =
+            sent.files.difference(&names).map(|name| format!("{}/{name}", record.key)).collect();
+        client.remove(&parts).await?;
+        client.write(&summary_path, summary.clone()).await?;
+        sent.summary = summary;
+        sent.is_finished = true;
+    }
+    Ok(())
+}
+
+/// The summary of a record with its address in the store; `None` if it cannot be read.
+fn summary(record: &OutboxRecord, url: &str) -> Option<Vec<u8>> {
+    let text = fs::read(record.directory.join(SUMMARY)).ok()?;
+    let mut summary: Value = serde_json::from_slice(&text).ok()?;
+    summary.get_mut("runs")?.get_mut(0)?["record"] = url.into();
+    let mut json = serde_json::to_vec_pretty(&summary).ok()?;
+    json.push(b'\n');
+    Some(json)
+}
+
+#[cfg(test)]
+mod tests {
+    use record::ID_SUFFIX_FILE;
+
+    use super::*;
+
+    #[test]
+    fn records_are_found_under_both_names() {
+        let outbox = tempfile::tempdir().unwrap();
+        for directory in
+            ["lab8/.a.partial", "lab8/b", "lab8/.c.removed", "dsl/.b.partial", "dsl/b", ".points/3f"]
+        {
+            fs::create_dir_all(outbox.path().join(directory)).unwrap();
+        }
+        fs::write(outbox.path().join(".points/3f/3f0c.json"), "{}").unwrap();
+        fs::write(outbox.path().join(".points/3f/.1-2.new"), "{").unwrap();
+        fs::write(outbox.path().join(ID_SUFFIX_FILE), "abc").unwrap();
+        let mut found: Vec<(String, bool)> =
+            records(outbox.path()).into_iter().map(|record| (record.key, record.is_finished)).collect();
+        found.sort();
+        let expected = [("dsl/run=b", true), ("lab8/run=a", false), ("lab8/run=b", true)];
+        assert_eq!(found, expected.map(|(key, is_finished)| (key.to_owned(), is_finished)));
+        let mut files = Vec::new();
+        collect_files(outbox.path(), "", &mut files);
+        assert_eq!(files, [".points/3f/3f0c.json"]);
+    }
+}

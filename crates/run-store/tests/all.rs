@@ -1,0 +1,1 @@
+//! The tests of this crate that need a server.

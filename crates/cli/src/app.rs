@@ -7,7 +7,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::{
     commands::{
         agent, bdp, cc, completions, config, diagnose, export, guest, import, kernel, lab, manual, plot,
-        probe, records, reproduce, run, scenario, serve, stream, sweep, test, transfer, tune, view, watch,
+        probe, pscheduler_tool, records, reproduce, run, scenario, serve, stream, sweep, test, transfer,
+        tune, view, watch,
     },
     config_file::{Config, RUNS_VARIABLE},
     exit::{self, Exit},
@@ -81,6 +82,8 @@ enum Command {
     /// A measurement point: reserve slots with other points, test in them, keep the results
     #[command(subcommand)]
     Agent(agent::AgentCommand),
+    /// A method of the pScheduler tool plug-in, which runs tests of perfSONAR by longfat
+    PschedulerTool(pscheduler_tool::PschedulerToolArgs),
     /// Watch live TCP connections and what limits each
     Watch(Box<watch::WatchArgs>),
     /// List recorded runs
@@ -176,6 +179,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
         Command::Diagnose(args) => diagnose::run(args, &runs, cli.json),
         Command::Tune(args) => tune::run(args, cli.json),
         Command::Agent(command) => agent::run(command, cli.json),
+        Command::PschedulerTool(args) => pscheduler_tool::run(args, cli.runs.as_deref()),
         Command::Watch(args) => watch::run(args, &runs, cli.json),
         Command::Ls(args) => records::ls(args, &runs, cli.json),
         Command::Rm(args) => records::rm(args, &runs, cli.json),

@@ -31,6 +31,7 @@ mod old_records;
 mod own_queue;
 mod pcap;
 mod probe;
+mod pscheduler_tool;
 mod receiver;
 mod reproduce;
 mod researcher;

@@ -82,6 +82,8 @@ enum Command {
     /// A measurement point: reserve slots with other points, test in them, keep the results
     #[command(subcommand)]
     Agent(agent::AgentCommand),
+    /// Plan a bulk transfer from this measurement point, run it in a reserved slot, and show what it got and what limited it
+    Advise(agent::advise::AdviseArgs),
     /// A method of the pScheduler tool plug-in, which runs tests of perfSONAR by longfat
     PschedulerTool(pscheduler_tool::PschedulerToolArgs),
     /// Watch live TCP connections and what limits each
@@ -179,6 +181,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
         Command::Diagnose(args) => diagnose::run(args, &runs, cli.json),
         Command::Tune(args) => tune::run(args, cli.json),
         Command::Agent(command) => agent::run(command, cli.json),
+        Command::Advise(args) => agent::advise::run(args, cli.json),
         Command::PschedulerTool(args) => pscheduler_tool::run(args, cli.runs.as_deref()),
         Command::Watch(args) => watch::run(args, &runs, cli.json),
         Command::Ls(args) => records::ls(args, &runs, cli.json),

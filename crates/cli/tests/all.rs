@@ -30,6 +30,7 @@ mod odd;
 mod old_records;
 mod own_queue;
 mod pcap;
+mod planning;
 mod probe;
 mod pscheduler_tool;
 mod receiver;

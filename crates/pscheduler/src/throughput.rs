@@ -355,7 +355,7 @@ fn result(report: &Report) -> Value {
     }
     let states =
         report.intervals.iter().flat_map(|interval| &interval.streams).filter_map(|stream| stream.tcp);
-    if let Some(mtu) = states.map(|tcp| tcp.pmtu_bytes).filter(|bytes| *bytes > 0).last() {
+    if let Some(mtu) = states.map(|tcp| tcp.pmtu_bytes).rfind(|bytes| *bytes > 0) {
         result["mtu"] = mtu.into();
     }
     result

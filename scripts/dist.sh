@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the packages in target/dist: a static program in a tar file, an OCI image, and a .deb with manual pages, completions and a systemd
-# unit. For this machine's architecture, and on x86_64 also for aarch64 if the cross toolchain can be installed.
+# Makes the packages in target/dist: a static program in a tar file, an OCI image, a .deb with manual pages, completions and systemd units, and
+# a .deb of the pScheduler tool. For this machine's architecture, and on x86_64 also for aarch64 if the cross toolchain can be installed.
 #
 # Static with glibc, not musl: libbpf needs libelf and zlib, which Debian has as static libraries for glibc only. A static
 # program has no dynamic loader; crates/cc/src/native/static_image.rs loads congestion controls instead.
@@ -71,9 +71,34 @@ archive() {
     cp "$out/$triple/longfat" "$tree"
     cp -r "$out/share/man" "$out/share/completions" "$out/share/doc/." packaging/longfat.service packaging/longfat-agent.service \
         packaging/grafana-longfat-mesh.json "$tree"
+    install_pscheduler_tool "$tree/pscheduler-tool"
     tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -C "$out" -czf "$out/$name.tar.gz" "$name"
     rm -rf "$tree"
     say "$out/$name.tar.gz ($machine)"
+}
+
+# The methods of the pScheduler tool, in a directory.
+install_pscheduler_tool() {
+    local method
+    for method in enumerate can-run duration participant-data run merged-results; do
+        install -D -m 755 packaging/pscheduler-tool/method "$1/$method"
+    done
+}
+
+# The pScheduler tool as a package: scripts that call the program, for every architecture.
+pscheduler_deb() {
+    local tree=$out/pscheduler-deb
+    rm -rf "$tree"
+    install_pscheduler_tool "$tree/usr/lib/pscheduler/classes/tool/longfat"
+    install -D -m 644 "$out/share/doc/copyright" "$tree/usr/share/doc/pscheduler-tool-longfat/copyright"
+    gzip -9nc CHANGELOG.md >"$tree/usr/share/doc/pscheduler-tool-longfat/changelog.gz"
+    mkdir "$tree/DEBIAN"
+    install -m 644 packaging/pscheduler-tool/triggers "$tree/DEBIAN"
+    sed "s/@VERSION@/$version/" packaging/pscheduler-tool/control >"$tree/DEBIAN/control"
+    (cd "$tree" && find usr -type f | LC_ALL=C sort | xargs md5sum >DEBIAN/md5sums)
+    find "$tree" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
+    dpkg-deb --root-owner-group -Zxz --build "$tree" "$out/pscheduler-tool-longfat_${version}_all.deb" >&2
+    rm -rf "$tree"
 }
 
 # An OCI image, in Go's names of architectures.
@@ -117,6 +142,7 @@ archive "$triple" "$machine"
 image "$triple" "$machine"
 if command -v dpkg-deb >/dev/null; then
     deb "$triple" "$(dpkg --print-architecture)"
+    pscheduler_deb
 else
     say "no .deb: dpkg-deb is missing"
 fi

@@ -38,6 +38,12 @@ done
 in_root bash -c '. /usr/share/bash-completion/completions/longfat && complete -p longfat' >/dev/null
 [ ! -e "$root/etc/systemd/system/multi-user.target.wants/longfat.service" ] || fail "the service is enabled"
 in_root sh -c 'cd / && dpkg -V longfat' || fail "files differ from the package's sums"
+# The pScheduler tool, without pScheduler.
+tool=$(ls "$(dirname "$deb")"/pscheduler-tool-longfat_*_all.deb)
+cp "$tool" "$root/test/tool.deb"
+in_root dpkg -i --force-depends /test/tool.deb
+in_root /usr/lib/pscheduler/classes/tool/longfat/enumerate | grep -q '"name": "longfat"' || fail "the pScheduler tool does not run"
+in_root dpkg -P pscheduler-tool-longfat
 in_root dpkg -r longfat
 in_root dpkg -P longfat
 left=$(diff <(echo "$before") <(files)) || fail "left behind: $left"

@@ -9,7 +9,7 @@ use std::{
 };
 
 use limits::{Limits, TestRequest, Usage};
-use reservation::{PointName, Recurrence, Settings, Spec, Task};
+use reservation::{PointName, Recurrence, Settings, Spec, Task, Test};
 use serde::Deserialize;
 use toml::Spanned;
 use units::{BitRate, Time};
@@ -17,6 +17,7 @@ use units::{BitRate, Time};
 use crate::{
     Alerts, Clock, Error, Member, Members, PostgresAddress, Retention, files,
     mesh::{check_name, host_and_port},
+    servers::{OtherEnd, ServerProtocol, ServerService},
     test::{Kind, TestParameters},
 };
 
@@ -51,6 +52,8 @@ pub struct Config {
     pub test_ports: RangeInclusive<u16>,
     /// The source of UTC.
     pub clock: Clock,
+    /// Servers that know nothing of the mesh, as ends of its tests.
+    pub servers: Vec<ServerService>,
     /// The recurring tests that it leads.
     pub tests: Vec<Task>,
     /// Points that get a copy of each result of this one.
@@ -89,7 +92,18 @@ struct File {
     retention: FileRetention,
     alerts: Option<Spanned<FileAlerts>>,
     #[serde(default)]
+    servers: Vec<FileServer>,
+    #[serde(default)]
     tests: Vec<Spanned<FileTest>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileServer {
+    name: Spanned<String>,
+    iperf3: Option<Spanned<String>>,
+    twamp: Option<Spanned<String>>,
+    stamp: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -233,9 +247,11 @@ impl Config {
             Some(text) => mistakes.parse::<Time>(text),
         };
         let own = PointName(file.name.get_ref().clone());
+        let servers = servers(&file.servers, members.as_ref(), &mut mistakes);
         let mut tests: Vec<Task> = Vec::new();
         for test in &file.tests {
-            let Some(task) = task(&own, test.get_ref(), members.as_ref(), &mut mistakes) else { continue };
+            let task = task(&own, test.get_ref(), members.as_ref(), &servers, &mut mistakes);
+            let Some(task) = task else { continue };
             if tests.iter().any(|other| other.name == task.name) {
                 let text = format!("two tests have the name {:?}", task.name.0);
                 mistakes.add(test.get_ref().name.span(), text);
@@ -292,6 +308,7 @@ impl Config {
             limits_file,
             test_ports,
             clock: Clock { error: clock_error, ..Clock::default() },
+            servers,
             tests,
             results_to,
             http,
@@ -313,11 +330,40 @@ impl Mistakes {
     }
 }
 
+/// The services of the file's servers.
+fn servers(files: &[FileServer], members: Option<&Members>, mistakes: &mut Mistakes) -> Vec<ServerService> {
+    let mut services: Vec<ServerService> = Vec::new();
+    for file in files {
+        let name = file.name.get_ref();
+        if let Err(error) = check_name(name) {
+            mistakes.add(file.name.span(), error.to_string());
+        }
+        let is_point = members.is_some_and(|members| members.address(&name.as_str().into()).is_some());
+        if is_point || services.iter().any(|known| known.name == *name) {
+            mistakes.add(file.name.span(), format!("there is another end of the name {name:?}"));
+        }
+        let addresses = [&file.iperf3, &file.twamp, &file.stamp];
+        for (protocol, address) in ServerProtocol::ALL.into_iter().zip(addresses) {
+            let Some(address) = address else { continue };
+            match ServerService::new(name, protocol, address.get_ref()) {
+                Ok(service) => services.push(service),
+                Err(text) => mistakes.add(address.span(), text),
+            }
+        }
+        if addresses.iter().all(|address| address.is_none()) {
+            let help = "name one of iperf3, twamp and stamp, as in iperf3 = \"iperf.example:5201\"";
+            mistakes.add_help(file.name.span(), "the server has no service", help);
+        }
+    }
+    services
+}
+
 /// A recurring test of the file.
 fn task(
     own: &PointName,
     test: &FileTest,
     members: Option<&Members>,
+    servers: &[ServerService],
     mistakes: &mut Mistakes,
 ) -> Option<Task> {
     let before = mistakes.0.len();
@@ -336,9 +382,12 @@ fn task(
         mistakes.add(test.every.span(), format!("the shortest interval of recurring tests is {MIN_EVERY}"));
     }
     let to = PointName(test.to.get_ref().clone());
-    if to == *own {
+    let server = kind.map_or(Ok(None), |kind| OtherEnd::of_server(servers, &to.0, kind));
+    if let Err(text) = &server {
+        mistakes.add(test.to.span(), text);
+    } else if to == *own {
         mistakes.add(test.to.span(), "the other end is this point itself");
-    } else if let Some(members) = members
+    } else if let (Some(members), Ok(None)) = (members, &server)
         && members.address(&to).is_none()
     {
         let names: Vec<&str> = members
@@ -365,14 +414,15 @@ fn task(
     }
     let every = every?;
     let slip = slip.unwrap_or(Some(every / 2))?;
+    let (peer, server) = server.ok()?.unwrap_or(OtherEnd::Point(to)).into_parts();
     Some(Task {
         name: test.name.get_ref().as_str().into(),
         lead: own.clone(),
         spec: Spec {
-            peer: Some(to),
+            peer,
             user: Some(format!("{RECURRING_USER}@{own}")),
-            test: parameters.test(),
-            class: parameters.kind.class(),
+            test: Test { parameters: server, ..parameters.test() },
+            class: parameters.class(),
             priority: test.priority,
             duration: parameters.duration,
             earliest: Time::ZERO,
@@ -489,6 +539,8 @@ mod tests {
         assert_eq!(config.tests[0].recurrence.every, Time::from_secs(3600));
         assert_eq!(config.http.unwrap().port(), 4863);
         assert_eq!(config.results_to, [PointName("b".into())]);
+        let services: Vec<String> = config.servers.iter().map(ToString::to_string).collect();
+        assert_eq!(services, ["far iperf3 5201 iperf.example", "far twamp 862 ps.example"]);
         assert_eq!(config.retention, Retention::default());
         assert!(config.postgres.is_some());
         assert_eq!(config.alerts.unwrap().mail.as_deref(), Some("noc@example.org"));
@@ -554,6 +606,30 @@ every = "1h"
         assert!(
             parse(&empty).unwrap_err().to_string().contains("need a webhook, a command or a mail address")
         );
+    }
+
+    #[test]
+    fn servers_need_a_service_of_the_kind_of_test() {
+        let base = crate::template::config("a", "[::]:4862", "a.example:4862");
+        let task = "[[tests]]\nname = \"t\"\nto = \"far\"\nevery = \"1h\"\nkind = ";
+        let with =
+            |server: &str, kind: &str| parse(&format!("{base}\n[[servers]]\n{server}\n{task}\"{kind}\"\n"));
+        let config = with("name = \"far\"\nstamp = \"192.0.2.7\"", "latency").unwrap();
+        let spec = &config.tests[0].spec;
+        assert_eq!((spec.peer.as_ref(), spec.test.parameters.as_str()), (None, "far stamp 862 192.0.2.7"));
+        for (server, kind, part) in [
+            (
+                "name = \"far\"\nstamp = \"192.0.2.7\"",
+                "throughput",
+                "no service for a test of the kind throughput",
+            ),
+            ("name = \"far\"", "latency", "the server has no service"),
+            ("name = \"far\"\ntwamp = \"a b\"", "latency", "\"a b\" is not an address"),
+            ("name = \"F\"\ntwamp = \"x\"", "latency", "\"F\" is not a valid point name"),
+        ] {
+            let error = with(server, kind).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}\nhas no\n{part}");
+        }
     }
 
     #[test]

@@ -118,7 +118,7 @@ const fn default_within_us() -> u64 {
 }
 
 /// A test that a user requests, or a slot for a program's transfer.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewReservation {
     /// The point that leads and sends.

@@ -5,7 +5,11 @@ use std::{collections::BTreeMap, net::IpAddr};
 use limits::{Enforced, Limits};
 use reservation::{Admission, Candidate, PointName};
 
-use crate::{Members, mesh::host_and_port, test::TestParameters};
+use crate::{
+    Members,
+    mesh::host_and_port,
+    test::{TestParameters, server_of},
+};
 
 /// The rules by which a point accepts tests.
 #[derive(Debug)]
@@ -40,12 +44,17 @@ impl Admission for Rules {
     fn admit(&self, candidate: &Candidate<'_>) -> Result<(), String> {
         let spec = &candidate.request.spec;
         let parameters = TestParameters::of(&spec.test, spec.duration)?;
-        if spec.class != parameters.kind.class() {
-            let (kind, class) = (parameters.kind, parameters.kind.class());
+        if spec.class != parameters.class() {
+            let (kind, class) = (parameters.kind, parameters.class());
             return Err(format!("a test of the kind {kind} has the class {class}, not {}", spec.class));
         }
-        if spec.peer.is_none() {
+        let is_with_server = server_of(&spec.test)?.is_some();
+        if spec.peer.is_none() != is_with_server {
             return Err(format!("a test of the kind {} has two ends", parameters.kind));
+        }
+        // Others cannot choose where this point sends.
+        if is_with_server && candidate.request.id.origin != *candidate.point.name() {
+            return Err(format!("only users of {} test with its servers", candidate.point.name()));
         }
         // A point can speak for its own users only.
         let origin = &candidate.request.id.origin;
@@ -75,7 +84,7 @@ mod tests {
             peer: Some("b".into()),
             user: Some("alice@a".into()),
             test: parameters.test(),
-            class: Class::Exclusive,
+            class: parameters.class(),
             priority: 0,
             duration: parameters.duration,
             earliest: now.utc,

@@ -39,7 +39,14 @@ padding = "2s"             # kept free before and after each test, besides the c
 # command = ["/usr/local/bin/on-alert"]     # gets the JSON document on standard input
 # mail = "noc@example.org"                  # by /usr/sbin/sendmail
 
-# Tests that this point leads, from here to another point. Kinds: throughput (TCP; UDP at a rate), latency (STAMP), diagnose.
+# Servers that know nothing of the mesh, as other ends of tests: iperf3 for throughput, a reflector of TWAMP or STAMP for latency.
+# [[servers]]
+# name = "far"
+# iperf3 = "iperf.example:5201"
+# twamp = "ps.example:862"
+
+# Tests that this point leads, from here to another point or a server. Kinds: throughput (TCP; UDP at a rate), latency (STAMP), diagnose,
+# stream (real-time, at a rate).
 # [[tests]]
 # name = "hourly-to-b"
 # to = "b"

@@ -3,6 +3,7 @@
 
 mod agents;
 mod alerts;
+mod applications;
 mod disk;
 mod fuzz_corpus;
 mod hostile;

@@ -144,6 +144,7 @@ fn documents_are_those_of_the_description_and_of_the_page() {
         ("/api/v1/results", "?kind=latency&limit=5", ""),
         ("/api/v1/calendar", "?point=b&seconds=3600", "CalendarDocument"),
         ("/api/v1/status", "", ""),
+        ("/api/v1/plan", "?from=a&to=b&bytes=1000000&deadline_us=4000000000000000", ""),
         ("/api/v1/reservation", "?id=a/1", ""),
     ] {
         let value = document(&address, &format!("{path}{query}"));

@@ -8,7 +8,8 @@ use record::RunsLocation;
 use crate::{
     commands::{
         agent, bdp, cc, completions, config, diagnose, export, guest, import, kernel, lab, manual, plot,
-        probe, records, reproduce, run, scenario, serve, stream, sweep, test, transfer, tune, view, watch,
+        probe, pscheduler_tool, records, reproduce, run, scenario, serve, stream, sweep, test, transfer,
+        tune, view, watch,
     },
     config_file::{Config, RUNS_VARIABLE},
     exit::{self, Exit},
@@ -82,6 +83,10 @@ enum Command {
     /// A measurement point: reserve slots with other points, test in them, keep the results
     #[command(subcommand)]
     Agent(agent::AgentCommand),
+    /// Plan a bulk transfer from this measurement point, run it in a reserved slot, and show what it got and what limited it
+    Advise(agent::advise::AdviseArgs),
+    /// A method of the pScheduler tool plug-in, which runs tests of perfSONAR by longfat
+    PschedulerTool(pscheduler_tool::PschedulerToolArgs),
     /// Watch live TCP connections and what limits each
     Watch(Box<watch::WatchArgs>),
     /// List recorded runs
@@ -192,6 +197,10 @@ fn run_command(cli: &Cli, config: &Config, runs: &RunsLocation) -> anyhow::Resul
         Command::Diagnose(args) => diagnose::run(args, runs, cli.json),
         Command::Tune(args) => tune::run(args, cli.json),
         Command::Agent(command) => agent::run(command, cli.json),
+        Command::Advise(args) => agent::advise::run(args, cli.json),
+        Command::PschedulerTool(args) => {
+            pscheduler_tool::run(args, cli.runs.is_some().then_some(runs))
+        }
         Command::Watch(args) => watch::run(args, runs, cli.json),
         Command::Ls(args) => records::ls(args, runs, cli.json),
         Command::Rm(args) => records::rm(args, runs, cli.json),

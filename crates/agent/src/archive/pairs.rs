@@ -106,7 +106,7 @@ pub(super) fn update_pair(
             database.execute(&update, values![from, to, step])?;
         }
     }
-    let is_measured = row.state == State::Finished && row.kind != "transfer";
+    let is_measured = row.state == State::Finished && !matches!(row.kind.as_str(), "stream" | "transfer");
     if let Some(goodput) = row.figures.goodput_bps.filter(|_| is_measured) {
         let update = "UPDATE pairs SET best_goodput_bps = ?3
              WHERE lead = ?1 AND peer = ?2 AND (best_goodput_bps IS NULL OR best_goodput_bps < ?3)";

@@ -1,6 +1,6 @@
 //! Requests of local users.
 
-use reservation::{Now, Outcome, Phase, PointName, Reservation, ReservationId, Spec, TaskName};
+use reservation::{Now, Outcome, Phase, PointName, Reservation, ReservationId, Spec, TaskName, Test};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -16,6 +16,7 @@ use crate::{
         SlotReport, Status, TaskStatus,
     },
     frame::Frame,
+    servers::{OtherEnd, other_name},
     test::{Kind, TestParameters},
     tokens,
 };
@@ -143,6 +144,18 @@ impl EventLoop {
         )))
     }
 
+    /// The other end of a test: a point, or a server of this point's configuration.
+    fn other_end(&self, lead: &PointName, name: &str, kind: Kind) -> Result<OtherEnd, Error> {
+        match OtherEnd::of_server(&self.config.servers, name, kind).map_err(Error::Refused)? {
+            None => self.member(name).map(OtherEnd::Point),
+            Some(_) if *lead != self.config.name => Err(Error::Refused(format!(
+                "{name} is a server in the configuration of {}, which must send",
+                self.config.name
+            ))),
+            Some(end) => Ok(end),
+        }
+    }
+
     fn reserve(
         &mut self,
         now: Now,
@@ -150,8 +163,10 @@ impl EventLoop {
         wanted: &NewReservation,
         batch: &mut Batch,
     ) -> Result<ReservationId, Error> {
-        let (lead, peer) = (self.member(&wanted.from)?, self.member(&wanted.to)?);
+        let lead = self.member(&wanted.from)?;
         let kind: Kind = wanted.kind.parse().map_err(Error::Refused)?;
+        let end = self.other_end(&lead, &wanted.to, kind)?;
+        let (peer, server) = end.into_parts();
         let us = |us: u64| Time(us.saturating_mul(1000));
         let parameters = TestParameters {
             kind,
@@ -161,10 +176,10 @@ impl EventLoop {
         parameters.check().map_err(Error::Refused)?;
         let earliest = now.utc + us(wanted.in_us);
         let spec = Spec {
-            peer: Some(peer),
+            peer,
             user: Some(user.into()),
-            test: parameters.test(),
-            class: kind.class(),
+            test: Test { parameters: server, ..parameters.test() },
+            class: parameters.class(),
             priority: wanted.priority,
             duration: parameters.duration,
             earliest,
@@ -363,7 +378,7 @@ impl EventLoop {
                 id: taken.id.to_string(),
                 phase: phase(known).into(),
                 from: known.request.lead.0.clone(),
-                to: spec.peer.as_ref().map(|peer| peer.0.clone()).unwrap_or_default(),
+                to: other_name(spec),
                 kind: spec.test.kind.clone(),
                 class: spec.class.to_string(),
                 start_us: us(slot.start),
@@ -400,7 +415,7 @@ impl EventLoop {
         });
         let tests = self.point.tasks().map(|(task, next)| TaskStatus {
             name: task.name.0.clone(),
-            to: task.spec.peer.as_ref().map(|peer| peer.0.clone()).unwrap_or_default(),
+            to: other_name(&task.spec),
             kind: task.spec.test.kind.clone(),
             next_us: task.recurrence.nominal(next).map(|nominal| nominal.as_nanos() / 1000),
         });

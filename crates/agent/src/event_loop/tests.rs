@@ -20,7 +20,10 @@ use crate::{
     archive::{State, TestRow},
     frame::Frame,
     mesh::host_and_port,
-    test::{self, Endpoint, Figures, Kind, LeadJob, Measured, PeerJob, TestParameters, TransferReport},
+    servers::{ServerProtocol, ServerService, other_name},
+    test::{
+        self, Endpoint, Figures, Kind, LeadJob, Measured, PeerJob, TestParameters, TransferReport, server_of,
+    },
 };
 
 /// Time between two requests for the address of a test's server.
@@ -80,30 +83,47 @@ impl EventLoop {
                 ended: Box::new(ended),
             });
         };
+        let server = server_of(&spec.test).map_err(Error::Refused)?;
         let part = match (known.role, &spec.peer) {
-            (Role::Lead, Some(peer)) => {
+            (Role::Lead, peer) if peer.is_some() || server.is_some() => {
                 let row = self.row(&known);
-                self.archive.put(&TestRow { state: State::Running, ..row }, &[])?;
+                self.archive.put(&row, &[])?;
                 self.wake_forwarder();
-                let address = self.members.address(peer).and_then(host_and_port);
-                let host = address.map(|(host, _)| host.to_owned());
+                let address =
+                    peer.as_ref().and_then(|peer| self.members.address(peer)).and_then(host_and_port);
                 let mesh_ports = address.into_iter().map(|(_, port)| port).chain([self.config.listen.port()]);
                 let mesh_ports = mesh_ports.collect();
+                let host = address.map(|(host, _)| host.to_owned());
                 let (sender, endpoint) = channel();
                 let job = LeadJob {
                     id: id.to_string(),
                     from: self.config.name.0.clone(),
-                    to: peer.0.clone(),
-                    host: host.unwrap_or_default(),
+                    to: row.to,
+                    host: server.as_ref().map(|server| server.host.clone()).or(host).unwrap_or_default(),
+                    latency_protocol: match &server {
+                        Some(ServerService { protocol: ServerProtocol::Twamp, .. }) => stamp::Protocol::Twamp,
+                        _ => stamp::Protocol::Stamp,
+                    },
                     mesh_ports,
                     parameters,
                     runs_dir: self.config.state.join("runs"),
                     endpoint,
                     stop: Arc::clone(&stop),
                 };
-                self.network.send(peer, Frame::Endpoint { id: id.clone() });
+                // A server that knows nothing of the mesh is open already.
+                let wanted = match (&server, peer) {
+                    (Some(server), _) => {
+                        let _ = sender.send(Endpoint { port: server.port, secret: String::new() });
+                        None
+                    }
+                    (None, Some(peer)) => {
+                        self.network.send(peer, Frame::Endpoint { id: id.clone() });
+                        Some(sender)
+                    }
+                    (None, None) => None,
+                };
                 spawn(id, move || report(Ended::Lead(test::measure(&job))))?;
-                Part::Lead { endpoint: Some(sender), ask_at: now.steady + ASK_AGAIN, report: None }
+                Part::Lead { endpoint: wanted, ask_at: now.steady + ASK_AGAIN, report: None }
             }
             (Role::Peer, _) => {
                 let bind = self.config.listen.ip();
@@ -411,7 +431,7 @@ impl EventLoop {
         TestRow {
             id: known.request.id.to_string(),
             from: known.request.lead.0.clone(),
-            to: spec.peer.as_ref().map(|peer| peer.0.clone()).unwrap_or_default(),
+            to: other_name(spec),
             kind: spec.test.kind.clone(),
             task: known.task.as_ref().map(|occurrence| occurrence.task.0.clone()),
             start_us: us(known.slot.map_or(spec.earliest, |slot| slot.start)),
@@ -447,7 +467,7 @@ impl EventLoop {
 /// Adds the application's report to the result of a transfer. Without one, the connections that were seen are the result.
 fn add_report(figures: &mut Figures, error: &mut Option<String>, report: Option<&TransferReport>) {
     if let Some(report) = report {
-        figures.goodput_bps = Some(report.goodput_bps());
+        figures.goodput_bps = report.goodput_bps().or(figures.goodput_bps);
         error.clone_from(&report.error);
     } else if figures.goodput_bps.is_none() && error.is_none() {
         *error = Some("no report, and no TCP connection with the other end was seen".into());

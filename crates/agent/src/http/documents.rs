@@ -268,8 +268,9 @@ pub struct Cancellation {
 pub struct TransferResult {
     /// The reservation.
     pub id: String,
-    /// Payload that the other end has received, bytes.
-    pub bytes: u64,
+    /// Payload that the other end has received, bytes; absent: the goodput is that of the TCP connections that were seen.
+    #[serde(default)]
+    pub bytes: Option<u64>,
     /// Time that this took, microseconds; above 0.
     pub duration_us: u64,
     /// Why the transfer is incomplete; absent if it is complete.

@@ -37,13 +37,15 @@ pub use documents::{
     MuteRequest, NamedChange, PairDocument, PairState, ReservationsDocument, ResultsDocument, TransferResult,
 };
 
-use self::{
-    documents::SCHEMA,
-    routes::{Body, Query, ROUTES, Route},
-};
+pub(crate) use documents::SCHEMA;
+
+use self::routes::{Body, Query, ROUTES, Route};
 use crate::{
     Client, Error, Explained, Filter, Members, NewReservation, PairName, PostgresAddress, Scope, Status,
-    StopHandle, Tokens, TransferReport, archive::Archive, tokens::TokenRefusal,
+    StopHandle, Tokens, TransferReport,
+    archive::Archive,
+    planning::{PlanRequest, make_plan},
+    tokens::TokenRefusal,
 };
 
 /// Number of tests in a document, unless the request names another.
@@ -193,7 +195,7 @@ fn mesh(state: &Path, status: &Status, archive: &Archive) -> Result<MeshDocument
     Ok(MeshDocument::new(status, &Members::open(state)?, archive.pairs()?, &attention, now_us))
 }
 
-fn open_archive(state: &Path) -> Result<Archive, Error> {
+pub(crate) fn open_archive(state: &Path) -> Result<Archive, Error> {
     Archive::open_for_reading(&state.join("archive.sqlite"))
 }
 
@@ -365,6 +367,19 @@ fn respond(site: &Site, route: &Route, query: &str) -> Result<Response, Refusal>
         }
         routes::Response::Alerts => {
             json(&AlertsDocument { schema: SCHEMA.into(), alerts: site.client.alerts()? })
+        }
+        routes::Response::Plan => {
+            let number = |name: &str| {
+                let value = query.number(name).and_then(|value| u64::try_from(value).ok());
+                value.ok_or_else(|| Refusal::Invalid(format!("{name} must not be negative")))
+            };
+            let request = PlanRequest {
+                from: query.text("from").unwrap_or_default(),
+                to: query.text("to").unwrap_or_default(),
+                bytes: number("bytes")?,
+                deadline_us: number("deadline_us")?,
+            };
+            json(&make_plan(&site.state, &site.client, &site.archive()?, &request)?)
         }
         routes::Response::Reservations => {
             let reservations = site.client.why(&query.text("id").unwrap_or_default())?;

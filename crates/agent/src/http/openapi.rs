@@ -10,7 +10,7 @@ use super::{
     },
     routes::{Body, ROUTES, Response, Route},
 };
-use crate::{NewReservation, control::Status};
+use crate::{NewReservation, PlanDocument, control::Status};
 
 /// Where OpenAPI keeps schemas.
 const SCHEMAS: &str = "/components/schemas";
@@ -62,6 +62,7 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
         Response::Calendar => of::<CalendarDocument>(generator),
         Response::Reservations => of::<ReservationsDocument>(generator),
         Response::Alerts => of::<AlertsDocument>(generator),
+        Response::Plan => of::<PlanDocument>(generator),
     };
     let error = |description: &str| json!({ "description": description, "content": { "text/plain": { "schema": { "type": "string" } } } });
     let mut responses =

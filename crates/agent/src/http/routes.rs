@@ -26,6 +26,7 @@ pub(super) enum Response {
     Calendar,
     Reservations,
     Alerts,
+    Plan,
 }
 
 /// The document that a route reads.
@@ -112,7 +113,7 @@ pub(super) const ROUTES: &[Route] = &[
         parameters: &[
             text("from", "The point that sends"),
             text("to", "The point that receives"),
-            text("kind", "The kind of test: throughput, latency, diagnose or transfer"),
+            text("kind", "The kind of test: throughput, latency, diagnose, stream or transfer"),
             SINCE,
             LIMIT,
         ],
@@ -128,6 +129,18 @@ pub(super) const ROUTES: &[Route] = &[
         ],
         body: None,
         response: Response::Calendar,
+    },
+    Route {
+        path: "/api/v1/plan",
+        summary: "Which rate, settings and slot for a transfer by a deadline; reserves nothing",
+        parameters: &[
+            required(text("from", "The point that sends")),
+            required(text("to", "The point that receives")),
+            required(number("bytes", "Payload, bytes")),
+            required(number("deadline_us", "When it must be complete, microseconds since 1970")),
+        ],
+        body: None,
+        response: Response::Plan,
     },
     Route {
         path: "/api/v1/reservation",

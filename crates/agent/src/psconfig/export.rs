@@ -29,7 +29,10 @@ pub fn export_psconfig(config: &Config, members: &Members) -> PsconfigExport {
     let addresses: Map<String, Value> = addresses.collect();
     for task in &config.tests {
         let (name, spec) = (&task.name.0, &task.spec);
-        let Some(peer) = &spec.peer else { continue };
+        let Some(peer) = &spec.peer else {
+            notes.push(format!("the test {name} is skipped: its other end is not a point of the mesh"));
+            continue;
+        };
         let mut spec_json = json!({ "source": "{% address[0] %}", "dest": "{% address[1] %}" });
         let kind = match spec.test.kind.parse() {
             Ok(Kind::Throughput) => {

@@ -29,7 +29,8 @@ pub struct Figures {
 impl Figures {
     /// Those of a record's run.
     pub(crate) fn of(run: &RunSummary) -> Figures {
-        let data = |flow: &&FlowSummary| matches!(flow.kind, FlowKind::Tcp | FlowKind::Udp);
+        let data =
+            |flow: &&FlowSummary| matches!(flow.kind, FlowKind::Tcp | FlowKind::Udp | FlowKind::Stream);
         let sum = |values: &mut dyn Iterator<Item = Option<f64>>| {
             values.flatten().fold(None, |sum: Option<f64>, value| Some(sum.unwrap_or(0.0) + value))
         };

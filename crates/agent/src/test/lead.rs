@@ -11,19 +11,18 @@ use std::{
 };
 
 use iperf3::{
-    ClientOptions, Observer, Token,
-    report::{Amount, Interval, Protocol, Start, TestSpec},
+    ClientOptions, Token,
+    report::{Amount, Interval, Protocol, TestSpec},
 };
 use measurement::{
     delay::{DelayPackets, DelayTest},
     path::{DiagnosisRequest, MeasuredPath, Peer, Progress, TestSeries},
-    test::{Ends, Recording, SampleCollector, complete_record},
+    test::{Ends, LoggingCollector, Recording, SampleCollector, complete_record},
 };
-use schema::FlowSample;
 use stamp::{Key, SenderOptions};
 use units::Time;
 
-use super::{Endpoint, Figures, Kind, TestParameters, figures, transfer::transfer};
+use super::{Endpoint, Figures, Kind, TestParameters, figures, stream::stream, transfer::transfer};
 
 /// Interval at which sockets are sampled.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
@@ -53,6 +52,8 @@ pub(crate) struct LeadJob {
     pub to: String,
     /// Its host.
     pub host: String,
+    /// The protocol of a latency test.
+    pub latency_protocol: stamp::Protocol,
     /// The ports of both agents, whose connections are not the application's.
     pub mesh_ports: Vec<u16>,
     /// The parameters of the test.
@@ -102,6 +103,10 @@ pub(crate) fn measure(job: &LeadJob) -> Measured {
         Kind::Throughput => throughput(job, &endpoint, remaining),
         Kind::Latency => latency(job, &endpoint, remaining),
         Kind::Diagnose => diagnose(job, &endpoint),
+        Kind::Stream => match job.parameters.rate {
+            Some(rate) => stream(job, &endpoint, rate, remaining),
+            None => Measured::failed("a stream needs a rate"),
+        },
         Kind::Transfer => transfer(job, remaining),
     }
 }
@@ -115,7 +120,7 @@ fn throughput(job: &LeadJob, endpoint: &Endpoint, time: Duration) -> Measured {
     };
     let options = ClientOptions {
         port: endpoint.port,
-        token: Some(Token::new(endpoint.secret.as_bytes())),
+        token: endpoint.secret().map(Token::new),
         connect_timeout: PHASE_TIMEOUT,
         queue_timeout: PHASE_TIMEOUT,
         phase_timeout: PHASE_TIMEOUT,
@@ -124,10 +129,11 @@ fn throughput(job: &LeadJob, endpoint: &Endpoint, time: Duration) -> Measured {
         ..ClientOptions::new(&job.host, spec)
     };
     let recording = Recording::new(&job.runs_dir, &options);
-    let mut observer = Collector(SampleCollector::new(SAMPLE_INTERVAL, false, Some(recording)));
+    let collector = SampleCollector::new(SAMPLE_INTERVAL, false, Some(recording));
+    let mut observer = LoggingCollector::new(collector, SAMPLE_INTERVAL);
     let tested = iperf3::test(&options, &job.stop, &mut observer);
     let ends = Ends { busy: tested.busy, peer_busy: tested.peer_busy };
-    let seen = observer.0.finish();
+    let seen = observer.finish();
     let error = tested.error.map(|error| error.to_string());
     match complete_record(seen, tested.peer_samples, &options, &tested.report, ends) {
         Ok(Some(recorded)) => Measured {
@@ -149,13 +155,13 @@ fn latency(job: &LeadJob, endpoint: &Endpoint, time: Duration) -> Measured {
     // The timeout of the last reply is part of the slot.
     let sending = time.saturating_sub(LATENCY_TIMEOUT).max(MIN_TEST);
     let options = SenderOptions {
-        protocol: stamp::Protocol::Stamp,
+        protocol: job.latency_protocol,
         to,
         count: u32::try_from(sending.as_nanos() / u128::from(LATENCY_INTERVAL.0)).unwrap_or(u32::MAX).max(1),
         interval: LATENCY_INTERVAL,
         spacing: stamp::Spacing::Fixed,
         payload: LATENCY_PAYLOAD,
-        key: Some(Key::new(endpoint.secret.as_bytes())),
+        key: endpoint.secret().map(Key::new),
         session: 0,
         timeout: LATENCY_TIMEOUT,
     };
@@ -234,31 +240,6 @@ fn diagnose(job: &LeadJob, endpoint: &Endpoint) -> Measured {
 /// An error with its causes.
 pub(super) fn error_text(error: &measurement::Error) -> String {
     measurement::error::chain(error)
-}
-
-/// Collects a test's samples.
-struct Collector(SampleCollector);
-
-impl Observer for Collector {
-    fn note(&mut self, text: &str) {
-        self.0.note(text);
-    }
-
-    fn start(&mut self, start: &Start) {
-        if let Err(note) = self.0.start(start) {
-            tracing::warn!("{note}");
-        }
-    }
-
-    fn sample_interval(&self) -> Option<Duration> {
-        Some(SAMPLE_INTERVAL)
-    }
-
-    fn samples(&mut self, rows: &[FlowSample]) {
-        if let Err(note) = self.0.samples(rows) {
-            tracing::warn!("{note}");
-        }
-    }
 }
 
 /// Logs the progress of a diagnosis.

@@ -3,12 +3,15 @@
 mod figures;
 mod lead;
 mod peer;
+mod stream;
 mod transfer;
 
 use std::{fmt, str::FromStr};
 
 use reservation::{Class, Test, Transport};
 use units::{BitRate, Time};
+
+use crate::ServerService;
 
 pub use figures::Figures;
 pub(crate) use figures::find_record;
@@ -25,33 +28,32 @@ pub enum Kind {
     Latency,
     /// A diagnosis of the limits of TCP.
     Diagnose,
+    /// A real-time stream at a rate, as of e-VLBI.
+    Stream,
     /// An application's own transfer: the slot is reserved for it, and its connections are watched.
     Transfer,
 }
 
 impl Kind {
+    /// All kinds.
+    pub(crate) const ALL: [Kind; 5] =
+        [Kind::Throughput, Kind::Latency, Kind::Diagnose, Kind::Stream, Kind::Transfer];
+
     /// Name in files and messages.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Throughput => "throughput",
             Kind::Latency => "latency",
             Kind::Diagnose => "diagnose",
+            Kind::Stream => "stream",
             Kind::Transfer => "transfer",
-        }
-    }
-
-    /// The class, which decides which other tests may overlap.
-    pub fn class(self) -> Class {
-        match self {
-            Kind::Throughput | Kind::Diagnose | Kind::Transfer => Class::Exclusive,
-            Kind::Latency => Class::Background,
         }
     }
 
     /// Duration unless the user gives one.
     pub fn default_duration(self) -> Time {
         match self {
-            Kind::Throughput | Kind::Latency => Time::from_secs(10),
+            Kind::Throughput | Kind::Latency | Kind::Stream => Time::from_secs(10),
             Kind::Diagnose | Kind::Transfer => Time::from_secs(60),
         }
     }
@@ -67,11 +69,9 @@ impl FromStr for Kind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let kinds = [Kind::Throughput, Kind::Latency, Kind::Diagnose, Kind::Transfer];
-        kinds.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
-            format!(
-                "{text:?} is not a kind of test; the kinds are throughput, latency, diagnose and transfer"
-            )
+        Kind::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
+            let names = Kind::ALL.map(Kind::name).join(", ");
+            format!("{text:?} is not a kind of test; the kinds are {names}")
         })
     }
 }
@@ -83,15 +83,25 @@ pub struct TestParameters {
     pub kind: Kind,
     /// Duration.
     pub duration: Time,
-    /// Throughput by UDP at this rate, instead of TCP; for a transfer, the maximum rate of the application.
+    /// Throughput by UDP at this rate, instead of TCP; the rate of a stream; for a transfer, the maximum rate of the application.
     pub rate: Option<BitRate>,
 }
 
 impl TestParameters {
+    /// The class, which decides which other tests may overlap. Streams, and transfers that state their rate, may overlap with each other: the
+    /// stations of an e-VLBI session send to one correlator at the same time.
+    pub fn class(&self) -> Class {
+        match (self.kind, self.rate) {
+            (Kind::Latency, _) => Class::Background,
+            (Kind::Stream, _) | (Kind::Transfer, Some(_)) => Class::Normal,
+            (Kind::Throughput | Kind::Diagnose | Kind::Transfer, _) => Class::Exclusive,
+        }
+    }
+
     /// The test, as limits and the calendar see it.
     pub fn test(&self) -> Test {
         let transport = match (self.kind, self.rate) {
-            (Kind::Throughput, Some(_)) => Transport::Udp,
+            (Kind::Throughput, Some(_)) | (Kind::Stream, _) => Transport::Udp,
             (Kind::Throughput | Kind::Diagnose | Kind::Transfer, _) => Transport::Tcp,
             (Kind::Latency, _) => Transport::Other,
         };
@@ -102,7 +112,9 @@ impl TestParameters {
     pub(crate) fn of(test: &Test, duration: Time) -> Result<Self, String> {
         let parameters = TestParameters { kind: test.kind.parse()?, duration, rate: test.rate };
         parameters.check()?;
-        if parameters.test() != *test {
+        let server = server_of(test)?;
+        let fits = server.is_none_or(|server| server.protocol.serves(parameters.kind));
+        if !fits || parameters.test() != (Test { parameters: String::new(), ..test.clone() }) {
             return Err(format!("its parameters do not fit a test of the kind {}", parameters.kind));
         }
         Ok(parameters)
@@ -114,7 +126,7 @@ impl TestParameters {
     /// The parameter that does not fit, in words.
     pub fn check(&self) -> Result<(), String> {
         let min_duration = match self.kind {
-            Kind::Throughput | Kind::Latency | Kind::Transfer => Time::from_secs(1),
+            Kind::Throughput | Kind::Latency | Kind::Stream | Kind::Transfer => Time::from_secs(1),
             // Round-trip times, bursts of datagrams, and a TCP test of 10 s.
             Kind::Diagnose => Time::from_secs(45),
         };
@@ -125,15 +137,22 @@ impl TestParameters {
             TestParameters { kind: Kind::Latency | Kind::Diagnose, rate: Some(_), .. } => {
                 Err(format!("a test of the kind {} has no rate", self.kind))
             }
+            TestParameters { kind: Kind::Stream, rate: None, .. } => Err("a stream needs a rate".into()),
             TestParameters { rate: Some(BitRate(0)), .. } => Err("the rate must be above zero".into()),
             _ => Ok(()),
         }
     }
 }
 
+/// The server that a test is made with, if its other end is not a point of the mesh.
+pub(crate) fn server_of(test: &Test) -> Result<Option<ServerService>, String> {
+    if test.parameters.is_empty() { Ok(None) } else { test.parameters.parse().map(Some) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ServerProtocol;
 
     #[test]
     fn parameters_are_read_as_they_were_written() {
@@ -144,6 +163,7 @@ mod tests {
             (Kind::Diagnose, None),
             (Kind::Transfer, None),
             (Kind::Transfer, Some(BitRate(5_000_000))),
+            (Kind::Stream, Some(BitRate(512_000_000))),
         ] {
             let parameters = TestParameters { kind, duration: Time::from_secs(50), rate };
             assert_eq!(TestParameters::of(&parameters.test(), parameters.duration), Ok(parameters));
@@ -153,6 +173,11 @@ mod tests {
         // Limits decide by the transport: it must be that of the test which runs.
         let disguised = Test { transport: Transport::Tcp, ..udp.test() };
         assert!(TestParameters::of(&disguised, udp.duration).is_err());
+        // A reflector does not serve throughput tests.
+        let server = |protocol| ServerService::new("far", protocol, "far.example").unwrap().to_string();
+        let with = |protocol| Test { parameters: server(protocol), ..udp.test() };
+        assert_eq!(TestParameters::of(&with(ServerProtocol::Iperf3), udp.duration), Ok(udp));
+        assert!(TestParameters::of(&with(ServerProtocol::Twamp), udp.duration).is_err());
         let other = Test { kind: "trace".into(), ..Test::default() };
         assert!(TestParameters::of(&other, udp.duration).is_err());
     }

@@ -17,6 +17,7 @@ use iperf3::{
 };
 use serde::{Deserialize, Serialize};
 use stamp::{Key, Reflector};
+use transfer::stream::StreamService;
 use units::BitRate;
 
 use super::{Kind, TestParameters};
@@ -40,8 +41,15 @@ const DIAGNOSIS_CLIENTS: usize = 4;
 pub(crate) struct Endpoint {
     /// TCP and UDP port.
     pub port: u16,
-    /// The secret of iperf3's token, or the key of STAMP.
+    /// The secret of iperf3's token, or the key of STAMP; empty of a server that knows nothing of the mesh.
     pub secret: String,
+}
+
+impl Endpoint {
+    /// The secret, if there is one.
+    pub fn secret(&self) -> Option<&[u8]> {
+        Some(self.secret.as_bytes()).filter(|secret| !secret.is_empty())
+    }
 }
 
 impl std::fmt::Debug for Endpoint {
@@ -85,10 +93,17 @@ pub(crate) fn serve(job: &PeerJob, on_ready: impl FnOnce(Endpoint)) -> Result<()
             }
             Ok(())
         }
-        Kind::Throughput | Kind::Diagnose => {
+        Kind::Throughput | Kind::Diagnose | Kind::Stream => {
             let server = first_port(job, |port| {
                 Server::bind(options(job, port, &secret)).map_err(|error| error.to_string())
             })?;
+            let server = match job.parameters.kind {
+                Kind::Stream => server.with_service(Box::new(StreamService {
+                    max_rate: job.parameters.rate,
+                    max_duration: Some(Duration::from_nanos(job.parameters.duration.0)),
+                })),
+                _ => server,
+            };
             on_ready(Endpoint { port: server.address().port(), secret });
             server.run(&job.stop, &LoggingObserver).map_err(|error| error.to_string())
         }

@@ -23,8 +23,9 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TransferReport {
-    /// Payload that the other end has received, bytes.
-    pub bytes: u64,
+    /// Payload that the other end has received, bytes; absent: the goodput is that of the TCP connections that were seen.
+    #[serde(default)]
+    pub bytes: Option<u64>,
     /// Time that this took, microseconds; above 0.
     pub duration_us: u64,
     /// Why the transfer is incomplete; absent if it is complete.
@@ -41,8 +42,8 @@ impl TransferReport {
         if self.duration_us == 0 { Err("duration_us must be above 0".into()) } else { Ok(()) }
     }
 
-    pub(crate) fn goodput_bps(&self) -> f64 {
-        self.bytes as f64 * 8e6 / self.duration_us as f64
+    pub(crate) fn goodput_bps(&self) -> Option<f64> {
+        Some(self.bytes? as f64 * 8e6 / self.duration_us as f64)
     }
 }
 
@@ -108,8 +109,9 @@ mod tests {
 
     #[test]
     fn goodput_is_payload_by_time() {
-        let report = TransferReport { bytes: 1_000_000, duration_us: 500_000, error: None };
-        assert_eq!((report.check(), report.goodput_bps()), (Ok(()), 16e6));
+        let report = TransferReport { bytes: Some(1_000_000), duration_us: 500_000, error: None };
+        assert_eq!((report.check(), report.goodput_bps()), (Ok(()), Some(16e6)));
+        assert_eq!(TransferReport { bytes: None, ..report.clone() }.goodput_bps(), None);
         assert!(TransferReport { duration_us: 0, ..report }.check().is_err());
     }
 }

@@ -15,6 +15,7 @@ pub mod manual;
 pub mod picture;
 pub mod plot;
 pub mod probe;
+pub mod pscheduler_tool;
 pub mod real_hosts;
 pub mod records;
 pub mod reproduce;

@@ -1,13 +1,16 @@
 //! `longfat agent`: a measurement point.
 
+pub mod advise;
 mod alerts;
 mod demo;
 mod limits;
 mod psconfig;
+mod session;
 mod setup;
 mod text;
 mod tokens;
 mod users;
+mod waiting;
 
 use std::path::PathBuf;
 
@@ -58,6 +61,9 @@ pub enum AgentCommand {
     /// Tokens of programs that use the HTTP interface: create, list, remove
     #[command(subcommand)]
     Token(tokens::TokenCommand),
+    /// A session of stations that send to one point: check it, reserve its scans, rehearse and watch it
+    #[command(subcommand)]
+    Session(session::SessionCommand),
     /// Start a mesh of six points on an emulated network, with a fault after a minute, and its page
     Demo(demo::DemoArgs),
     /// Limits of a point by user and address: explain decisions, import bwctl's files
@@ -120,6 +126,7 @@ pub fn run(command: &AgentCommand, json: bool) -> anyhow::Result<()> {
         AgentCommand::Alerts(command) => alerts::run(command, json),
         AgentCommand::Psconfig(command) => psconfig::run(command, json),
         AgentCommand::Token(command) => tokens::run(command, json),
+        AgentCommand::Session(command) => session::run(command, json),
         AgentCommand::Demo(args) => demo::run(args, json),
         AgentCommand::Limits(command) => limits::run(command, json),
     }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use agent::{AlertsReport, CalendarReport, Explained, Scope, State, Status, TestRow, TokenEntry};
+use agent::{
+    AlertsReport, CalendarReport, Explained, PlanDocument, Scope, Session, State, Status, TestRow, TokenEntry,
+};
 use jiff::{Timestamp, tz::TimeZone};
 use units::Time;
 use view::number;
@@ -135,6 +137,98 @@ pub fn calendar(calendar: &CalendarReport, next: Time) -> String {
     format!("{slots}\n\n{busy} of the next {next} is not free for exclusive tests")
 }
 
+/// The plan of a transfer.
+pub fn plan(plan: &PlanDocument) -> String {
+    let PlanDocument { from, to, .. } = plan;
+    let mut lines = Vec::new();
+    if let (Some(rate), Some(median)) = (plan.rate_bps, plan.median_rate_bps) {
+        let limit = plan.limit_text.as_ref().map_or(String::new(), |limit| format!("; limited by {limit}"));
+        lines.push(format!(
+            "{from} to {to}: {} of {} tests reached {} (median {}){limit}",
+            plan.tests - plan.tests / 10,
+            plan.tests,
+            number::rate(rate),
+            number::rate(median)
+        ));
+    }
+    let bytes = number::bytes(plan.bytes as f64);
+    let takes = plan.duration_us.map(|us| format!(" takes {}", number::seconds(us as f64 / 1e6)));
+    let verdict = if plan.is_feasible { "planned" } else { "not possible" };
+    lines.push(format!("{bytes}{}; {verdict}: {}", takes.unwrap_or_default(), plan.reason));
+    if let Some(slot) = &plan.slot {
+        let length = number::seconds(slot.duration_us as f64 / 1e6);
+        lines.push(format!("first free slot: {} UTC, {length}", instant(slot.start_us as i64)));
+    }
+    lines.extend(plan.settings.iter().map(|setting| {
+        let (size, rate) = (number::bytes(setting.at_least_bytes as f64), number::rate(setting.for_bps));
+        format!(
+            "on {}: the third value of {} must be at least {size} for {rate}",
+            setting.point, setting.sysctl
+        )
+    }));
+    lines.join("\n")
+}
+
+/// What earlier tests say about a session.
+pub fn session_check(session: &Session, slots: usize, plans: &[PlanDocument]) -> String {
+    let rows = plans.iter().map(|plan| {
+        let reaches = match plan.rate_bps {
+            Some(rate) if rate >= session.rate.as_f64() => "yes",
+            Some(_) => "NO",
+            None => "not tested",
+        };
+        vec![
+            plan.from.clone(),
+            plan.rate_bps.map_or(UNKNOWN.into(), number::rate),
+            plan.tests.to_string(),
+            reaches.into(),
+            plan.limit_text.clone().unwrap_or_else(|| UNKNOWN.into()),
+        ]
+    });
+    let head = ["STATION", "9 OF 10 TESTS REACHED", "TESTS", "ENOUGH", "LIMIT"];
+    format!(
+        "session {}: {} from each of {} stations, {} at {}; {} scans to come\n\n{}",
+        session.name,
+        number::rate(session.rate.as_f64()),
+        session.stations.len(),
+        number::rate(session.total_rate().as_f64()),
+        session.correlator,
+        slots / session.stations.len().max(1),
+        table(&head, rows, &[false, true, true, false, false], &["LIMIT"])
+    )
+}
+
+/// The state of a session's scans.
+pub fn session_state(
+    session: &Session,
+    known: &BTreeMap<(usize, String), Explained>,
+    now: Timestamp,
+) -> String {
+    let rows = session.scans.iter().enumerate().flat_map(|(index, scan)| {
+        session.stations.iter().map(move |station| {
+            let explained = known.get(&(index + 1, station.clone()));
+            let phase = explained.map_or("no slot".into(), |known| known.phase.replace('_', " "));
+            let goodput = explained.and_then(|known| known.result.as_ref()?.figures.goodput_bps);
+            let is_done = explained.is_some_and(|known| known.phase == "finished");
+            let deadline = match (is_done, now > scan.deadline) {
+                (true, _) => "met",
+                (false, true) => "MISSED",
+                (false, false) => "to come",
+            };
+            vec![
+                (index + 1).to_string(),
+                instant(scan.start.as_microsecond()),
+                station.clone(),
+                phase,
+                goodput.map_or(UNKNOWN.into(), number::rate),
+                deadline.into(),
+            ]
+        })
+    });
+    let head = ["SCAN", "START (UTC)", "STATION", "STATE", "GOODPUT", "DEADLINE"];
+    table(&head, rows, &[true, false, false, false, true, false], &[])
+}
+
 /// A reservation.
 pub fn explained(explained: &Explained) -> String {
     match explained.result.as_ref().filter(|row| row.state == State::Finished || row.record.is_some()) {
@@ -151,7 +245,11 @@ fn result(row: &TestRow) -> String {
     parts.extend(figures.min_rtt_us.map(|us| format!("RTT min {}", number::rounded_micros(us))));
     let typical = if row.kind == "latency" { "median" } else { "mean" };
     parts.extend(figures.typical_rtt_us.map(|us| format!("{typical} {}", number::rounded_micros(us))));
-    let loss = if row.kind == "latency" { "lost" } else { "lost or retransmitted" };
+    let loss = match row.kind.as_str() {
+        "latency" => "lost",
+        "stream" => "lost or late",
+        _ => "lost or retransmitted",
+    };
     parts.extend(figures.loss_share.map(|share| format!("{loss} {}", number::share(share))));
     let mut lines = vec![format!("  {} {} to {}: {}", row.kind, row.from, row.to, parts.join(", "))];
     if let Some(verdict) = &figures.verdict {

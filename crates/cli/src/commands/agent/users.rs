@@ -1,21 +1,15 @@
 //! The requests of users to a running point.
 
-use std::{
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
-use agent::{Client, Explained, Filter, Kind, NewReservation};
+use agent::{Explained, Filter, Kind, NewReservation};
 use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
 use units::{BitRate, Time};
 
-use super::{Directory, SCHEMA, failure, text};
+use super::{Directory, SCHEMA, failure, text, waiting::wait_until};
 use crate::{exit::Exit, interrupt, output};
-
-/// Poll interval of `--wait`.
-const POLL: Duration = Duration::from_millis(500);
 
 /// Options of `agent calendar`.
 #[derive(Debug, Args)]
@@ -32,15 +26,16 @@ pub struct CalendarArgs {
 pub struct RequestArgs {
     /// The point that sends, and records the result
     from: String,
-    /// The point that receives
+    /// The point that receives, or a server of agent.toml
     to: String,
-    /// What to measure: throughput, latency, diagnose, or transfer to reserve a slot for an application's own transfer
+    /// What to measure: throughput, latency, diagnose, stream at a rate, or transfer to reserve a slot for an application's own
+    /// transfer
     #[arg(long, default_value = "throughput")]
     kind: Kind,
     /// Duration of the test [default: 10s; for diagnose 60s]
     #[arg(long, value_name = "TIME")]
     duration: Option<Time>,
-    /// Send UDP at this rate instead of TCP; for a transfer, the maximum rate of the application
+    /// Throughput of UDP at this rate, instead of TCP; the rate of a stream; for a transfer, the maximum rate of the application
     #[arg(long, value_name = "RATE")]
     rate: Option<BitRate>,
     /// Time until the earliest start
@@ -111,7 +106,8 @@ pub struct ExpelArgs {
     directory: Directory,
 }
 
-fn us(time: Time) -> u64 {
+/// Microseconds.
+pub(super) fn us(time: Time) -> u64 {
     time.as_nanos() / 1000
 }
 
@@ -154,43 +150,11 @@ pub fn request(args: &RequestArgs, json: bool) -> anyhow::Result<()> {
     };
     let mut explained = client.reserve(wanted).map_err(failure)?;
     if args.wait {
-        explained = wait(&client, explained, json)?;
+        explained = wait_until(&client, explained, json, &*interrupt::flag()?, |_| false)?;
     }
     print(&explained, json)?;
     let is_done = explained.phase == "finished" || !explained.is_over();
     if is_done { Ok(()) } else { Err(Exit::Failed(format!("the test {} was not made", explained.id)).into()) }
-}
-
-/// Asks until the test is over and its result has arrived, and notes changes.
-fn wait(client: &Client, first: Explained, json: bool) -> anyhow::Result<Explained> {
-    let stop = interrupt::flag()?;
-    let mut last = first;
-    let mut over: Option<Instant> = None;
-    if !json {
-        output::note(&last.text);
-    }
-    loop {
-        // The result of a test between two other points arrives after the report of its end.
-        let has_result = last.phase != "finished" || last.result.is_some();
-        if last.is_over()
-            && (has_result || over.is_some_and(|since| since.elapsed() > Duration::from_secs(10)))
-        {
-            return Ok(last);
-        }
-        if last.is_over() && over.is_none() {
-            over = Some(Instant::now());
-        }
-        if stop.load(std::sync::atomic::Ordering::Acquire) {
-            return Err(Exit::Interrupted.into());
-        }
-        sleep(POLL);
-        let next = client.why(&last.id).map_err(failure)?;
-        let Some(next) = next.into_iter().next() else { return Ok(last) };
-        if next.text != last.text && !next.is_over() && !json {
-            output::note(&next.text);
-        }
-        last = next;
-    }
 }
 
 fn print(explained: &Explained, json: bool) -> anyhow::Result<()> {

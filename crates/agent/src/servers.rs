@@ -1,0 +1,169 @@
+//! Servers that know nothing of the mesh: iperf3 servers, and reflectors of TWAMP and STAMP, as ends of this point's tests.
+//!
+//! Such a test has no peer that could agree: the slot is free in this point's calendar only. The reservation has the server's name and
+//! address, so that it does not depend on a later change of the configuration.
+
+use std::{fmt, str::FromStr};
+
+use reservation::{PointName, Spec};
+
+use crate::{
+    mesh::host_and_port,
+    test::{Kind, server_of},
+};
+
+/// The protocol of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerProtocol {
+    /// Throughput tests.
+    Iperf3,
+    /// Latency tests, with a control connection.
+    Twamp,
+    /// Latency tests.
+    Stamp,
+}
+
+impl ServerProtocol {
+    /// All protocols.
+    pub(crate) const ALL: [ServerProtocol; 3] =
+        [ServerProtocol::Iperf3, ServerProtocol::Twamp, ServerProtocol::Stamp];
+
+    /// Its name in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            ServerProtocol::Iperf3 => "iperf3",
+            ServerProtocol::Twamp => "twamp",
+            ServerProtocol::Stamp => "stamp",
+        }
+    }
+
+    fn default_port(self) -> u16 {
+        match self {
+            ServerProtocol::Iperf3 => 5201,
+            ServerProtocol::Twamp | ServerProtocol::Stamp => stamp::PORT,
+        }
+    }
+
+    /// Whether it serves tests of this kind.
+    pub(crate) fn serves(self, kind: Kind) -> bool {
+        match self {
+            ServerProtocol::Iperf3 => kind == Kind::Throughput,
+            ServerProtocol::Twamp | ServerProtocol::Stamp => kind == Kind::Latency,
+        }
+    }
+}
+
+/// A service of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerService {
+    /// The server's name.
+    pub name: String,
+    /// The protocol.
+    pub protocol: ServerProtocol,
+    /// Its host.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+}
+
+impl ServerService {
+    /// A service at `HOST` or `HOST:PORT`.
+    ///
+    /// # Errors
+    /// If the address is not valid.
+    pub(crate) fn new(name: &str, protocol: ServerProtocol, address: &str) -> Result<Self, String> {
+        let is_bare = |host: &str| !host.is_empty() && !host.contains([' ', '[', ']', '/']);
+        let bare_v6 = address.parse::<std::net::Ipv6Addr>().is_ok();
+        let (host, port) = match host_and_port(address) {
+            Some((host, port)) if !bare_v6 => (host, port),
+            _ if is_bare(address) && (bare_v6 || !address.contains(':')) => {
+                (address, protocol.default_port())
+            }
+            _ => return Err(format!("{address:?} is not an address; the form is HOST or HOST:PORT")),
+        };
+        Ok(ServerService { name: name.into(), protocol, host: host.into(), port })
+    }
+}
+
+impl fmt::Display for ServerService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {} {}", self.name, self.protocol.name(), self.port, self.host)
+    }
+}
+
+impl FromStr for ServerService {
+    type Err = String;
+
+    /// Reads what [`Display`](fmt::Display) has written into a reservation.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is not a server");
+        let mut words = text.splitn(4, ' ');
+        let mut next = || words.next().ok_or_else(wrong);
+        let (name, protocol, port, host) = (next()?, next()?, next()?, next()?);
+        let protocol =
+            ServerProtocol::ALL.into_iter().find(|known| known.name() == protocol).ok_or_else(wrong)?;
+        let port = port.parse().map_err(|_| wrong())?;
+        Ok(ServerService { name: name.into(), protocol, host: host.into(), port })
+    }
+}
+
+/// The other end of a test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum OtherEnd {
+    /// A point of the mesh.
+    Point(PointName),
+    /// A server that knows nothing of the mesh.
+    Server(ServerService),
+}
+
+impl OtherEnd {
+    /// The server of this name; `None` if the configuration has none.
+    pub fn of_server(servers: &[ServerService], name: &str, kind: Kind) -> Result<Option<OtherEnd>, String> {
+        let mut services = servers.iter().filter(|service| service.name == name).peekable();
+        if services.peek().is_none() {
+            return Ok(None);
+        }
+        match services.find(|service| service.protocol.serves(kind)) {
+            Some(service) => Ok(Some(OtherEnd::Server(service.clone()))),
+            None => Err(format!("the server {name} has no service for a test of the kind {kind}")),
+        }
+    }
+
+    /// As a reservation has it: the peer, and the parameters of the test.
+    pub fn into_parts(self) -> (Option<PointName>, String) {
+        match self {
+            OtherEnd::Point(name) => (Some(name), String::new()),
+            OtherEnd::Server(service) => (None, service.to_string()),
+        }
+    }
+}
+
+/// The name of a test's other end.
+pub(crate) fn other_name(spec: &Spec) -> String {
+    let server = || server_of(&spec.test).ok().flatten().map(|server| server.name);
+    spec.peer.as_ref().map(|peer| peer.0.clone()).or_else(server).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_are_read_as_they_were_written() {
+        for (protocol, address, host, port) in [
+            (ServerProtocol::Iperf3, "iperf.example", "iperf.example", 5201),
+            (ServerProtocol::Iperf3, "192.0.2.7:5300", "192.0.2.7", 5300),
+            (ServerProtocol::Twamp, "[2001:db8::1]:8620", "2001:db8::1", 8620),
+            (ServerProtocol::Stamp, "2001:db8::1", "2001:db8::1", 862),
+        ] {
+            let service = ServerService::new("far", protocol, address).unwrap();
+            assert_eq!((service.host.as_str(), service.port), (host, port));
+            assert_eq!(service.to_string().parse(), Ok(service));
+        }
+        for wrong in ["", "a b", "host:port", "http://x/"] {
+            assert!(ServerService::new("far", ServerProtocol::Iperf3, wrong).is_err(), "{wrong}");
+        }
+        assert!("far iperf3 5201".parse::<ServerService>().is_err());
+        assert!("far bwctl 4823 host".parse::<ServerService>().is_err());
+    }
+}

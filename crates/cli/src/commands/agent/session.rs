@@ -1,0 +1,228 @@
+//! `longfat agent session`: scans of several stations that send to one point.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::PathBuf,
+    sync::atomic::Ordering,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use agent::{CalendarReport, Client, Explained, Session, plan_transfer};
+use clap::{Args, Subcommand};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use units::Time;
+
+use super::{Directory, SCHEMA, failure, text, users::us, waiting::wait_until};
+use crate::{exit::Exit, interrupt, output};
+
+/// Interval of `watch`.
+const WATCH_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum SessionCommand {
+    /// Show whether earlier tests of each station reached the rate
+    Check(SessionArgs),
+    /// Reserve the scans that have not begun: a slot for each station
+    Reserve(SessionArgs),
+    /// Send streams of all stations at the session's rate at the same time, and show which arrived in time
+    Rehearse(RehearseArgs),
+    /// Show the state of the scans until all are over
+    Watch(SessionArgs),
+}
+
+/// A session.
+#[derive(Debug, Args)]
+pub struct SessionArgs {
+    /// Description of the session (TOML)
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    directory: Directory,
+}
+
+/// Options of `agent session rehearse`.
+#[derive(Debug, Args)]
+pub struct RehearseArgs {
+    #[command(flatten)]
+    session: SessionArgs,
+    /// Time until the start, the same for all stations
+    #[arg(long = "in", value_name = "TIME", default_value = "2min")]
+    earliest: Time,
+    /// Duration of the streams
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    duration: Time,
+}
+
+/// Runs the command.
+pub fn run(command: &SessionCommand, json: bool) -> anyhow::Result<()> {
+    match command {
+        SessionCommand::Check(args) => check(args, json),
+        SessionCommand::Reserve(args) => reserve(args, json),
+        SessionCommand::Rehearse(args) => rehearse(args, json),
+        SessionCommand::Watch(args) => watch(args, json),
+    }
+}
+
+impl SessionArgs {
+    fn session(&self) -> anyhow::Result<Session> {
+        let file = self.file.display();
+        let text = fs::read_to_string(&self.file)
+            .map_err(|error| Exit::BadInput(format!("cannot read {file}: {error}")))?;
+        Ok(Session::parse(&text).map_err(|error| Exit::BadInput(format!("{file}: {error}")))?)
+    }
+}
+
+fn check(args: &SessionArgs, json: bool) -> anyhow::Result<()> {
+    let session = args.session()?;
+    let config = args.directory.config()?;
+    let now = Timestamp::now();
+    let slots = session.slots(now);
+    let mut plans = Vec::new();
+    for station in &session.stations {
+        // The data of the longest scan, as a transfer by TCP.
+        let longest = session.scans.iter().map(|scan| scan.duration).max().unwrap_or(Time::ZERO);
+        let bytes = (session.rate.as_f64() / 8.0 * longest.as_secs_f64()) as u64;
+        let deadline_us = now.as_microsecond().cast_unsigned() + 86_400_000_000;
+        let plan = plan_transfer(&config, station, &session.correlator, bytes, deadline_us);
+        plans.push(plan.map_err(failure)?);
+    }
+    if json {
+        return output::json(&json!({
+            "schema": SCHEMA, "session": session.name, "rate_bps": session.rate.0, "total_rate_bps": session.total_rate().0,
+            "scans_to_come": slots.len() / session.stations.len(), "plans": plans,
+        }));
+    }
+    output::text(&text::session_check(&session, slots.len(), &plans))
+}
+
+fn reserve(args: &SessionArgs, json: bool) -> anyhow::Result<()> {
+    let session = args.session()?;
+    let client = args.directory.client()?;
+    let slots = session.slots(Timestamp::now());
+    if slots.is_empty() {
+        return Err(Exit::BadInput("all scans of the session have begun".into()).into());
+    }
+    let mut reserved = Vec::new();
+    for slot in &slots {
+        reserved.push(client.reserve(slot.reservation.clone()).map_err(failure)?);
+    }
+    // Other points need a moment to agree.
+    let stop = interrupt::flag()?;
+    for known in &mut reserved {
+        let is_settled = |known: &Explained| matches!(known.phase.as_str(), "booked" | "running");
+        *known = wait_until(&client, known.clone(), true, &stop, is_settled)?;
+    }
+    let rows: Vec<Value> = slots
+        .iter()
+        .zip(&reserved)
+        .map(|(slot, known)| json!({ "scan": slot.scan, "station": slot.station, "reservation": known }))
+        .collect();
+    if json {
+        output::json(&json!({ "schema": SCHEMA, "session": session.name, "slots": rows }))?;
+    } else {
+        let lines =
+            slots.iter().zip(&reserved).map(|(slot, known)| format!("scan {}: {}", slot.scan, known.text));
+        output::prose(&lines.collect::<Vec<_>>().join("\n"))?;
+    }
+    let missing = reserved.iter().filter(|known| known.is_over()).count();
+    match missing {
+        0 => Ok(()),
+        missing => Err(Exit::Failed(format!("{missing} of {} slots are not reserved", slots.len())).into()),
+    }
+}
+
+fn rehearse(args: &RehearseArgs, json: bool) -> anyhow::Result<()> {
+    let session = args.session.session()?;
+    let client = args.session.directory.client()?;
+    let stop = interrupt::flag()?;
+    let mut reserved = Vec::new();
+    let begun = Instant::now();
+    for test in session.rehearsal(us(args.earliest), args.duration) {
+        // All begin at the same time: what the requests took is subtracted.
+        let late_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let test = agent::NewReservation { in_us: test.in_us.saturating_sub(late_us), ..test };
+        reserved.push(client.reserve(test).map_err(failure)?);
+    }
+    let mut results = Vec::new();
+    for known in reserved {
+        results.push(wait_until(&client, known, json, &stop, |_| false)?);
+    }
+    if json {
+        output::json(&json!({ "schema": SCHEMA, "session": session.name, "streams": results }))?;
+    } else {
+        let texts: Vec<String> = results.iter().map(text::explained).collect();
+        output::prose(&texts.join("\n"))?;
+    }
+    let failed = results.iter().filter(|known| known.phase != "finished").count();
+    match failed {
+        0 => Ok(()),
+        failed => {
+            let stations = session.stations.len();
+            Err(Exit::Failed(format!("{failed} of {stations} stations did not deliver the rate")).into())
+        }
+    }
+}
+
+fn watch(args: &SessionArgs, json: bool) -> anyhow::Result<()> {
+    let session = args.session()?;
+    let client = args.directory.client()?;
+    let stop = interrupt::flag()?;
+    // The reservations by scan and station, as far as the correlator's calendar has shown them.
+    let mut known: BTreeMap<(usize, String), Explained> = BTreeMap::new();
+    let mut shown = String::new();
+    loop {
+        let calendar = client.calendar_of(Some(session.correlator.clone()), Duration::from_secs(86_400));
+        add_slots(&session, &client, &calendar.map_err(failure)?, &mut known);
+        for explained in known.values_mut().filter(|explained| !explained.is_over()) {
+            if let Ok(Some(next)) = client.why(&explained.id).map(|all| all.into_iter().next()) {
+                *explained = next;
+            }
+        }
+        let text = text::session_state(&session, &known, Timestamp::now());
+        if !json && text != shown {
+            output::text(&format!("{text}\n"))?;
+            shown = text;
+        }
+        let is_last = session.scans.iter().all(|scan| scan.deadline < Timestamp::now());
+        if is_last && known.values().all(Explained::is_over) {
+            break;
+        }
+        if stop.load(Ordering::Acquire) {
+            return Err(Exit::Interrupted.into());
+        }
+        sleep(WATCH_INTERVAL);
+    }
+    if json {
+        let rows = known.iter().map(
+            |((scan, station), known)| json!({ "scan": scan, "station": station, "reservation": known }),
+        );
+        output::json(
+            &json!({ "schema": SCHEMA, "session": session.name, "slots": rows.collect::<Vec<_>>() }),
+        )?;
+    }
+    Ok(())
+}
+
+/// Adds the slots that a calendar shows.
+fn add_slots(
+    session: &Session,
+    client: &Client,
+    calendar: &CalendarReport,
+    known: &mut BTreeMap<(usize, String), Explained>,
+) {
+    for slot in &calendar.slots {
+        let Some(scan) = session.scan_of(slot) else { continue };
+        let key = (scan, slot.from.clone());
+        if known.contains_key(&key) {
+            continue;
+        }
+        // A reservation of two other points is known here only if it was requested here.
+        if let Ok(Some(explained)) = client.why(&slot.id).map(|all| all.into_iter().next()) {
+            known.insert(key, explained);
+        }
+    }
+}

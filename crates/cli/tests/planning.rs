@@ -1,0 +1,121 @@
+//! Executes the examples of docs/planning.md: two points, a planned transfer, and a session.
+
+use std::{net::TcpListener, path::Path, process::Command};
+
+use crate::common::{TestDir, binary};
+
+/// Ports of the page, which may be in use here.
+const PORTS: [&str; 3] = ["4901", "4902", "4903"];
+
+fn free_port() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
+}
+
+/// The lines of the page's shell examples, with free ports.
+fn commands() -> Vec<String> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/planning.md");
+    let mut text = std::fs::read_to_string(page).unwrap();
+    for port in PORTS {
+        text = text.replace(port, &free_port());
+    }
+    let blocks = text.split("\n```").skip(1).step_by(2);
+    blocks.filter_map(|block| block.strip_prefix("sh\n")).flat_map(str::lines).map(Into::into).collect()
+}
+
+/// Runs lines of shell with the program under test; agents end with the shell.
+fn shell(dir: &TestDir, lines: &[String]) -> String {
+    let folder = Path::new(binary()).parent().unwrap().display();
+    let mut script = String::from("set -eu\ntrap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\n");
+    for line in lines {
+        script += &format!("{line}\n");
+        if let Some(point) = line.strip_prefix("longfat agent run --dir ") {
+            let point = point.trim_end_matches(" &");
+            script +=
+                &format!("until longfat agent status --dir {point} >/dev/null 2>&1; do sleep 0.2; done\n");
+        }
+        if line.starts_with("longfat agent init") || line.starts_with("longfat agent join") {
+            // A clock that nothing synchronizes pads each slot with half a minute.
+            script += "sed -i 's/^clock_error = \"auto\"/clock_error = \"100ms\"/' */agent.toml\n";
+            script += "sed -i 's/^allow_udp = false/allow_udp = true/' */limits.toml\n";
+        }
+    }
+    let mut command = Command::new("bash");
+    command.current_dir(dir.dir.path()).args(["-c", &script]).env("NO_COLOR", "1");
+    command.env("PATH", format!("{folder}:{}", std::env::var("PATH").unwrap()));
+    command.env("XDG_CONFIG_HOME", dir.path("no-configuration")).env_remove("LONGFAT_RUNS");
+    let output = command.output().unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{script}\n{stdout}\n{stderr}");
+    format!("{stderr}\n{stdout}")
+}
+
+/// The commands that start two points.
+fn start(commands: &[String]) -> Vec<String> {
+    let until = commands.iter().position(|line| line == "longfat agent run --dir b &").unwrap();
+    commands[..=until].to_vec()
+}
+
+#[test]
+fn a_transfer_is_planned_run_in_its_slot_and_judged() {
+    let dir = TestDir::new("");
+    let commands = commands();
+    let advised = commands.iter().position(|line| line.starts_with("longfat advise")).unwrap();
+    let printed = shell(&dir, &commands[..=advised]);
+    assert!(printed.contains("a to b: 1 of 1 tests reached"), "{printed}");
+    assert!(printed.contains("planned: it ends"), "{printed}");
+    assert!(printed.contains("transfer a to b: goodput"), "{printed}");
+    assert!(printed.contains("planned with"), "{printed}");
+    let received = std::fs::metadata(dir.path("received/file")).unwrap();
+    assert_eq!(received.len(), 200 << 20);
+}
+
+#[test]
+fn a_command_that_fails_is_reported_and_its_exit_code_returned() {
+    let dir = TestDir::new("");
+    let mut lines = start(&commands());
+    lines.push("longfat advise --to b --bytes 1MB --dir a --plan | grep 'test the pair first'".into());
+    lines.push("longfat advise --to b --bytes 1MB --dir a -- true && exit 1".into());
+    lines.push(
+        "code=0; longfat advise --to b --bytes 1MB --probe --dir a -- sh -c 'exit 7' || code=$?".into(),
+    );
+    lines.push("echo exit code $code".into());
+    lines.push("longfat agent results --dir a --kind transfer".into());
+    let printed = shell(&dir, &lines);
+    assert!(printed.contains("exit code 7"), "{printed}");
+    assert!(printed.contains("the command ended with exit status: 7"), "{printed}");
+}
+
+#[test]
+fn a_session_is_checked_rehearsed_reserved_and_watched() {
+    let dir = TestDir::new("");
+    let start_at = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(600);
+    let session = |start: jiff::Timestamp| {
+        let deadline = start + jiff::SignedDuration::from_secs(30);
+        format!(
+            "name = \"s\"\ncorrelator = \"b\"\nstations = [\"a\"]\nrate = \"8mbit\"\n[[scans]]\nstart = \"{start}\"\n\
+             duration = \"3s\"\ndeadline = \"{deadline}\"\n"
+        )
+    };
+    std::fs::write(dir.path("session.toml"), session(start_at)).unwrap();
+    std::fs::write(dir.path("past.toml"), session(jiff::Timestamp::UNIX_EPOCH)).unwrap();
+    let mut lines = start(&commands());
+    lines.push("longfat agent session check session.toml --dir b".into());
+    lines.push("longfat agent session reserve session.toml --dir b".into());
+    lines.push("longfat agent calendar --dir b".into());
+    // On a busy machine packets miss their time, which is the result.
+    lines.push("longfat agent session rehearse session.toml --in 10s --duration 3s --dir b || true".into());
+    // A session that is over.
+    lines.push("longfat agent session watch past.toml --dir b".into());
+    lines.push("if longfat agent session reserve past.toml --dir b; then exit 1; fi".into());
+    let printed = shell(&dir, &lines);
+    for part in [
+        "session s: 8.00 Mb/s from each of 1 stations, 8.00 Mb/s at b; 1 scans to come",
+        "scan 1: b/1: booked for",
+        "normal",
+        "stream a to b: goodput",
+        "MISSED",
+        "all scans of the session have begun",
+    ] {
+        assert!(printed.contains(part), "{part} is not in\n{printed}");
+    }
+}

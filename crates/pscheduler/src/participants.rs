@@ -1,0 +1,40 @@
+//! What the participants of a run tell each other before it: where the server is, and the secret that its client must know.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::{Error, documents::ParticipantInput, throughput};
+
+/// The version of this data.
+const SCHEMA: u32 = 1;
+/// Bytes of a run's secret.
+const SECRET_BYTES: usize = 16;
+
+/// The data of the participant that runs the server of a throughput test.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ServerData {
+    /// Its TCP and UDP port.
+    pub port: u16,
+    /// The secret of this run. pScheduler shows members that begin with an underscore to no one but the participants.
+    #[serde(rename = "_secret")]
+    pub secret: String,
+}
+
+/// The data of a participant.
+pub(crate) fn data(input: &ParticipantInput, port: u16) -> Result<Value, Error> {
+    let mut data = json!({ "schema": SCHEMA });
+    if input.test.kind != throughput::NAME || input.participant != throughput::SERVER {
+        return Ok(data);
+    }
+    let mut secret = [0; SECRET_BYTES];
+    getrandom::fill(&mut secret)
+        .map_err(|error| Error::System { what: "cannot draw a random number", cause: error.to_string() })?;
+    let secret = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+    let server = serde_json::to_value(ServerData { port, secret });
+    let server =
+        server.map_err(|error| Error::System { what: "cannot write JSON", cause: error.to_string() })?;
+    if let (Some(data), Value::Object(server)) = (data.as_object_mut(), server) {
+        data.extend(server);
+    }
+    Ok(data)
+}

@@ -1,0 +1,5 @@
+//! The tests of this crate, one program.
+
+mod methods;
+mod runs;
+mod schema;

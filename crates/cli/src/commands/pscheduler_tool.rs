@@ -1,9 +1,10 @@
 //! `longfat pscheduler-tool`: a method of the pScheduler tool plug-in. The programs in the plug-in's directory call it.
 
-use std::{io::Read, path::Path};
+use std::io::Read;
 
 use clap::Args;
 use pscheduler::{Method, Settings, call};
+use record::RunsLocation;
 
 use crate::{exit::Exit, interrupt, output};
 

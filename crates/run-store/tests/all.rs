@@ -1,1 +1,0 @@
-//! The tests of this crate that need a server.

@@ -198,9 +198,7 @@ fn run_command(cli: &Cli, config: &Config, runs: &RunsLocation) -> anyhow::Resul
         Command::Tune(args) => tune::run(args, cli.json),
         Command::Agent(command) => agent::run(command, cli.json),
         Command::Advise(args) => agent::advise::run(args, cli.json),
-        Command::PschedulerTool(args) => {
-            pscheduler_tool::run(args, cli.runs.is_some().then_some(runs))
-        }
+        Command::PschedulerTool(args) => pscheduler_tool::run(args, cli.runs.is_some().then_some(runs)),
         Command::Watch(args) => watch::run(args, runs, cli.json),
         Command::Ls(args) => records::ls(args, runs, cli.json),
         Command::Rm(args) => records::rm(args, runs, cli.json),

@@ -31,7 +31,8 @@ pub fn run(args: &PschedulerToolArgs, runs: Option<&RunsLocation>) -> anyhow::Re
         let read = std::io::stdin().lock().take(MAX_INPUT_BYTES).read_to_string(&mut input);
         read.map_err(|error| Exit::BadInput(format!("cannot read standard input: {error}")))?;
     }
-    let settings = Settings { port: args.port, runs_dir: runs.map(RunsLocation::writable).transpose()?, stop };
+    let settings =
+        Settings { port: args.port, runs_dir: runs.map(RunsLocation::writable).transpose()?, stop };
     let reply = call(args.method, &input, &settings).map_err(|error| match error {
         pscheduler::Error::Input(_) => Exit::BadInput(error.to_string()),
         pscheduler::Error::System { .. } => Exit::Failed(error.to_string()),

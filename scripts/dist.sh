@@ -13,13 +13,13 @@ export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/n
 
 say() { echo "dist: $*" >&2; }
 
-# The static program of a Rust target.
+# The static program of a Rust target, without debugging information.
 build() {
-    local triple=$1
+    local triple=$1 strip=$2
     # With --target the flag applies to the program only, not to build scripts and macros.
-    RUSTFLAGS="-C target-feature=+crt-static" cargo build --profile dist --locked -p longfat --target "$triple" >&2
+    RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked -p longfat --target "$triple" >&2
     mkdir -p "$out/$triple"
-    cp "$target/$triple/dist/longfat" "$out/$triple/longfat"
+    $strip -o "$out/$triple/longfat" "$target/$triple/release/longfat"
     if readelf -d "$out/$triple/longfat" | grep -q NEEDED; then
         say "$triple: the program still needs libraries"
         exit 1
@@ -136,7 +136,7 @@ rm -rf "$out"
 mkdir -p "$out"
 machine=$(uname -m)
 triple=$machine-unknown-linux-gnu
-build "$triple"
+build "$triple" strip
 share "$out/$triple/longfat"
 archive "$triple" "$machine"
 image "$triple" "$machine"
@@ -150,7 +150,7 @@ if [ "$machine" = x86_64 ]; then
     # In a subshell: the settings are for this build only.
     (
         prepare_aarch64 || { say "skipping aarch64"; exit 0; }
-        build aarch64-unknown-linux-gnu
+        build aarch64-unknown-linux-gnu aarch64-linux-gnu-strip
         archive aarch64-unknown-linux-gnu aarch64
         image aarch64-unknown-linux-gnu aarch64
         deb aarch64-unknown-linux-gnu arm64

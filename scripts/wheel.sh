@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Builds the wheel of the Python package in target/dist: the library for every CPython from 3.9, and the program.
-#   wheel.sh [PROFILE]   cargo's profile: dist (the default), or dev, a quick build for tests
+#   wheel.sh [PROFILE]   cargo's profile: release (the default), or dev, a quick build for tests
 set -eu
 cd "$(dirname "$0")/.."
-profile=${1:-dist}
+profile=${1:-release}
 built=$profile
 [ "$profile" != dev ] || built=debug
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")

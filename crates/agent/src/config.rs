@@ -52,7 +52,7 @@ pub struct Config {
     pub test_ports: RangeInclusive<u16>,
     /// The source of UTC.
     pub clock: Clock,
-    /// Servers that know nothing of the mesh, as ends of its tests.
+    /// Servers outside the mesh, as ends of its tests.
     pub servers: Vec<ServerService>,
     /// The recurring tests that it leads.
     pub tests: Vec<Task>,

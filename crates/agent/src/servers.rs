@@ -1,7 +1,7 @@
-//! Servers that know nothing of the mesh: iperf3 servers, and reflectors of TWAMP and STAMP, as ends of this point's tests.
+//! Servers outside the mesh as ends of this point's tests: iperf3 servers, and reflectors of TWAMP and STAMP.
 //!
-//! Such a test has no peer that could agree: the slot is free in this point's calendar only. The reservation has the server's name and
-//! address, so that it does not depend on a later change of the configuration.
+//! Such a test has no peer that could agree, so it occupies a slot in this point's calendar only. The reservation contains the server's name
+//! and address, so that it does not depend on a later change of the configuration.
 
 use std::{fmt, str::FromStr};
 
@@ -112,7 +112,7 @@ impl FromStr for ServerService {
 pub(crate) enum OtherEnd {
     /// A point of the mesh.
     Point(PointName),
-    /// A server that knows nothing of the mesh.
+    /// A server outside the mesh.
     Server(ServerService),
 }
 

@@ -44,7 +44,7 @@ pub struct SessionSlot {
     pub station: String,
     /// When its data must have arrived.
     pub deadline: Timestamp,
-    /// What reserves it.
+    /// The request that reserves it.
     pub reservation: NewReservation,
 }
 
@@ -82,7 +82,8 @@ impl Session {
             };
             let start = instant("start", &scan.start)?;
             let duration: Time = scan.duration.parse().map_err(|error| wrong(&of("duration"), &error))?;
-            let end = start + std::time::Duration::from_nanos(duration.0);
+            let end = start.checked_add(std::time::Duration::from_nanos(duration.0));
+            let end = end.map_err(|error| wrong(&of("duration"), &error))?;
             let deadline = scan.deadline.as_ref().map_or(Ok(end), |text| instant("deadline", text))?;
             if deadline < end {
                 return Err(wrong(&of("deadline"), &"it is before the end of the scan"));
@@ -117,8 +118,8 @@ impl Session {
         BitRate(self.rate.0.saturating_mul(self.stations.len() as u64))
     }
 
-    /// What reserves the scans that have not begun, by their starts. Each station has a slot of its own; they overlap, because all state their
-    /// rate.
+    /// The requests for the scans that have not begun, sorted by start. Each station has a dedicated slot; the slots overlap, because all state
+    /// their rate.
     pub fn slots(&self, now: Timestamp) -> Vec<SessionSlot> {
         let mut slots = Vec::new();
         for (index, scan) in self.scans.iter().enumerate().filter(|(_, scan)| scan.start > now) {
@@ -139,7 +140,7 @@ impl Session {
         slots
     }
 
-    /// Streams of all stations at the same time.
+    /// The requests for simultaneous streams of all stations.
     pub fn rehearsal(&self, in_us: u64, duration: Time) -> Vec<NewReservation> {
         let streams = self.stations.iter().map(|station| NewReservation {
             duration_us: Some(duration.as_nanos() / 1000),
@@ -150,14 +151,18 @@ impl Session {
         streams.collect()
     }
 
-    /// The scan to which a slot in a calendar belongs: its number.
+    /// The number of the scan to which a slot in a calendar belongs.
     pub fn scan_of(&self, slot: &SlotReport) -> Option<usize> {
         let is_its = slot.to == self.correlator
             && self.stations.contains(&slot.from)
             && slot.kind == Kind::Transfer.name();
         let start = Timestamp::from_microsecond(slot.start_us.try_into().ok()?).ok()?;
-        let scan = self.scans.iter().position(|scan| scan.start <= start && start < scan.deadline);
-        scan.filter(|_| is_its).map(|index| index + 1)
+        // The deadline of a scan may be after the start of the next one.
+        let scans = self.scans.iter().enumerate();
+        let scan = scans
+            .filter(|(_, scan)| scan.start <= start && start < scan.deadline)
+            .max_by_key(|(_, scan)| scan.start);
+        scan.filter(|_| is_its).map(|(index, _)| index + 1)
     }
 
     fn reservation(&self, station: &str, kind: Kind) -> NewReservation {
@@ -239,6 +244,10 @@ mod tests {
         assert_eq!(session.scan_of(&slot("seshan", "2026-11-26T12:10:00Z")), Some(2));
         assert_eq!(session.scan_of(&slot("seshan", "2026-11-26T12:07:00Z")), None);
         assert_eq!(session.scan_of(&slot("metsahovi", "2026-11-26T12:10:00Z")), None);
+        // A deadline after the start of the next scan.
+        let late = Session::parse(&SESSION.replace("12:06:00Z", "12:30:00Z")).unwrap();
+        assert_eq!(late.scan_of(&slot("seshan", "2026-11-26T12:00:00Z")), Some(1));
+        assert_eq!(late.scan_of(&slot("seshan", "2026-11-26T12:10:00Z")), Some(2));
     }
 
     #[test]
@@ -248,6 +257,7 @@ mod tests {
             ("12:06:00Z", "12:04:00Z", "scan 1, deadline: it is before the end"),
             ("\"50min\"", "\"long\"", "scan 2, duration: "),
             ("T12:10:00Z", "", "scan 2, start: "),
+            ("2026-11-26T12:10", "9999-12-30T21:59", "scan 2, duration: "),
             ("\"seshan\"", "\"onsala\"", "the point onsala is named twice"),
             ("\"seshan\"", "\"kashima\"", "the point kashima is named twice"),
             ("name =", "nam =", "unknown field"),

@@ -1,4 +1,4 @@
-//! Plans for applications, sessions of stations, and tests with servers that know nothing of the mesh.
+//! Plans for applications, sessions of stations, and tests with servers outside the mesh.
 
 use std::{
     sync::{

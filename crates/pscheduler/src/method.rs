@@ -18,7 +18,7 @@ use crate::{
 
 /// The name of the tool, and of its directory.
 const TOOL: &str = "longfat";
-/// Prefer iperf3 (10) if the user does not name a tool: all nodes have it.
+/// Below iperf3's preference (10): pScheduler selects iperf3, which all nodes have, if the user does not name a tool.
 const PREFERENCE: i32 = 5;
 
 /// A method.
@@ -30,7 +30,7 @@ pub enum Method {
     CanRun,
     /// How long a test takes.
     Duration,
-    /// What a participant tells the others.
+    /// Returns the data that a participant sends to the others.
     ParticipantData,
     /// Runs one participant's part of a test.
     Run,
@@ -84,10 +84,10 @@ impl FromStr for Method {
     }
 }
 
-/// What does not come from pScheduler.
+/// Settings that do not come from pScheduler.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The port of a throughput test's server.
+    /// The port of the server of a throughput test.
     pub port: u16,
     /// The directory of records; `None`: no records.
     pub runs_dir: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! What the participants of a run tell each other before it: where the server is, and the secret that its client must know.
+//! The data that participants exchange before a run: the server's port, and the secret that its client must know.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ const SECRET_BYTES: usize = 16;
 pub(crate) struct ServerData {
     /// Its TCP and UDP port.
     pub port: u16,
-    /// The secret of this run. pScheduler shows members that begin with an underscore to no one but the participants.
+    /// The secret of this run. pScheduler shows members that begin with an underscore to the participants only.
     #[serde(rename = "_secret")]
     pub secret: String,
 }

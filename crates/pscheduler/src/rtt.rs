@@ -19,12 +19,12 @@ const MAX_SCHEMA: u32 = 4;
 const DEFAULT_COUNT: u32 = 5;
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
-/// The control connection and the result.
+/// Time for the control connection and the result.
 const ALLOWANCE: Duration = Duration::from_secs(5);
 /// Largest payload of a UDP datagram.
 const MAX_LENGTH: usize = 65_507;
 
-/// What can be requested.
+/// The parameters of the test that have an effect.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct Spec {
@@ -42,7 +42,7 @@ pub(crate) struct Spec {
     protocol: Option<String>,
 }
 
-/// The options of [`Spec`], and those that have no effect here.
+/// All accepted parameters: those of [`Spec`], and others without effect.
 const OPTIONS: [&str; 14] = [
     "schema",
     "dest",
@@ -78,6 +78,9 @@ impl Spec {
         }
         if spec.count == Some(0) || spec.interval.is_some_and(|interval| interval.0.is_zero()) {
             return Err("count and interval must be positive".into());
+        }
+        if !matches!(spec.ip_version, None | Some(4 | 6)) {
+            return Err("ip-version must be 4 or 6".into());
         }
         spec.protocol()?;
         Ok(spec)
@@ -189,7 +192,7 @@ fn diags(options: &SenderOptions, measured: &MeasuredPackets) -> String {
 
 /// The result in the form of the test.
 fn result(options: &SenderOptions, measured: &MeasuredPackets) -> Value {
-    // The packets that were answered, in the order in which they were sent: their numbers are those that are not lost.
+    // The packets with a reply, in the order of sending: their numbers are those that were not lost.
     let mut trips = measured.trips.clone();
     trips.sort_by_key(|trip| trip.sent_ns);
     let sent = measured.result.sent;
@@ -209,7 +212,7 @@ fn result(options: &SenderOptions, measured: &MeasuredPackets) -> Value {
     let (min, max) = (seconds.iter().copied().reduce(f64::min), seconds.iter().copied().reduce(f64::max));
     if let (Some(min), Some(max)) = (min, max) {
         let mean = seconds.iter().sum::<f64>() / seconds.len() as f64;
-        // Of a sample, as the test's other tools.
+        // Sample standard deviation, as in the test's other tools.
         let degrees = seconds.len().saturating_sub(1).max(1) as f64;
         let deviation = (seconds.iter().map(|rtt| (rtt - mean).powi(2)).sum::<f64>() / degrees).sqrt();
         for (name, value) in [("min", min), ("max", max), ("mean", mean), ("stddev", deviation)] {

@@ -1,4 +1,4 @@
-//! The slot of a run: waits for its start, and ends what runs beyond its end.
+//! The slot of a run: waits for its start, and ends the test at its end.
 
 use std::{
     sync::{
@@ -11,7 +11,7 @@ use std::{
 
 use crate::documents::Schedule;
 
-/// The result must be on standard output before pScheduler ends the tool.
+/// Time before the end of the slot at which the test ends: the result must be on standard output before pScheduler ends the tool.
 const BEFORE_THE_END: Duration = Duration::from_secs(1);
 /// Maximum time until a stop takes effect.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
@@ -27,7 +27,7 @@ pub(crate) fn begin(schedule: &Schedule, stop: &Arc<AtomicBool>) -> Arc<AtomicBo
     let end = start + schedule.duration.0.saturating_sub(BEFORE_THE_END).saturating_sub(late);
     let is_over = Arc::new(AtomicBool::new(stop.load(Ordering::Acquire)));
     let (watched, set) = (Arc::clone(stop), Arc::clone(&is_over));
-    // Ends with the program.
+    // This thread ends with the program.
     thread::spawn(move || {
         while Instant::now() < end && !watched.load(Ordering::Acquire) {
             thread::sleep(STOP_CHECK_INTERVAL);

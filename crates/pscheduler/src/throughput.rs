@@ -35,20 +35,20 @@ pub(crate) const SERVER: usize = 1;
 const MAX_SCHEMA: u32 = 7;
 /// As in iperf3.
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
-/// The server's start and the connections, at the start of the slot. The participants' clocks may differ by this much.
+/// Time for the server's start and the connections, at the start of the slot: the maximum difference between the participants' clocks.
 const START_ALLOWANCE: Duration = Duration::from_secs(5);
-/// The exchange of results, at the end of the slot.
+/// Time for the exchange of results, at the end of the slot.
 const END_ALLOWANCE: Duration = Duration::from_secs(5);
 /// Round trips of connections and messages before and after the data.
 const SETUP_ROUND_TRIPS: u32 = 20;
-/// Time between two attempts to connect to a server that is not yet open.
+/// Interval of attempts to connect to a server that is not yet open.
 const ATTEMPT_INTERVAL: Duration = Duration::from_millis(200);
 /// Timeout of each step of a test before and after its data.
 const PHASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval at which sockets are sampled.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What can be requested.
+/// The parameters of the test.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub(crate) struct Spec {
@@ -148,7 +148,7 @@ impl Spec {
         if !matches!(self.ip_version, None | Some(4 | 6)) {
             return Err("ip-version must be 4 or 6".into());
         }
-        // What the protocol of iperf3 cannot express.
+        // Refuses parameters that the protocol of iperf3 cannot express.
         Params::of(&self.test()).spec().map(drop).map_err(|refusal| refusal.to_string())
     }
 
@@ -435,7 +435,7 @@ fn sum(streams: &[Map<String, Value>], start_s: f64, end_s: f64) -> Map<String, 
     data
 }
 
-/// What a server has seen.
+/// The events of a server's test.
 #[derive(Default)]
 struct ServedTest {
     notes: Mutex<Vec<String>>,

@@ -10,7 +10,7 @@ use units::BitRate;
 
 use crate::{Error, Identity, congestion::Congestion, error::tls_failed, header_bytes};
 
-/// Unread bytes of the receiver: 5 Gb/s over 100 ms.
+/// Flow-control window of the receiver: enough for 5 Gb/s over 100 ms.
 const WINDOW_BYTES: u32 = 64 << 20;
 /// The largest packet with IP and UDP headers, bytes.
 const MAX_PACKET_BYTES: u32 = 9_000;
@@ -30,12 +30,12 @@ pub struct QuicOptions {
     pub packet_bytes: u32,
     /// The congestion control of this end's data.
     pub congestion: cc::Source,
-    /// The largest rate; `None`: as the congestion control allows.
+    /// The maximum rate; `None`: only the congestion control limits it.
     pub rate: Option<BitRate>,
 }
 
 impl QuicOptions {
-    /// The packet sizes that every path must carry: QUIC's smallest, over IPv6, and jumbo frames.
+    /// Smallest and largest [`packet_bytes`](QuicOptions::packet_bytes): QUIC's minimum over IPv6, and jumbo frames.
     pub const PACKET_BYTES: std::ops::RangeInclusive<u32> = MIN_PAYLOAD_BYTES + 48..=MAX_PACKET_BYTES;
 
     fn transport(&self, ip: IpAddr, congestion: &Congestion) -> TransportConfig {

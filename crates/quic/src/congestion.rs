@@ -1,7 +1,7 @@
 //! Congestion controls of crate `cc` behind quinn's trait.
 //!
 //! quinn requires controllers that other threads may use, but a native congestion control must stay on one thread. The
-//! connection's thread therefore holds them in a thread-local table, and quinn gets their numbers.
+//! connection's thread therefore keeps the controllers in a thread-local table, and quinn gets their indices.
 
 use std::{any::Any, cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc, time::Instant};
 
@@ -17,7 +17,7 @@ use tcp::{CongestionDriver, INITIAL_CWND};
 
 use crate::Error;
 
-/// Packets of the smallest window (RFC 9002, section 7.2).
+/// The minimum congestion window, packets (RFC 9002, section 7.2).
 const MIN_WINDOW_PACKETS: u64 = 2;
 
 thread_local! {
@@ -44,7 +44,7 @@ fn with_table<T>(access: impl FnOnce(&mut Table) -> T) -> Option<T> {
     TABLE.try_with(|table| access(&mut table.borrow_mut())).ok()
 }
 
-/// A congestion control for the connections of this thread.
+/// A loaded congestion control for the connections of this thread.
 #[derive(Debug)]
 pub(crate) struct Congestion {
     library: Arc<LoadedLibrary>,

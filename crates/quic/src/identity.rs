@@ -12,7 +12,7 @@ use rustls::{
 
 use crate::{Error, error::tls_failed};
 
-/// The name in certificates. Nobody compares it: the whole certificate is compared.
+/// The name in certificates. It is not checked, because the whole certificate is compared.
 pub(crate) const NAME: &str = "longfat";
 
 /// A certificate for one connection, with its key.
@@ -82,7 +82,7 @@ impl Identity {
     }
 }
 
-/// Accepts one certificate, whatever its names and times. The handshake proves that the peer has its key.
+/// Accepts one certificate and ignores its names and validity. The handshake proves that the peer has its key.
 #[derive(Debug)]
 struct Pinned {
     certificate: Vec<u8>,

@@ -1,12 +1,11 @@
 //! One QUIC connection with one bidirectional stream over a UDP socket, with longfat's congestion controls.
 //!
 //! The protocol is quinn's state machine (`quinn-proto`); this crate adds the socket, pacing, certificates that both ends pin, and
-//! congestion controls of crate `cc`
-//! behind quinn's trait (`congestion.rs`). Calls block; a check ends them early.
+//! the congestion controls of crate `cc` behind quinn's trait (`congestion.rs`). Calls block; a check ends them early.
 //!
-//! A [`QuicListener`] accepts one connection. It answers a client only after an address validation (a Retry packet), so a
-//! forged request gets no data. Each end has an [`Identity`], a certificate for this connection alone, and accepts no other
-//! certificate than the expected one: the caller transmits them beforehand.
+//! A [`QuicListener`] accepts one connection. It begins a handshake only after an address validation (a Retry packet), so a
+//! request with a forged address gets no data. Each end has an [`Identity`], a certificate for this connection only, and accepts only the
+//! expected certificate: the caller exchanges the certificates before.
 
 mod config;
 mod congestion;
@@ -23,7 +22,7 @@ pub use identity::Identity;
 pub use listener::QuicListener;
 pub use stream::{QuicStatistics, QuicStream};
 
-/// Ends a blocking call with an error.
+/// Is called while a call blocks; its error ends the call.
 pub type Check<'a, E> = &'a mut dyn FnMut() -> Result<(), E>;
 
 /// Bytes of the IP and UDP headers of a packet to this address.

@@ -20,7 +20,8 @@ use crate::{
     stream::{CHECK_INTERVAL, Established},
 };
 
-/// Maximum number of handshakes at a time. Clients with another certificate may hold them until they time out.
+/// Maximum number of simultaneous handshakes. Clients that do not complete theirs occupy them until [`QuicListener::accept`] ends, because
+/// connections have no idle timeout.
 const MAX_HANDSHAKES: usize = 16;
 /// The largest datagram, bytes.
 const MAX_DATAGRAM_BYTES: usize = 9_216;
@@ -33,7 +34,7 @@ pub struct QuicListener {
     options: QuicOptions,
     start: Instant,
     handshakes: BTreeMap<usize, Handshake>,
-    /// The datagram that is being made.
+    /// The datagram that is being written.
     scratch: Vec<u8>,
 }
 
@@ -144,7 +145,7 @@ impl QuicListener {
         }
     }
 
-    /// Requests an address validation, and begins the handshake of a client that has passed it.
+    /// Requests an address validation, and begins the handshake of a client that has passed the validation.
     fn handle_client(&mut self, incoming: Incoming) {
         let remote = incoming.remote_address();
         self.scratch.clear();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// A sender that was late sends what was due in this time together.
+/// A late sender sends at most the datagrams of this time in one burst.
 const MAX_BURST: Duration = Duration::from_millis(2);
 
 /// The time of the next datagram.

@@ -27,17 +27,17 @@ use crate::{
 
 /// Interval at which a wait calls its check.
 pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// A peer that accepts or sends nothing for this time counts as unreachable.
+/// A peer that neither accepts nor sends data for this time counts as unreachable.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// A sender that sleeps between packets sleeps at least this long, and sends what was due in one batch.
 const MIN_SLEEP: Duration = Duration::from_micros(100);
 /// A reader serves the connection at least this often.
 const SERVE_INTERVAL: Duration = Duration::from_millis(1);
-/// Bytes in the send buffer beside those in flight.
+/// Bytes in the send buffer in addition to the congestion window.
 const UNSENT_BYTES: u64 = 2 << 20;
-/// A time of arrival before this is an error: the clock was set.
+/// Maximum age of an arrival. An older one is an error: the clock was set.
 const MAX_AGE: Duration = Duration::from_millis(100);
-/// Rounds of receiving before timers run again.
+/// Maximum number of rounds of receiving before timers run again.
 const MAX_ROUNDS: usize = 8;
 
 /// Counts of a connection.
@@ -45,7 +45,7 @@ const MAX_ROUNDS: usize = 8;
 pub struct QuicStatistics {
     /// Packets sent.
     pub sent_packets: u64,
-    /// Of these, lost; their data was sent again in other packets.
+    /// Lost packets among these; their data was retransmitted in other packets.
     pub lost_packets: u64,
 }
 
@@ -64,12 +64,12 @@ pub struct QuicStream {
     handle: ConnectionHandle,
     connection: Connection,
     remote: SocketAddr,
-    /// The client opens it, and the server learns of it with the first data.
+    /// The client opens it; the server accepts it with the first data.
     stream: Option<StreamId>,
     is_connected: bool,
     /// The peer has acknowledged the end of this direction.
     is_finished: bool,
-    /// The end of the other direction was read.
+    /// The end of the peer's direction was read.
     is_read: bool,
     close_reason: Option<ConnectionError>,
     written_bytes: u64,
@@ -78,7 +78,7 @@ pub struct QuicStream {
     served: Instant,
     outgoing: Outgoing,
     incoming: Incoming,
-    /// The datagram that is being made.
+    /// The datagram that is being written.
     scratch: Vec<u8>,
     /// Must be dropped after the connection.
     _congestion: Congestion,
@@ -162,7 +162,7 @@ impl QuicStream {
         self.send_buffer_bytes().min(self.written_bytes)
     }
 
-    /// A congestion window, and data that is sent next.
+    /// The congestion window, and space for the data after it.
     fn send_buffer_bytes(&self) -> u64 {
         self.connection.congestion_state().window() + UNSENT_BYTES
     }
@@ -219,7 +219,7 @@ impl QuicStream {
         }
     }
 
-    /// Copies what has arrived; `None`: nothing.
+    /// Copies the data that has arrived; `None` if there is none.
     fn poll_read(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, Error> {
         if self.stream.is_none() {
             self.stream = self.connection.streams().accept(Dir::Bi);
@@ -277,7 +277,7 @@ impl QuicStream {
         while self.stream.is_some() && !self.is_finished {
             check_idle(begin)?;
             if let Err(error) = self.step(CHECK_INTERVAL, check) {
-                // A peer that closes the connection has what it wants.
+                // A peer that closes the connection needs no more data.
                 let is_closed = matches!(self.close_reason, Some(ConnectionError::ApplicationClosed(_)));
                 return if is_closed { Ok(()) } else { Err(error) };
             }

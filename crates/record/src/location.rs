@@ -1,7 +1,7 @@
-//! Where records are: in a directory of this machine, or in an object store.
+//! The location of records: a directory of this machine, or an object store.
 //!
-//! An object store is used through two directories. Its cache is a directory of records whose summaries are those of the store,
-//! and in which other files appear when they are read. Commands write records to its outbox, from which they are uploaded.
+//! An object store is used through two directories. The cache is a directory of records with the summaries of the store; other files
+//! are fetched into it when they are read. Commands write records to the outbox, from which a thread uploads them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ pub trait RunStore: fmt::Debug + Send + Sync {
     /// If the store cannot be written.
     fn remove(&self, directory: &Path) -> Result<(), Error>;
 
-    /// The outbox: a directory of records, whose changes are uploaded in the background from now on.
+    /// Opens the outbox: a directory of records whose changes are uploaded in the background.
     ///
     /// # Errors
     /// If it cannot be created, or the store cannot be written.
@@ -65,7 +65,7 @@ pub trait RunStore: fmt::Debug + Send + Sync {
     fn finish(&self) -> Result<(), Error>;
 }
 
-/// Where records are.
+/// The location of records.
 #[derive(Debug, Clone)]
 pub struct RunsLocation(Kind);
 
@@ -104,7 +104,7 @@ impl fmt::Display for RunsLocation {
 }
 
 impl RunsLocation {
-    /// The directory to which records are written; of an object store the outbox.
+    /// The directory to which records are written; for an object store, the outbox.
     ///
     /// # Errors
     /// If the outbox cannot be created, or the object store cannot be written.
@@ -115,7 +115,7 @@ impl RunsLocation {
         }
     }
 
-    /// The directory of records that can be read, as of the last [`RunsLocation::list`]; of an object store the cache.
+    /// The directory of records that can be read, as of the last [`RunsLocation::list`]; for an object store, the cache.
     pub fn readable(&self) -> &Path {
         match &self.0 {
             Kind::Directory(directory) => directory,
@@ -145,7 +145,7 @@ impl RunsLocation {
         }
     }
 
-    /// How a record is named that was written to [`RunsLocation::writable`]: its directory, or its address in the store.
+    /// The name of a record that was written to [`RunsLocation::writable`]: its directory, or its address in the store.
     pub fn name_of(&self, directory: &Path) -> String {
         match &self.0 {
             Kind::Directory(_) => directory.display().to_string(),
@@ -153,7 +153,7 @@ impl RunsLocation {
         }
     }
 
-    /// Brings files up to date that are not records, below a directory of [`RunsLocation::readable`].
+    /// Brings the files below a directory of [`RunsLocation::readable`] up to date that are not records.
     ///
     /// # Errors
     /// If the object store cannot be read.
@@ -164,7 +164,7 @@ impl RunsLocation {
         }
     }
 
-    /// All records, newest last, as [`list()`] has them.
+    /// All records, newest last, in the order of [`list()`].
     ///
     /// # Errors
     /// If a directory or the object store cannot be read.
@@ -220,7 +220,7 @@ impl RunsLocation {
         Ok(run.in_store(Arc::clone(store)))
     }
 
-    /// The scenario and the id of each record; of an object store those in the cache.
+    /// The scenario and the id of each record; for an object store, of each record in the cache.
     ///
     /// # Errors
     /// If a directory cannot be read.

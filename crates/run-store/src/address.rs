@@ -9,7 +9,7 @@ use crate::Error;
 
 const SCHEME: &str = "s3://";
 
-/// Whether the name of a place of records is the address of an object store.
+/// Whether the location of records is the address of an object store.
 pub fn is_address(name: &Path) -> bool {
     name.to_str().is_some_and(|name| name.starts_with(SCHEME))
 }

@@ -1,7 +1,7 @@
 //! The cache: a directory of records with the summaries of the object store.
 //!
-//! A finished record does not change, so its summary is read once. That of an unfinished one is read each time; the file
-//! [`UNFINISHED`] in its directory marks it. Other files of a record never change and are fetched when they are read.
+//! A finished record does not change, so its summary is read once. The summary of an unfinished record is read each time; the file
+//! [`UNFINISHED`] in its directory marks such a record. The other files of a record never change and are fetched when they are read.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -83,7 +83,7 @@ async fn read_indexes(client: &Client, cache: &Path, unknown: &mut BTreeSet<&Str
                 _ => remove_parts(&directory),
             }
         }
-        // The summaries are in the cache now; the empty file shows that.
+        // The summaries are in the cache now: an empty file marks this index object as read.
         let _ = File::create(cache.join(&path));
     }
     Ok(())
@@ -133,7 +133,7 @@ async fn read_summary(client: &Client, cache: &Path, run: &str) -> Result<(), Er
     Ok(())
 }
 
-/// Whether a summary is that of an unfinished run; also if it cannot be read.
+/// Whether a summary belongs to an unfinished run, or cannot be read.
 pub(crate) fn is_partial(json: &[u8]) -> bool {
     let summary: serde_json::Value = serde_json::from_slice(json).unwrap_or_default();
     summary["runs"][0]["partial"].as_bool().unwrap_or(!summary["runs"][0].is_object())

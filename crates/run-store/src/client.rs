@@ -16,15 +16,15 @@ use tokio::runtime::Runtime;
 use crate::Error;
 use crate::address::Address;
 use crate::error::reason;
-use crate::http::Connector;
+use crate::http::{Connector, SLOWEST_UPLOAD};
 
 /// Retries of a request after an error of the server or the network.
 const MAX_RETRIES: usize = 4;
-/// No request is retried later than this.
+/// A request is not retried after this time.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(20);
-/// Pause before the first retry, and the longest.
+/// Pause before the first retry, and the maximum pause.
 const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
-/// Deadline of a request with a small reply, its retries included.
+/// Deadline of a request with a small reply, including its retries. The time to send a large request is added.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// Deadline for the next bytes of a large reply.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
@@ -52,7 +52,10 @@ impl Client {
         let set = |key| builder.get_config_value(&key).filter(|value| !value.is_empty());
         let endpoint = set(AmazonS3ConfigKey::S3Endpoint).or_else(|| set(AmazonS3ConfigKey::Endpoint));
         let is_allowed = std::env::var("AWS_ALLOW_HTTP").is_ok_and(|value| value == "true" || value == "1");
-        let is_plain = endpoint.as_ref().is_some_and(|endpoint| endpoint.starts_with("http://"));
+        // Schemes are case-insensitive (RFC 3986, section 3.1).
+        let is_plain = endpoint.as_ref().is_some_and(|endpoint| {
+            endpoint.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://"))
+        });
         if is_plain && !is_allowed {
             return Err(settings(
                 "AWS_ENDPOINT_URL is not encrypted (http://): set AWS_ALLOW_HTTP=true to allow that".into(),
@@ -67,7 +70,7 @@ impl Client {
         .into_iter()
         .any(|key| set(key).is_some());
         let is_unsigned = set(AmazonS3ConfigKey::SkipSignature).is_some_and(|value| value == "true");
-        // Amazon's virtual machines have credentials without variables; other endpoints are elsewhere.
+        // Only Amazon's virtual machines have credentials without variables; an endpoint that is set is usually a different server.
         if endpoint.is_some() && !has_credentials && !is_unsigned {
             return Err(settings(
                 "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY".into(),
@@ -113,12 +116,22 @@ impl Client {
         path: &str,
         request: impl Future<Output = object_store::Result<T>>,
     ) -> Result<T, RecordError> {
-        match tokio::time::timeout(DEADLINE, request).await {
+        self.within(DEADLINE, action, path, request).await
+    }
+
+    async fn within<T>(
+        &self,
+        deadline: Duration,
+        action: &'static str,
+        path: &str,
+        request: impl Future<Output = object_store::Result<T>>,
+    ) -> Result<T, RecordError> {
+        match tokio::time::timeout(deadline, request).await {
             Ok(done) => done.map_err(|error| self.failed(action, path, &error)),
             Err(_) => Err(RecordError::Store {
                 action,
                 url: self.url(path),
-                reason: format!("{} does not reply within {} s", self.endpoint, DEADLINE.as_secs()),
+                reason: format!("{} does not reply within {} s", self.endpoint, deadline.as_secs()),
             }),
         }
     }
@@ -184,10 +197,11 @@ impl Client {
         }
     }
 
-    /// Writes a small object.
+    /// Writes an object by one request.
     pub(crate) async fn write(&self, path: &str, bytes: Vec<u8>) -> Result<(), RecordError> {
         let key = self.address.key(path);
-        self.in_time("write", path, self.objects.put(&key, PutPayload::from(bytes))).await.map(drop)
+        let deadline = DEADLINE + Duration::from_secs(bytes.len() as u64 / SLOWEST_UPLOAD);
+        self.within(deadline, "write", path, self.objects.put(&key, PutPayload::from(bytes))).await.map(drop)
     }
 
     /// Writes an object with the contents of a file; `false` if the file has vanished.

@@ -36,8 +36,7 @@ impl Directories {
     }
 }
 
-/// `text` as a part of a file name: everything but letters, digits, `-` and `.` as `%` and two digits, so that different texts
-/// have different names.
+/// Percent-encodes all bytes of `text` except letters, digits, `-` and `.`, so that different texts have different file names.
 fn escape(text: &str) -> String {
     text.bytes().fold(String::new(), |mut name, byte| {
         match byte.is_ascii_alphanumeric() || b"-.".contains(&byte) {

@@ -31,7 +31,7 @@ pub enum Error {
     },
 }
 
-/// Codes of errors that are about who asks, and not about what is asked for.
+/// Error codes of S3 for invalid credentials or missing permissions.
 const DENIALS: [&str; 7] = [
     "AccessDenied",
     "ExpiredToken",
@@ -69,7 +69,7 @@ pub(crate) fn reason(error: &object_store::Error, bucket: &str, endpoint: &str) 
     }
 }
 
-/// The messages of an error and its causes, where they are not contained in the one before.
+/// The messages of an error and its causes, without those that the previous message contains.
 fn chain(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -14,16 +14,16 @@ use object_store::client::{
 };
 use object_store::{ClientOptions, Error};
 
-/// Timeout of a connection's start.
+/// Timeout of the TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Timeout of a reply's head, without the time for sending the request.
+/// Timeout of a reply's header. The time to send the request's body is added.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
-/// Requests with a body may be as slow as this, bytes per second.
-const SLOWEST_UPLOAD: u64 = 100_000;
-/// Idle connections are closed after this time, before servers do it.
+/// The lowest accepted rate of a request's body, bytes per second.
+pub(crate) const SLOWEST_UPLOAD: u64 = 100_000;
+/// Idle connections are closed after this time, before servers close them.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Makes clients. Without certificates on this machine they use HTTP only.
+/// Creates clients. On a machine without CA certificates they use HTTP only.
 #[derive(Debug)]
 pub(crate) struct Connector {
     /// Whether the endpoint needs HTTPS.

@@ -1,7 +1,7 @@
 //! Index objects: the summaries of the finished records that one program has written, in one object.
 //!
-//! A sweep of a thousand runs is then listed by a few requests instead of a thousand. An index never changes. It is no more than a
-//! shortcut: runs that are in no index have their summaries read one by one, and entries of removed runs are ignored.
+//! A sweep of a thousand runs is then listed by a few requests instead of a thousand. An index object never changes, and is only a
+//! cache: summaries of runs that no index contains are read one by one, and entries of removed runs are ignored.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 /// The directory of index objects.
 pub(crate) const DIRECTORY: &str = ".index";
-/// Fewer summaries are read one by one.
+/// Minimum number of runs for which an index object is written or read. Fewer summaries are read one by one.
 pub(crate) const MIN_RUNS: usize = 20;
 const SCHEMA: &str = "longfat.index/1";
 
@@ -21,7 +21,7 @@ struct Document {
     summaries: BTreeMap<String, Box<RawValue>>,
 }
 
-/// An index object of these summaries, by the directory of their record; `None` if one is no JSON.
+/// An index object of these summaries, each with the directory of its record; `None` if one is not JSON.
 pub(crate) fn encode<'a>(summaries: impl Iterator<Item = (&'a String, &'a Vec<u8>)>) -> Option<Vec<u8>> {
     let raw = |json: &[u8]| RawValue::from_string(String::from_utf8(json.to_vec()).ok()?).ok();
     let summaries = summaries.map(|(key, json)| Some((key.clone(), raw(json)?))).collect::<Option<_>>()?;

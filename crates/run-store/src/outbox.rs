@@ -1,7 +1,7 @@
 //! The outbox of one program: a directory of records, and the thread that uploads it.
 //!
-//! A lock marks the outbox of a running program. One whose program was killed, or could not reach the store at its end, is
-//! uploaded and removed by the next program that writes to the same place.
+//! A lock marks the outbox of a running program. If a program was killed or could not reach the store at its end, the next program that
+//! writes to the same place uploads and removes its outbox.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ impl Outbox {
         };
         fs::create_dir_all(&directory).map_err(failed("create"))?;
         let lock = File::open(&directory).map_err(failed("open"))?;
-        // File systems without locks have none: there outboxes are never abandoned.
+        // On file systems without locks no outbox counts as abandoned.
         let _ = lock.try_lock();
         fs::write(directory.join(ID_SUFFIX_FILE), tag).map_err(failed("write"))?;
         let (end, requests) = channel();
@@ -62,7 +62,7 @@ impl Outbox {
 
     /// Uploads the remainder and removes the outbox.
     pub(crate) fn finish(self) -> Result<(), Error> {
-        // The thread has ended if nobody receives this.
+        // Fails only if the thread has ended.
         let _ = self.end.send(());
         let uploaded = self.thread.join().unwrap_or_else(|_| {
             Err(Error::Io {
@@ -75,7 +75,7 @@ impl Outbox {
     }
 }
 
-/// Adds where the records are that could not be uploaded.
+/// Adds the directory of the records that could not be uploaded to the error.
 fn remaining(error: Error, outbox: &Path) -> Error {
     match error {
         Error::Store { action, url, reason } => Error::Store {
@@ -90,7 +90,7 @@ fn remaining(error: Error, outbox: &Path) -> Error {
     }
 }
 
-/// A name that no other outbox has, on any machine. It becomes the end of the records' ids.
+/// A random name of 24 bits. It becomes the end of the records' ids, which also contain the second.
 fn tag() -> Result<String, Error> {
     let mut random = [0; 3];
     getrandom::fill(&mut random).map_err(|error| Error::Io {
@@ -129,7 +129,7 @@ impl Worker {
         self.end(uploader, &self.directory)
     }
 
-    /// Uploads what is left of an outbox, and removes it.
+    /// Uploads the remainder of an outbox, and removes it.
     fn end(&self, mut uploader: Uploader, outbox: &Path) -> Result<(), Error> {
         let tag = outbox.file_name().unwrap_or_default().to_string_lossy();
         self.client.wait(async {

@@ -13,9 +13,9 @@ use crate::directories::Directories;
 use crate::outbox::Outbox;
 use crate::{Error, upload};
 
-/// A list is at least this new. A page asks for several at once.
+/// Maximum age of a list before it is requested again: a page requests several lists at once.
 const MAX_LIST_AGE: Duration = Duration::from_secs(1);
-/// The object by which writing is tried.
+/// The object that is written to check that the store can be written.
 const TRIAL: &str = ".longfat/trial";
 
 /// Records in a bucket of an S3-compatible object store.
@@ -56,7 +56,7 @@ impl S3Store {
         })
     }
 
-    /// Writes and removes an object, so that a measurement whose record could not be uploaded does not begin.
+    /// Writes and removes an object, so that a measurement does not begin if its record could not be uploaded.
     fn try_to_write(&self) -> Result<(), RecordError> {
         self.client.wait(async {
             self.client.write(TRIAL, Vec::new()).await?;
@@ -85,7 +85,7 @@ impl RunStore for S3Store {
     }
 
     fn refresh(&self) -> Result<(), RecordError> {
-        // One thread at a time; the others get its list.
+        // One thread at a time; the other threads use its list.
         let mut refreshed = lock(&self.refreshed);
         if refreshed.is_some_and(|at| at.elapsed() < MAX_LIST_AGE) {
             return Ok(());

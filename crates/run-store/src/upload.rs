@@ -1,8 +1,8 @@
-//! Uploads what an outbox has: whole records, and the parts of those that are being written.
+//! Uploads the contents of an outbox: finished records, and the parts of records that are being written.
 //!
-//! The objects of a record are written in such an order that its summary never claims more than is there. While it is written, a
-//! summary that is marked partial comes first. The final summary comes last, after all other files, so a program that is killed
-//! leaves a record that is marked partial.
+//! The objects of a record are uploaded in such an order that its summary never names a file that the store does not have. While the
+//! record is written, a summary that is marked partial comes first. The final summary comes after all other files, so a program that is
+//! killed leaves a record that is marked partial.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -28,7 +28,7 @@ struct OutboxRecord {
     is_finished: bool,
 }
 
-/// What has been uploaded of a record.
+/// The uploaded part of a record.
 #[derive(Debug, Clone, Default)]
 struct Sent {
     files: BTreeSet<String>,
@@ -51,7 +51,7 @@ impl Uploader {
         Uploader { outbox: outbox.to_owned(), records: BTreeMap::new(), others: BTreeSet::new() }
     }
 
-    /// Uploads all that is new, until the first error.
+    /// Uploads all new files, until the first error.
     pub(crate) async fn upload(&mut self, client: &Client) -> Result<(), Error> {
         let found = records(&self.outbox);
         let is_there = |key: &String| found.iter().any(|record| record.key == *key);
@@ -171,7 +171,7 @@ fn collect_files(outbox: &Path, below: &str, files: &mut Vec<String>) {
     }
 }
 
-/// Uploads what is new of a record. Files that vanish meanwhile belong to a record that has just been finished or removed.
+/// Uploads the new files of a record. Files that vanish meanwhile belong to a record that has just been finished or removed.
 async fn upload_record(client: &Client, record: &OutboxRecord, sent: &mut Sent) -> Result<(), Error> {
     let summary_path = format!("{}/{SUMMARY}", record.key);
     let Some(summary) = summary(record, &client.url(&record.key)) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Streams of bytes in order that carry files' data beside the control connection.
+//! Byte streams in order that carry the data of files, separate from the control connection.
 
 use std::{
     os::fd::{AsFd, BorrowedFd},
@@ -25,7 +25,7 @@ pub(crate) trait DataStream {
     /// Reads at least one byte; 0 after the peer closed.
     fn read(&mut self, buffer: &mut [u8], control: &mut Control<'_>) -> Result<usize, Error>;
 
-    /// Waits until the peer has everything; not necessary where the peer's next message implies this.
+    /// Waits until the peer has all data. Protocols whose next message implies this need not wait.
     fn flush(&mut self, _control: &mut Control<'_>) -> Result<(), Error> {
         Ok(())
     }
@@ -43,10 +43,11 @@ pub(crate) trait DataStream {
     /// Bytes in the send buffer, at most.
     fn buffered_bytes(&self) -> u64;
 
-    /// Data packets sent, and of these retransmissions.
+    /// Number of data packets sent, and of retransmissions (of QUIC: lost packets).
     fn packets(&self) -> (u64, u64);
 
-    /// Whether the peer is the one that has proved the token, so that the stream can confirm the control connection's messages.
+    /// Whether the stream authenticates its peer by the certificates that the token proves, so that it can confirm messages of the control
+    /// connection.
     fn is_authenticated(&self) -> bool {
         false
     }
@@ -195,13 +196,15 @@ pub(crate) fn receive_while_serving(
     loop {
         match control.poll()? {
             Some(Frame::Message(message)) => return Ok(message),
-            Some(Frame::Report(packet)) if stream.handle_report(&packet) => continue,
+            Some(Frame::Report(packet)) if stream.handle_report(&packet) => {}
             Some(_) => return Err(Error::Protocol(format!("another protocol's dialogue instead of {what}"))),
-            None if begin.elapsed() > timeout => return Err(Error::Timeout { what, after: timeout }),
-            None => {}
+            None => stream.serve(SERVE_INTERVAL, control)?,
+        }
+        // Also after a report: a hostile peer can send them without end.
+        if begin.elapsed() > timeout {
+            return Err(Error::Timeout { what, after: timeout });
         }
         control.check_stop()?;
-        stream.serve(SERVE_INTERVAL, control)?;
     }
 }
 

@@ -1,10 +1,10 @@
-//! The messages of the control connection. Each has its length (32 bits) and its kind (8 bits) before it: 0 for
+//! The messages of the control connection. A frame begins with the length (32 bits) and the kind (8 bits) of its body: 0 for
 //! JSON, 1 for bytes of Tsunami's dialogue, 2 for a report of SABUL.
 //!
 //! ```text
 //! receiver -> sender   hello (challenge)
 //! sender -> receiver   start (challenge, proof, transport)
-//! receiver -> sender   ready (proof, UDP port)
+//! receiver -> sender   ready (proof, port for the data)
 //! for each file:
 //! sender -> receiver   file (name, size)
 //! receiver -> sender   resume (bytes that it already has, and their hash)
@@ -29,7 +29,7 @@ pub(crate) const PROOF_PURPOSE: &str = "longfat transfer/1";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
-    /// TCP: the control connection itself, or several others.
+    /// TCP: the control connection itself, or several connections.
     Tcp,
     /// UDT 4.
     Udt,
@@ -56,7 +56,7 @@ pub(crate) enum Message {
     Start {
         protocol: String,
         challenge: String,
-        /// Hash of both challenges, keyed with the token; hexadecimal.
+        /// Hash of both challenges, and for QUIC of the directory and the certificate, keyed with the token; hexadecimal.
         proof: Option<String>,
         /// Where the files go, relative to the receiver's directory.
         directory: String,
@@ -68,7 +68,7 @@ pub(crate) enum Message {
         /// The sender's certificate for QUIC (DER, hexadecimal).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         certificate: Option<String>,
-        /// Number of TCP connections for the data; `None`: the control connection.
+        /// Number of TCP connections for the data; `None`: the data follows on the control connection.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         streams: Option<u16>,
     },
@@ -111,7 +111,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes of hexadecimal digits; `None` if they are none.
+/// The bytes of hexadecimal digits; `None` if a character is no digit or their number is odd.
 pub(crate) fn unhex(digits: &str) -> Option<Vec<u8>> {
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     let is_hex = digits.len().is_multiple_of(2) && digits.bytes().all(|digit| digit.is_ascii_hexdigit());

@@ -49,9 +49,9 @@ pub(crate) struct PartialFile {
 /// Whether data arrives in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// It is hashed as it is written.
+    /// The writing thread hashes it.
     InOrder,
-    /// Another thread reads and hashes what is complete up to the first gap.
+    /// Another thread reads the file up to the first gap and hashes it.
     AnyOrder,
 }
 
@@ -182,7 +182,7 @@ struct Writer {
     path: PathBuf,
     progress_file: File,
     hasher: Option<blake3::Hasher>,
-    /// Gets the number of the file's first bytes that are written.
+    /// Receives the number of bytes before the first gap.
     complete: Option<Sender<u64>>,
     progress_written: Instant,
     shared: Arc<Shared>,
@@ -291,7 +291,7 @@ impl Hashing {
 
     /// The hash of the whole file of `bytes` bytes.
     fn finish(self, bytes: u64) -> Result<blake3::Hasher, Error> {
-        // The result of the thread says whether it has failed.
+        // Fails only if the thread has failed, which `join` reports.
         let _ = self.complete.send(bytes);
         drop(self.complete);
         let joined = self.thread.join();

@@ -1,7 +1,7 @@
 //! Receives files into a directory.
 //!
-//! Each sender has a thread. Until it has proved the token, it may only hold a thread, for ten seconds, and
-//! only a few from one address; nothing is written and no UDP port is opened.
+//! Each sender has a thread. A sender that has not proved the token can only hold its thread, for ten seconds and the time of an error
+//! report, and only a few from one address. Files are written and ports are opened after the proof.
 
 use std::{
     collections::BTreeMap,
@@ -216,7 +216,9 @@ fn serve(
 ) -> Result<(), Error> {
     enable_keepalive(&stream)?;
     let mut control = Control::new(stream, stop)?;
-    let result = session(&mut control, options, slots, greeting, observer);
+    // Kept during the report of a failure, so that the limits of threads include it.
+    let mut greeting = Some(greeting);
+    let result = session(&mut control, options, slots, &mut greeting, observer);
     if let Err(error) = &result {
         control.report(error, LINGER);
     }
@@ -249,13 +251,13 @@ fn session(
     control: &mut Control<'_>,
     options: &ReceiverOptions,
     slots: &SenderSlots,
-    greeting: Greeting<'_>,
+    greeting: &mut Option<Greeting<'_>>,
     observer: &dyn Observer,
 ) -> Result<(), Error> {
     let agreement = agree(control, options)?;
     let slot = slots.enter(options.max_senders);
     let _slot = slot.ok_or_else(|| Error::Input("the receiver is busy with other senders".into()))?;
-    drop(greeting);
+    *greeting = None;
     let mut data = open_data(control, &agreement, options.token.as_ref())?;
     loop {
         match data.receive(control, "next file")? {
@@ -306,6 +308,10 @@ fn agree(control: &mut Control<'_>, options: &ReceiverOptions) -> Result<Agreeme
             return Err(Error::Token("the sender has a different token"));
         }
     }
+    // The proof includes the certificate, so this prevents that an attacker replaces QUIC by a transport without encryption.
+    if certificate.is_some() != (transport == Transport::Quic) {
+        return Err(Error::Protocol("a certificate belongs to QUIC, and to no other transport".into()));
+    }
     let directory = name::join(&options.directory, &directory)?;
     let certificate = certificate.and_then(|digits| unhex(&digits));
     let streams = streams.map(|streams| streams.clamp(1, MAX_STREAMS));
@@ -321,7 +327,7 @@ fn agree(control: &mut Control<'_>, options: &ReceiverOptions) -> Result<Agreeme
     })
 }
 
-/// Opens the UDP port, reports it, and waits for the data connection.
+/// Opens the port for the data, reports it, and waits for the data connection.
 fn open_data(control: &mut Control<'_>, agreement: &Agreement, token: Option<&Token>) -> Result<Data, Error> {
     let local = control.stream().local_addr().map_err(failed("cannot get a socket's address"))?;
     let local = SocketAddr::new(local.ip(), 0);
@@ -365,7 +371,7 @@ fn open_data(control: &mut Control<'_>, agreement: &Agreement, token: Option<&To
             let identity = Identity::generate()?;
             let certificate = hex(identity.certificate());
             let Some(theirs) = &agreement.certificate else {
-                return Err(Error::Protocol("a sender by QUIC without a certificate".into()));
+                return Err(Error::Protocol("the sender's certificate is invalid".into()));
             };
             let listener = QuicListener::bind(
                 local,

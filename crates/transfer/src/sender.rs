@@ -225,7 +225,7 @@ fn run(
         }
         (Transport::Quic, Some(port)) => {
             let (Some(identity), Some(theirs)) = (identity, certificate) else {
-                return Err(Error::Protocol("a receiver by QUIC without a certificate".into()));
+                return Err(Error::Protocol("the receiver's certificate is missing or invalid".into()));
             };
             let quic_options = QuicOptions {
                 identity,
@@ -264,12 +264,12 @@ fn run(
 struct Agreement {
     /// Identifies the data connection.
     key: String,
-    /// Its UDP port.
+    /// The receiver's port for the data.
     port: Option<u16>,
     certificate: Option<Vec<u8>>,
 }
 
-/// Proves the token to each other, and agrees on the transport. `identity`: the certificate for QUIC.
+/// Exchanges the proofs of the token, and agrees on the transport. `identity`: the certificate for QUIC.
 fn agree(
     control: &mut Control<'_>,
     options: &SenderOptions,

@@ -1,4 +1,4 @@
-//! Several TCP connections that share a file: each carries blocks, in any order.
+//! Several TCP connections that share a file: each carries blocks, which arrive in any order.
 //!
 //! A block is its offset (64 bits), its length (32 bits) and its bytes. The next block goes to the first connection that has
 //! space, so a slow connection delays only its own blocks.
@@ -27,8 +27,10 @@ const HEADER_BYTES: usize = 12;
 const MAX_BLOCK_BYTES: u32 = 1 << 20;
 /// Reads from one connection before the next one.
 const READS_PER_TURN: usize = 8;
+/// Maximum number of separate parts of a file behind its first gap: bounds the memory for a hostile sender's blocks.
+const MAX_PARTS: usize = 1 << 18;
 
-/// Waits for a sender's connections. They belong to the session whose key they begin with.
+/// Waits for a sender's connections. Each begins with the key of its session.
 pub(crate) struct StreamsListener(TcpListener);
 
 impl StreamsListener {
@@ -42,7 +44,8 @@ impl StreamsListener {
         Ok(self.0.local_addr().map_err(failed("cannot get a socket's address"))?.port())
     }
 
-    /// Accepts `count` connections of expected addresses that begin with the session's key. Others cannot delay them.
+    /// Accepts `count` connections of expected addresses that begin with the session's key. Connections of other addresses cannot
+    /// delay them.
     pub(crate) fn accept(
         self,
         count: u16,
@@ -123,7 +126,7 @@ impl TcpStreams {
             stream.write_all(key).map_err(failed("cannot send"))?;
             Ok(stream)
         };
-        // At the same time: each takes a round trip.
+        // In parallel, because each connection takes a round trip.
         let streams: Result<Vec<TcpStream>, Error> = thread::scope(|scope| {
             let threads: Vec<_> = (0..count).map(|_| scope.spawn(connect)).collect();
             let join = |thread: thread::ScopedJoinHandle<'_, Result<TcpStream, Error>>| {
@@ -259,7 +262,7 @@ fn why_ended(control: &mut Control<'_>, error: std::io::Error) -> Error {
 struct OutgoingBlock {
     header: [u8; HEADER_BYTES],
     bytes: Vec<u8>,
-    /// Bytes sent, with those of the header.
+    /// Number of bytes sent, including the header.
     sent: usize,
 }
 
@@ -280,7 +283,7 @@ impl OutgoingBlock {
         [IoSlice::new(&self.header[header..]), IoSlice::new(&self.bytes[self.sent - header..])]
     }
 
-    /// `count` bytes were sent; returns those of the file.
+    /// Records that `count` bytes were sent; returns how many of them are data of the file.
     fn advance(&mut self, count: usize) -> u64 {
         let before = self.sent.max(HEADER_BYTES);
         self.sent += count;
@@ -293,7 +296,7 @@ impl OutgoingBlock {
 struct IncomingBlock {
     header: [u8; HEADER_BYTES],
     bytes: Vec<u8>,
-    /// Bytes received, with those of the header.
+    /// Number of bytes received, including the header.
     received: usize,
 }
 
@@ -343,9 +346,9 @@ struct ArrivedBlocks {
     bytes: u64,
     /// Every byte before this one has arrived.
     contiguous: u64,
-    /// Number of bytes that have arrived, with those before `from`.
+    /// Number of bytes that have arrived, including those before `from`.
     total: u64,
-    /// Lengths of the blocks behind, by offset.
+    /// Lengths of the parts after `contiguous`, by offset. Adjacent parts are merged.
     later: BTreeMap<u64, u64>,
 }
 
@@ -361,7 +364,7 @@ impl ArrivedBlocks {
     }
 
     /// # Errors
-    /// If a part of the block has already arrived.
+    /// If a part of the block has already arrived, or there are too many gaps.
     fn insert(&mut self, offset: u64, length: u64) -> Result<(), Error> {
         let before =
             self.later.range(..=offset).next_back().map_or(self.contiguous, |(at, length)| at + length);
@@ -369,16 +372,27 @@ impl ArrivedBlocks {
         if before.max(self.contiguous) > offset || after < offset + length {
             return Err(Error::Protocol(format!("the block at byte {offset} arrived twice")));
         }
-        self.later.insert(offset, length);
+        let previous = self.later.range(..offset).next_back().map(|(at, length)| (*at, *length));
+        let (mut start, mut end) = (offset, offset + length);
+        if let Some((at, _)) = previous.filter(|(at, length)| at + length == offset) {
+            start = at;
+        }
+        if let Some(next) = self.later.remove(&end) {
+            end += next;
+        }
+        self.later.insert(start, end - start);
         self.total += length;
         while let Some(length) = self.later.remove(&self.contiguous) {
             self.contiguous += length;
+        }
+        if self.later.len() > MAX_PARTS {
+            return Err(Error::Protocol(format!("its blocks leave more than {MAX_PARTS} gaps")));
         }
         Ok(())
     }
 }
 
-/// Decodes any bytes as the blocks of a connection; for fuzzers.
+/// Decodes arbitrary bytes as block headers; for fuzzers.
 pub(crate) fn fuzz(bytes: &[u8]) {
     let mut arrived =
         ArrivedBlocks { from: 0, bytes: 1 << 20, contiguous: 0, total: 0, later: BTreeMap::new() };

@@ -27,10 +27,10 @@ const MIN_SLEEP: Duration = Duration::from_micros(100);
 const MAX_AGE_NS: u64 = 100_000_000;
 /// Maximum number of rounds of receiving until timers run again.
 const MAX_ROUNDS: usize = 8;
-/// Reports that did not arrive over UDP before the socket's turn.
+/// Maximum number of reports of the control connection that are handled before the UDP socket is polled.
 const MAX_REPORTS: usize = 256;
 
-/// Runs while a call blocks. A closure that returns an error ends the call.
+/// Is called while a call blocks. A closure is an attendant whose error ends the call.
 pub trait Attendant {
     /// Ends the call with an error.
     ///
@@ -358,7 +358,7 @@ impl UdtStream {
     }
 }
 
-/// A control packet that is no handshake: handshakes show that datagrams arrive.
+/// Whether a packet is a control packet other than a handshake. Handshakes always use UDP, because they show that datagrams arrive.
 fn is_report(packet: &[u8]) -> bool {
     packet.len() >= 2 && packet[0] & 0x80 != 0 && packet[..2] != [0x80, 0]
 }

@@ -64,11 +64,12 @@ fn changes_of_the_control_connection_are_detected() {
     let source = tempfile::tempdir().unwrap();
     let path = file(source.path(), "f", 300_000);
     // Each is a message that one end would accept by UDT or TCP.
-    let changes: [(&str, &str, &str); 4] = [
+    let changes: [(&str, &str, &str); 5] = [
         ("\"name\":\"f\"", "\"name\":\"g\"", "confirm"),
         ("\"mode\":", "\"mode\":1", "confirm"),
         ("\"directory\":\"\"", "\"directory\":\"other\"", "token"),
         ("\"certificate\":\"30", "\"certificate\":\"31", "token"),
+        ("\"transport\":\"quic\"", "\"transport\":\"tcp\"", "certificate"),
     ];
     for (from, to, reason) in changes {
         let running = Running::start(Some(token(&source)));

@@ -110,7 +110,7 @@ impl EventLoop {
                     endpoint,
                     stop: Arc::clone(&stop),
                 };
-                // A server that knows nothing of the mesh is open already.
+                // A server outside the mesh is already open.
                 let wanted = match (&server, peer) {
                     (Some(server), _) => {
                         let _ = sender.send(Endpoint { port: server.port, secret: String::new() });

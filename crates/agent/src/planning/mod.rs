@@ -1,4 +1,4 @@
-//! Plans of transfers: [`plan`] is the arithmetic, this file collects what it needs.
+//! Plans of transfers: [`plan`] is the arithmetic; this file collects its input.
 
 mod plan;
 
@@ -10,16 +10,16 @@ pub use plan::{PlanDocument, PlannedSetting, PlannedSlot};
 use self::plan::Known;
 use crate::{Client, Config, Error, Filter, Kind, Members, State, archive::Archive, http::open_archive};
 
-/// A plan uses the tests of this time, seconds: two weeks.
+/// A plan uses the tests of the last two weeks, seconds.
 const PLAN_TESTS_S: u64 = 14 * 86_400;
 /// Maximum number of these tests.
 const MAX_PLAN_TESTS: u32 = 1000;
-/// How far a plan looks into calendars.
+/// The part of the calendars that a plan uses, from now on.
 const MAX_PLAN_AHEAD: Duration = Duration::from_secs(30 * 86_400);
-/// The part of a slot's padding besides clocks and round trips, as the configuration's default, microseconds.
+/// The fixed part of a slot's padding (the default of `padding` in agent.toml), microseconds. Clock errors and round trips are added.
 const PLAN_PADDING_US: u64 = 2_000_000;
 
-/// The plan of a transfer, as the running agent with this configuration makes it.
+/// Plans a transfer with the archive and the calendars of the running agent with this configuration.
 ///
 /// # Errors
 /// If the agent does not run, its archive cannot be read, or the mesh has no such points.
@@ -77,7 +77,9 @@ pub(crate) fn make_plan(
     }
     // The other clock's error is unknown, and assumed to be as large as this one's.
     let clock_error_us = client.status()?.clock_error_us;
-    let padding_us = PLAN_PADDING_US + 2 * clock_error_us + 2 * rtt_us.unwrap_or(0.0) as u64;
+    let clocks_us = clock_error_us.saturating_mul(2);
+    let round_trips_us = (2.0 * rtt_us.unwrap_or(0.0)) as u64;
+    let padding_us = PLAN_PADDING_US.saturating_add(clocks_us).saturating_add(round_trips_us);
     let known = Known {
         goodputs_bps: tests.iter().filter_map(|row| row.figures.goodput_bps).collect(),
         since_us: tests.last().map(|row| row.start_us),

@@ -1,8 +1,8 @@
-//! Plans a transfer: which rate to expect, when both ends are free, and which settings are in the way. Pure.
+//! Plans a transfer: which rate to expect, when both ends are free, and which settings limit it. Pure.
 //!
-//! The rate is that of the archive's TCP tests: nine of ten reached it. [`model::SlowStart`] adds the time until this rate is reached, and
-//! twice the bandwidth-delay product is the buffer that a rate needs. Slots are those that the calendars of both ends have free now;
-//! the reservation itself decides.
+//! The rate is the one that nine of ten TCP tests of the archive reached. [`model::SlowStart`] adds the time until this rate is reached, and
+//! a rate needs a buffer of twice the bandwidth-delay product. Slots are free in the calendars of both ends at the time of the plan;
+//! the reservation decides.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use crate::{CalendarReport, NewReservation, SlotReport, cause, http::SCHEMA, tes
 const SLOWER_SHARE: f64 = 0.1;
 /// Segment size of the slow start, bytes.
 const MSS: u32 = 1448;
-/// A slot is longer than the transfer by a quarter, and by this time, in which the program starts and ends.
+/// A slot is longer than the transfer by a quarter and this time, in which the program starts and ends.
 const SLOT_MARGIN_US: u64 = 5_000_000;
 
 /// A transfer that a program wants to make.
@@ -31,7 +31,7 @@ pub(crate) struct PlanRequest {
     pub deadline_us: u64,
 }
 
-/// What the archive and the calendars know.
+/// The facts of a plan, from the archive and the calendars.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Known {
     /// Goodput of recent TCP tests, bit/s.
@@ -44,7 +44,7 @@ pub(crate) struct Known {
     pub rtt_us: Option<f64>,
     /// The cause that limits the pair.
     pub cause: Option<String>,
-    /// The calendars of both ends, as far as they reply.
+    /// The calendars of the ends that replied.
     pub calendars: Vec<CalendarReport>,
     /// Why a calendar is not known.
     pub calendar_error: Option<String>,
@@ -85,7 +85,7 @@ pub struct PlanDocument {
     pub needed_bps: Option<f64>,
     /// Expected duration of the transfer with its slow start, microseconds.
     pub duration_us: Option<u64>,
-    /// The first slot that both calendars have free.
+    /// The first slot that is free in both calendars.
     pub slot: Option<PlannedSlot>,
     /// Settings that limit the pair now.
     pub settings: Vec<PlannedSetting>,
@@ -107,11 +107,11 @@ pub struct PlannedSlot {
 pub struct PlannedSetting {
     /// The point.
     pub point: String,
-    /// The sysctl, of which the third value is meant.
+    /// The sysctl; its third value, the maximum, is the setting.
     pub sysctl: String,
-    /// Its value must be at least this, bytes.
+    /// The required minimum of this value, bytes.
     pub at_least_bytes: u64,
-    /// The rate for which this is twice the bandwidth-delay product, bit/s.
+    /// The rate whose bandwidth-delay product is half of this minimum, bit/s.
     pub for_bps: f64,
 }
 
@@ -121,16 +121,17 @@ pub(crate) fn plan(request: &PlanRequest, known: &Known, now_us: u64) -> PlanDoc
     let rate_bps = quantile(&known.goodputs_bps, SLOWER_SHARE).filter(|rate| *rate > 0.0);
     let rtt = Time((known.rtt_us.unwrap_or(0.0) * 1e3) as u64);
     let duration_us = rate_bps.map(|rate| duration_us(bytes, rate, rtt));
-    let earliest_us = now_us + known.padding_us;
+    // Sums saturate: calendars and round-trip times come from other points.
+    let earliest_us = now_us.saturating_add(known.padding_us);
     let slot = duration_us.filter(|_| known.calendar_error.is_none()).and_then(|duration_us| {
         let slot_us = duration_us + duration_us / 4 + SLOT_MARGIN_US;
         let start_us = first_free(&known.calendars, earliest_us, slot_us, known.padding_us);
-        let is_in_time = start_us + duration_us <= deadline_us;
+        let is_in_time = start_us.saturating_add(duration_us) <= deadline_us;
         is_in_time.then_some(PlannedSlot { start_us, duration_us: slot_us })
     });
     let start_us = slot.map_or(earliest_us, |slot| slot.start_us);
     let needed_bps = (deadline_us > start_us).then(|| bytes as f64 * 8e6 / (deadline_us - start_us) as f64);
-    let ends_us = duration_us.map(|duration_us| earliest_us + duration_us);
+    let ends_us = duration_us.map(|duration_us| earliest_us.saturating_add(duration_us));
     let (is_feasible, reason) = match (rate_bps, ends_us) {
         _ if deadline_us <= earliest_us => {
             (false, format!("the earliest start is in {}", seconds(known.padding_us)))
@@ -160,7 +161,7 @@ pub(crate) fn plan(request: &PlanRequest, known: &Known, now_us: u64) -> PlanDoc
         },
     };
     let limit_text = known.cause.as_ref().map(|cause| cause::in_words(cause, &from, &to));
-    // What the deadline needs, or what the path has carried before.
+    // The rate that the deadline needs, or the highest one that the path has carried.
     let wanted = [needed_bps, known.best_bps, rate_bps].into_iter().flatten().reduce(f64::max);
     let settings = match (&known.cause, wanted) {
         (Some(cause), Some(wanted)) => settings(cause, &from, &to, wanted, rtt),
@@ -214,7 +215,7 @@ fn quantile(values: &[f64], share: f64) -> Option<f64> {
 fn duration_us(bytes: u64, rate_bps: f64, rtt: Time) -> u64 {
     let window = (rate_bps / 8.0 * rtt.as_secs_f64()).max(f64::from(MSS));
     let seconds = model::SlowStart::new(window, MSS, rtt).time_for_bytes(bytes as f64, rate_bps / 8.0);
-    // A time that no calendar reaches; sums of it do not overflow.
+    // The bound is beyond every calendar, and sums with it do not overflow.
     ((seconds.unwrap_or(f64::MAX) * 1e6).ceil() as u64).min(u64::MAX / 8)
 }
 
@@ -225,23 +226,23 @@ fn first_free(calendars: &[CalendarReport], earliest_us: u64, length_us: u64, pa
         .iter()
         .flat_map(|calendar| calendar.slots.iter().filter(is_blocking))
         .map(|slot| {
-            let end_us = slot.start_us + slot.duration_us + slot.padding_us;
+            let end_us = slot.start_us.saturating_add(slot.duration_us).saturating_add(slot.padding_us);
             (slot.start_us.saturating_sub(slot.padding_us), end_us)
         })
         .collect();
     blocked.sort_unstable();
     let mut start_us = earliest_us;
     for (from_us, until_us) in blocked {
-        let is_before = start_us + length_us + padding_us <= from_us;
+        let is_before = start_us.saturating_add(length_us).saturating_add(padding_us) <= from_us;
         let is_after = start_us.saturating_sub(padding_us) >= until_us;
         if !is_before && !is_after {
-            start_us = until_us + padding_us;
+            start_us = until_us.saturating_add(padding_us);
         }
     }
     start_us
 }
 
-/// The buffers that limit a pair, and what they need for a rate.
+/// The buffers that limit a pair, and the sizes that a rate needs.
 fn settings(cause: &str, from: &str, to: &str, rate_bps: f64, rtt: Time) -> Vec<PlannedSetting> {
     let (point, sysctl) = match cause {
         "receive_window" | "receive_buffer" => (to, "net.ipv4.tcp_rmem"),

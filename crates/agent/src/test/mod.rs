@@ -144,7 +144,7 @@ impl TestParameters {
     }
 }
 
-/// The server that a test is made with, if its other end is not a point of the mesh.
+/// The server at the other end of a test, if that is not a point of the mesh.
 pub(crate) fn server_of(test: &Test) -> Result<Option<ServerService>, String> {
     if test.parameters.is_empty() { Ok(None) } else { test.parameters.parse().map(Some) }
 }

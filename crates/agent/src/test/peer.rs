@@ -41,7 +41,7 @@ const DIAGNOSIS_CLIENTS: usize = 4;
 pub(crate) struct Endpoint {
     /// TCP and UDP port.
     pub port: u16,
-    /// The secret of iperf3's token, or the key of STAMP; empty of a server that knows nothing of the mesh.
+    /// The secret of iperf3's token, or the key of STAMP; empty for a server outside the mesh.
     pub secret: String,
 }
 

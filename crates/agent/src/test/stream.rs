@@ -12,7 +12,7 @@ use super::{Endpoint, Figures, LeadJob, Measured, lead::error_text};
 
 /// Delay between a packet's arrival and its play-out.
 const DEADLINE: Time = Time::from_millis(500);
-/// Share of packets that may miss their time: VLBI correlators tolerate some, and a test needs a limit.
+/// Maximum share of packets that may miss their time: VLBI correlators tolerate a few missing packets.
 const TOLERATED_LOSS: f64 = 0.001;
 /// The part of the slot for connections and results.
 const END_ALLOWANCE: Duration = Duration::from_secs(1);

@@ -138,7 +138,7 @@ fn report(
 ) -> anyhow::Result<Explained> {
     let duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX).max(1);
     let known = client.why(&running.id).map_err(failure)?.into_iter().next();
-    // A slot that has ended has its result already; a report would add nothing but an error.
+    // A slot that has ended already has its result: only an error of the command is left to report.
     let is_over = known.as_ref().is_some_and(Explained::is_over);
     if is_over && error.is_none() {
         output::note("longfat: the slot ended before the command; what came later was not watched");
@@ -148,7 +148,7 @@ fn report(
     wait_until(client, reported.map_err(failure)?, true, stop, |_| false)
 }
 
-/// What the transfer got beside what was planned.
+/// Compares the transfer's goodput with the plan.
 fn comparison(plan: &PlanDocument, explained: &Explained) -> String {
     let got = explained.result.as_ref().and_then(|row| row.figures.goodput_bps);
     match (got, plan.rate_bps) {

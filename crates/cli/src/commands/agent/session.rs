@@ -102,15 +102,17 @@ fn check(args: &SessionArgs, json: bool) -> anyhow::Result<()> {
 fn reserve(args: &SessionArgs, json: bool) -> anyhow::Result<()> {
     let session = args.session()?;
     let client = args.directory.client()?;
+    let begun = Instant::now();
     let slots = session.slots(Timestamp::now());
     if slots.is_empty() {
         return Err(Exit::BadInput("all scans of the session have begun".into()).into());
     }
     let mut reserved = Vec::new();
     for slot in &slots {
-        reserved.push(client.reserve(slot.reservation.clone()).map_err(failure)?);
+        let wanted = with_same_start(slot.reservation.clone(), begun);
+        reserved.push(client.reserve(wanted).map_err(failure)?);
     }
-    // Other points need a moment to agree.
+    // The agreement of the other points takes a moment.
     let stop = interrupt::flag()?;
     for known in &mut reserved {
         let is_settled = |known: &Explained| matches!(known.phase.as_str(), "booked" | "running");
@@ -142,10 +144,7 @@ fn rehearse(args: &RehearseArgs, json: bool) -> anyhow::Result<()> {
     let mut reserved = Vec::new();
     let begun = Instant::now();
     for test in session.rehearsal(us(args.earliest), args.duration) {
-        // All begin at the same time: what the requests took is subtracted.
-        let late_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let test = agent::NewReservation { in_us: test.in_us.saturating_sub(late_us), ..test };
-        reserved.push(client.reserve(test).map_err(failure)?);
+        reserved.push(client.reserve(with_same_start(test, begun)).map_err(failure)?);
     }
     let mut results = Vec::new();
     for known in reserved {
@@ -171,7 +170,7 @@ fn watch(args: &SessionArgs, json: bool) -> anyhow::Result<()> {
     let session = args.session()?;
     let client = args.directory.client()?;
     let stop = interrupt::flag()?;
-    // The reservations by scan and station, as far as the correlator's calendar has shown them.
+    // By scan and station: the reservations that the correlator's calendar has shown so far.
     let mut known: BTreeMap<(usize, String), Explained> = BTreeMap::new();
     let mut shown = String::new();
     loop {
@@ -205,6 +204,12 @@ fn watch(args: &SessionArgs, json: bool) -> anyhow::Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// A request that was made at `begun`, for now: the time that earlier requests took is subtracted, so that the start is the same.
+fn with_same_start(wanted: agent::NewReservation, begun: Instant) -> agent::NewReservation {
+    let late_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+    agent::NewReservation { in_us: wanted.in_us.saturating_sub(late_us), ..wanted }
 }
 
 /// Adds the slots that a calendar shows.

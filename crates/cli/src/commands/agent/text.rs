@@ -145,7 +145,7 @@ pub fn plan(plan: &PlanDocument) -> String {
         let limit = plan.limit_text.as_ref().map_or(String::new(), |limit| format!("; limited by {limit}"));
         lines.push(format!(
             "{from} to {to}: {} of {} tests reached {} (median {}){limit}",
-            plan.tests - plan.tests / 10,
+            plan.tests - plan.tests.saturating_sub(1) / 10,
             plan.tests,
             number::rate(rate),
             number::rate(median)

@@ -13,10 +13,10 @@ use crate::{exit::Exit, output};
 
 /// Interval between two requests for the state.
 const POLL: Duration = Duration::from_millis(500);
-/// Time for which a result of two other points may follow the report of the test's end.
+/// Timeout for the result of a test of two other points after the report of its end.
 const RESULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Asks until `is_enough`, or the reservation is over and its result has arrived. Shows changes unless `is_quiet`.
+/// Polls until `is_enough`, or the reservation is over and its result has arrived. Shows changes unless `is_quiet`.
 pub fn wait_until(
     client: &Client,
     first: Explained,
@@ -30,7 +30,7 @@ pub fn wait_until(
         output::note(&last.text);
     }
     loop {
-        // Of a test of two other points the result arrives after the report of its end.
+        // The result of a test of two other points arrives after the report of its end.
         let has_result = last.phase != "finished" || last.result.is_some();
         let is_late = over.is_some_and(|since| since.elapsed() > RESULT_TIMEOUT);
         if is_enough(&last) || last.is_over() && (has_result || is_late) {

@@ -225,13 +225,22 @@ impl Client {
         parts.write(&first);
         drop(first);
         let mut buffer = vec![0; PART_BYTES];
-        loop {
-            let count = reader.read(&mut buffer).map_err(local)?;
-            if count == 0 {
-                break;
+        let written = loop {
+            match reader.read(&mut buffer).map_err(local) {
+                Ok(0) => break Ok(()),
+                Ok(count) => {
+                    if let Err(error) = parts.wait_for_capacity(PARALLEL_PARTS).await {
+                        break Err(failed(error));
+                    }
+                    parts.write(&buffer[..count]);
+                }
+                Err(error) => break Err(error),
             }
-            parts.wait_for_capacity(PARALLEL_PARTS).await.map_err(failed)?;
-            parts.write(&buffer[..count]);
+        };
+        if let Err(error) = written {
+            // Otherwise the store keeps, and charges for, the parts. The first error is the one to report.
+            let _ = parts.abort().await;
+            return Err(error);
         }
         parts.finish().await.map_err(failed)?;
         Ok(true)

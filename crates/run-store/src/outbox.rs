@@ -38,11 +38,14 @@ impl Outbox {
             let path = directory.clone();
             move |source| Error::Io { action, path, source }
         };
-        fs::create_dir_all(&directory).map_err(failed("create"))?;
-        let lock = File::open(&directory).map_err(failed("open"))?;
+        // Locked under a hidden name first: other programs take an outbox that is not locked for an abandoned one.
+        let hidden = directories.outboxes.join(format!(".{tag}"));
+        fs::create_dir_all(&hidden).map_err(failed("create"))?;
+        let lock = File::open(&hidden).map_err(failed("open"))?;
         // On file systems without locks no outbox counts as abandoned.
         let _ = lock.try_lock();
-        fs::write(directory.join(ID_SUFFIX_FILE), tag).map_err(failed("write"))?;
+        fs::write(hidden.join(ID_SUFFIX_FILE), tag).map_err(failed("write"))?;
+        fs::rename(&hidden, &directory).map_err(failed("create"))?;
         let (end, requests) = channel();
         let worker = Worker {
             client: Arc::clone(client),
@@ -145,8 +148,9 @@ impl Worker {
     fn upload_abandoned(&self) -> Result<(), Error> {
         for entry in fs::read_dir(&self.directories.outboxes).into_iter().flatten().flatten() {
             let directory = entry.path();
+            let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
             let Ok(lock) = File::open(&directory) else { continue };
-            if directory == self.directory || lock.try_lock().is_err() {
+            if is_hidden || directory == self.directory || lock.try_lock().is_err() {
                 continue;
             }
             self.end(Uploader::new(&directory), &directory)?;

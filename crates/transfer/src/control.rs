@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde_json::{from_slice, to_vec};
-use socket2::SockRef;
+use socket2::{SockRef, TcpKeepalive};
 
 use crate::{
     Error,
@@ -16,6 +16,9 @@ use crate::{
     message::{MAX_MESSAGE_BYTES, Message},
 };
 
+/// Idle time of a connection before its peer is probed, and the interval of probes.
+const KEEPALIVE_TIME: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// A peer that accepts no data for this time counts as unreachable.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum time for each message before data is sent.
@@ -56,6 +59,9 @@ impl<'a> Control<'a> {
     pub(crate) fn new(stream: TcpStream, stop: &'a AtomicBool) -> Result<Self, Error> {
         let what = "cannot set up the control connection";
         stream.set_nodelay(true).map_err(failed(what))?;
+        // Detects peers that vanish while this end only waits.
+        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_TIME).with_interval(KEEPALIVE_INTERVAL);
+        SockRef::from(&stream).set_tcp_keepalive(&keepalive).map_err(failed(what))?;
         stream.set_nonblocking(false).map_err(failed(what))?;
         stream.set_write_timeout(Some(CHECK_INTERVAL)).map_err(failed(what))?;
         Ok(Control { stream, stop, partial: Vec::new(), waiting: None, is_in_data: false })
@@ -291,9 +297,4 @@ pub(crate) fn control_check<'a>(control: &'a mut Control<'_>) -> impl FnMut() ->
         checked = Instant::now();
         control.check()
     }
-}
-
-/// Enables TCP keepalives: detects peers that vanish while this end only waits.
-pub(crate) fn enable_keepalive(stream: &TcpStream) -> Result<(), Error> {
-    SockRef::from(stream).set_keepalive(true).map_err(failed("cannot set up the control connection"))
 }

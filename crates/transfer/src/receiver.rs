@@ -27,7 +27,7 @@ use traffic::sys::fill_random;
 
 use crate::{
     Error, FileReport, Observer, Transport, UdtListener,
-    control::{CHECK_INTERVAL, Control, HANDSHAKE_TIMEOUT, STORE_TIMEOUT, control_check, enable_keepalive},
+    control::{CHECK_INTERVAL, Control, HANDSHAKE_TIMEOUT, STORE_TIMEOUT, control_check},
     data_stream::{DataStream, SabulStream, quic_congestion, read_exact, receive_while_serving},
     error::failed,
     message::{Message, PROTOCOL, hex, unhex},
@@ -214,7 +214,6 @@ fn serve(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<(), Error> {
-    enable_keepalive(&stream)?;
     let mut control = Control::new(stream, stop)?;
     // Kept during the report of a failure, so that the limits of threads include it.
     let mut greeting = Some(greeting);

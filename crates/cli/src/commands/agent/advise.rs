@@ -92,11 +92,15 @@ pub fn run(args: &AdviseArgs, json: bool) -> anyhow::Result<()> {
         Ok(status) => Some(format!("the command ended with {status}")),
         Err(error) => Some(format!("the command could not be run: {error}")),
     };
-    let explained = report(&client, &running, duration, error, &stop)?;
-    if json {
-        output::json(&json!({ "schema": SCHEMA, "plan": plan, "reservation": explained }))?;
-    } else {
-        output::prose(&format!("{}\n{}", text::explained(&explained), comparison(&plan, &explained)))?;
+    match report(&client, &running, duration, error, &stop) {
+        Ok(explained) if json => {
+            output::json(&json!({ "schema": SCHEMA, "plan": plan, "reservation": explained }))?;
+        }
+        Ok(explained) => {
+            output::prose(&format!("{}\n{}", text::explained(&explained), comparison(&plan, &explained)))?;
+        }
+        // The exit code is that of the command, whatever the agent does.
+        Err(error) => output::note(&format!("longfat: the transfer is not reported: {error:#}")),
     }
     match ended {
         Ok(status) if status.success() => Ok(()),

@@ -173,9 +173,17 @@ fn watch(args: &SessionArgs, json: bool) -> anyhow::Result<()> {
     // By scan and station: the reservations that the correlator's calendar has shown so far.
     let mut known: BTreeMap<(usize, String), Explained> = BTreeMap::new();
     let mut shown = String::new();
+    let mut has_calendar = false;
     loop {
-        let calendar = client.calendar_of(Some(session.correlator.clone()), Duration::from_secs(86_400));
-        add_slots(&session, &client, &calendar.map_err(failure)?, &mut known);
+        match client.calendar_of(Some(session.correlator.clone()), Duration::from_secs(86_400)) {
+            Ok(calendar) => {
+                add_slots(&session, &client, &calendar, &mut known);
+                has_calendar = true;
+            }
+            // The agent may be restarting: a session lasts for hours.
+            Err(error) if has_calendar => output::note(&format!("longfat: {error}")),
+            Err(error) => return Err(failure(error)),
+        }
         for explained in known.values_mut().filter(|explained| !explained.is_over()) {
             if let Ok(Some(next)) = client.why(&explained.id).map(|all| all.into_iter().next()) {
                 *explained = next;

@@ -18,7 +18,7 @@ use testing::{
 use crate::common::{CommandOutput, SMALL, TestDir, eventually, with_default_signals};
 
 /// Longer than all retries of a request take.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A server, and a directory of a user.
 struct Place {
@@ -208,7 +208,7 @@ fn what_cannot_be_uploaded_is_kept_and_uploaded_later() {
     drop(place.server);
     let begin = Instant::now();
     let status = writer.wait().unwrap();
-    assert!(begin.elapsed() < PATIENCE);
+    assert!(begin.elapsed() < TIMEOUT);
     let mut stderr = String::new();
     std::io::Read::read_to_string(&mut writer.stderr.take().unwrap(), &mut stderr).unwrap();
     assert_eq!(status.code(), Some(1), "{stderr}");
@@ -230,7 +230,7 @@ fn errors_name_the_cause() {
         command.env("LONGFAT_RUNS", url).envs(variables.iter().copied());
         let begin = Instant::now();
         let output: CommandOutput = command.output().unwrap().into();
-        assert!(begin.elapsed() < PATIENCE, "{variables:?} {url} {args:?}");
+        assert!(begin.elapsed() < TIMEOUT, "{variables:?} {url} {args:?}");
         assert_ne!(output.code, 0, "{output:?}");
         output.stderr
     };

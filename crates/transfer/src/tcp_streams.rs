@@ -30,6 +30,38 @@ const READS_PER_TURN: usize = 8;
 /// Maximum number of separate parts of a file behind its first gap: bounds the memory for a hostile sender's blocks.
 const MAX_PARTS: usize = 1 << 18;
 
+/// The turns over all connections.
+struct Turns {
+    /// When data last moved.
+    moved: Instant,
+    /// When the control connection was last checked.
+    checked: Instant,
+}
+
+impl Turns {
+    /// After a turn: whether to wait for the peer before the next one. Checks the control connection from time to time.
+    ///
+    /// # Errors
+    /// The errors of the control connection, or if nothing has moved for [`IDLE_TIMEOUT`]; `what` names what is missing.
+    fn must_wait(
+        &mut self,
+        control: &mut Control<'_>,
+        has_progress: bool,
+        what: &'static str,
+    ) -> Result<bool, Error> {
+        if self.checked.elapsed() > CHECK_INTERVAL {
+            control.check()?;
+            self.checked = Instant::now();
+        }
+        if has_progress {
+            self.moved = Instant::now();
+        } else if self.moved.elapsed() > IDLE_TIMEOUT {
+            return Err(Error::Timeout { what, after: IDLE_TIMEOUT });
+        }
+        Ok(!has_progress)
+    }
+}
+
 /// Waits for a sender's connections. Each begins with the key of its session.
 pub(crate) struct StreamsListener(TcpListener);
 
@@ -148,7 +180,7 @@ impl TcpStreams {
         let mut blocks: Vec<OutgoingBlock> = self.streams.iter().map(|_| OutgoingBlock::default()).collect();
         let (mut offset, mut sent) = (from, from);
         let mut is_read = false;
-        let (mut moved, mut checked) = (Instant::now(), Instant::now());
+        let mut turns = Turns { moved: Instant::now(), checked: Instant::now() };
         loop {
             let mut has_progress = false;
             for (mut stream, block) in self.streams.iter().zip(&mut blocks) {
@@ -178,16 +210,8 @@ impl TcpStreams {
             if is_read && blocks.iter().all(OutgoingBlock::is_sent) {
                 return Ok(());
             }
-            if checked.elapsed() > CHECK_INTERVAL {
-                control.check()?;
-                checked = Instant::now();
-            }
-            if has_progress {
-                moved = Instant::now();
+            if !turns.must_wait(control, has_progress, "progress")? {
                 continue;
-            }
-            if moved.elapsed() > IDLE_TIMEOUT {
-                return Err(Error::Timeout { what: "progress", after: IDLE_TIMEOUT });
             }
             let unsent = self.streams.iter().zip(&blocks).filter(|(_, block)| !block.is_sent());
             let files: Vec<BorrowedFd<'_>> = unsent.map(|(stream, _)| stream.as_fd()).collect();
@@ -206,7 +230,7 @@ impl TcpStreams {
         let mut arrived =
             ArrivedBlocks { from, bytes, contiguous: from, total: from, later: BTreeMap::new() };
         let mut blocks: Vec<IncomingBlock> = self.streams.iter().map(|_| IncomingBlock::default()).collect();
-        let (mut moved, mut checked) = (Instant::now(), Instant::now());
+        let mut turns = Turns { moved: Instant::now(), checked: Instant::now() };
         while arrived.total < bytes {
             let mut has_progress = false;
             for (stream, block) in self.streams.iter().zip(&mut blocks) {
@@ -230,16 +254,8 @@ impl TcpStreams {
             }
             writer.complete_if_due(arrived.contiguous, u64::MAX)?;
             progress(arrived.total);
-            if checked.elapsed() > CHECK_INTERVAL {
-                control.check()?;
-                checked = Instant::now();
-            }
-            if has_progress {
-                moved = Instant::now();
+            if !turns.must_wait(control, has_progress, "data")? {
                 continue;
-            }
-            if moved.elapsed() > IDLE_TIMEOUT {
-                return Err(Error::Timeout { what: "data", after: IDLE_TIMEOUT });
             }
             let files: Vec<BorrowedFd<'_>> = self.streams.iter().map(AsFd::as_fd).collect();
             os::wait_any(&files, CHECK_INTERVAL).map_err(failed("cannot wait for the peer"))?;

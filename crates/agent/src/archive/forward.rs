@@ -119,7 +119,7 @@ impl Forwarder {
         Ok(Forwarder { wake })
     }
 
-    /// Tells the thread that a row was stored.
+    /// Notifies the thread that a row was stored.
     pub fn wake(&self) {
         // If it is full, the thread is going to check for rows anyway.
         let _ = self.wake.try_send(());

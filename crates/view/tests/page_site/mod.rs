@@ -1,6 +1,6 @@
 //! A page served to a test: a small record in a temporary directory, and an HTTP client in place of a
 //! browser.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test file uses some of it")]
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};

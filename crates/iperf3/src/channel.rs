@@ -187,6 +187,12 @@ impl<'a> Channel<'a> {
         self.control.wait(timeout)
     }
 
+    /// Sends no more messages, and discards received ones until the other end closes or `timeout` has passed. Without this, a
+    /// message that arrives while this end closes resets the connection, and the other end can lose this end's last messages.
+    pub fn finish(&mut self, timeout: Duration) {
+        self.control.finish(timeout);
+    }
+
     /// Waits up to `timeout` for a message; `what` names it in errors.
     ///
     /// # Errors

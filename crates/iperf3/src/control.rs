@@ -3,7 +3,7 @@
 
 use std::{
     io::{ErrorKind, Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::{Shutdown, SocketAddr, TcpStream},
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
@@ -239,6 +239,27 @@ impl<'a> Control<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Ends the sending direction, and discards what arrives until the peer closes, `timeout` has passed, or the program is to end.
+    pub(crate) fn finish(&mut self, timeout: Duration) {
+        let deadline = Instant::now() + timeout;
+        let mut discarded = [0; 4096];
+        // The connection is no longer needed: its errors mean that the peer has closed.
+        if self.stream.shutdown(Shutdown::Write).is_err() {
+            return;
+        }
+        while let Ok(left) = self.left(deadline, "the peer's close", timeout) {
+            match self.stream.read(&mut discarded) {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    let _ = self.wait(left.min(STOP_CHECK_INTERVAL));
+                }
+                Err(_) => return,
+            }
+        }
     }
 
     fn left(&self, deadline: Instant, what: &'static str, timeout: Duration) -> Result<Duration, Error> {

@@ -3,14 +3,17 @@
 //! server's clients until it is its turn, so that it disturbs no test and no test disturbs it. From then on
 //! the service owns the connection.
 //!
-//! UDP sockets: a client calls [`greet`] on a UDP socket that is connected to the server's port. The server
+//! UDP: a client calls [`greet`] on a UDP socket that is connected to the server's port. The server
 //! then opens a socket that is connected to the client, sends the reply and passes the socket to the service.
 
 use std::{
     fmt,
     net::{SocketAddr, TcpStream},
-    sync::{atomic::AtomicBool, mpsc::Receiver},
-    time::Duration,
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc::Receiver,
+    },
+    time::{Duration, Instant},
 };
 
 use socket2::Socket;
@@ -27,6 +30,8 @@ pub use crate::{
 
 /// Timeout of a renewal of the listening socket.
 const RENEWAL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval at which a wait checks for the end of the program.
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Serves clients that connect to the server's port but do not use iperf3's protocol.
 pub trait Service: fmt::Debug + Send + Sync {
@@ -42,7 +47,7 @@ pub trait Service: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether its clients open UDP sockets. A server can set up one of these clients of an address at a time, because the
+    /// Whether its clients open a UDP socket. A server can set up one of these clients of an address at a time, because the
     /// greetings of their sockets have no cookie.
     fn uses_datagrams(&self) -> bool {
         true
@@ -69,6 +74,8 @@ pub struct ServiceClient<'a> {
     pub(crate) renewal: &'a Renewal,
     pub(crate) gate: Option<&'a TokenGate>,
     pub(crate) udp_sockets: &'a Receiver<Arrival>,
+    /// Whether the router may pass a UDP socket to this session.
+    pub(crate) expects_datagrams: &'a AtomicBool,
 }
 
 impl<'a> ServiceClient<'a> {
@@ -85,20 +92,45 @@ impl<'a> ServiceClient<'a> {
         Channel::accept(self.control, self.cookie, self.gate, self.step_timeout, stop)
     }
 
-    /// The UDP sockets that this client opens.
-    pub fn udp_sockets(&self) -> UdpSockets<'a> {
-        UdpSockets(self.udp_sockets)
+    /// The hello of this client's UDP socket.
+    pub fn udp_hello(&self) -> UdpHello<'a> {
+        UdpHello {
+            sockets: self.udp_sockets,
+            is_expected: self.expects_datagrams,
+            timeout: self.step_timeout,
+        }
     }
 }
 
-/// The UDP sockets of a client.
-#[derive(Debug, Clone, Copy)]
-pub struct UdpSockets<'a>(&'a Receiver<Arrival>);
+/// The hello of a client's UDP socket, which may not have arrived yet.
+#[derive(Debug)]
+pub struct UdpHello<'a> {
+    sockets: &'a Receiver<Arrival>,
+    is_expected: &'a AtomicBool,
+    timeout: Duration,
+}
 
-impl UdpSockets<'_> {
-    /// Waits up to `timeout` for the next one; each is connected to the client.
-    pub fn next(&self, timeout: Duration) -> Option<Socket> {
-        self.0.recv_timeout(timeout).ok().map(|arrival| arrival.socket)
+impl UdpHello<'_> {
+    /// Waits for it; the socket is connected to the client. `what` names the hello in errors.
+    ///
+    /// # Errors
+    /// If the program ends, or no hello arrives within [`ServiceClient::step_timeout`].
+    pub fn wait(self, what: &'static str, stop: &AtomicBool) -> Result<Socket, Error> {
+        let begin = Instant::now();
+        let socket = loop {
+            if let Ok(arrival) = self.sockets.recv_timeout(STOP_CHECK_INTERVAL) {
+                break Ok(arrival.socket);
+            }
+            if stop.load(Ordering::Acquire) {
+                break Err(Error::Interrupted);
+            }
+            if begin.elapsed() > self.timeout {
+                break Err(Error::Timeout { what, after: self.timeout });
+            }
+        };
+        // The next hello from this address belongs to another client.
+        self.is_expected.store(false, Ordering::Release);
+        socket
     }
 }
 

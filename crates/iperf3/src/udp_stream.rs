@@ -181,6 +181,11 @@ fn is_reply(socket: &Socket) -> io::Result<bool> {
     }
 }
 
+/// Whether a datagram is the hello of [`greet`].
+pub(crate) fn is_hello(datagram: &[u8]) -> bool {
+    datagram == HELLO
+}
+
 /// Replies to a client's hello.
 pub(crate) fn reply(socket: &Socket) -> io::Result<()> {
     socket.send(&REPLIES[0]).map(drop)

@@ -74,18 +74,7 @@ fn serve(client: ServiceClient<'_>, stop: &AtomicBool) -> Result<(), Error> {
     control.set_nodelay(true).attempted(what)?;
     control.set_write_timeout(Some(WRITE_TIMEOUT)).attempted(what)?;
     control.write_all(&[TURN]).attempted(|| "cannot notify a client of its turn".into())?;
-    let begin = Instant::now();
-    let socket = loop {
-        if let Some(socket) = client.udp_sockets().next(STOP_CHECK_INTERVAL) {
-            break socket;
-        }
-        if stop.load(Ordering::Acquire) {
-            return Err(Error::Interrupted);
-        }
-        if begin.elapsed() > client.step_timeout {
-            return Err(Error::Timeout { what: "UDP hello of a probe", after: client.step_timeout });
-        }
-    };
+    let socket = client.udp_hello().wait("UDP hello of a probe", stop)?;
     socket.set_nonblocking(true).attempted(what)?;
     enable_arrival_metadata(&socket).attempted(what)?;
     enable_hardware_stamps(&socket).attempted(what)?;

@@ -24,6 +24,8 @@ use transfer::{
 use units::{BitRate, Time};
 
 const PACKETS: u64 = 500;
+/// Clients that a server serves at a time.
+const CLIENTS: usize = 2;
 
 #[derive(Default)]
 struct Log(Mutex<Vec<String>>);
@@ -59,6 +61,7 @@ fn with_server<T>(
         bind: Some(IpAddr::from([127, 0, 0, 1])),
         port: 0,
         phase_timeout: Duration::from_secs(3),
+        clients: CLIENTS,
         gate: token.map(|token| Arc::new(TokenGate::new(Token::new(token), skew))),
         ..ServerOptions::default()
     };
@@ -70,7 +73,12 @@ fn with_server<T>(
         stop.store(true, Ordering::Release);
         result
     });
-    (result.unwrap_or_else(|panic| std::panic::resume_unwind(panic)), log.0.into_inner().unwrap())
+    let log = log.0.into_inner().unwrap();
+    let body_result = result.unwrap_or_else(|panic| {
+        eprintln!("log of the server: {log:#?}");
+        std::panic::resume_unwind(panic)
+    });
+    (body_result, log)
 }
 
 fn client(port: u16, token: Option<&str>) -> StreamClient {
@@ -122,6 +130,20 @@ fn streams_of_both_directions_are_played_and_counted_at_both_ends() {
         check(&stream(port, None, &vdif).unwrap().1);
     });
     assert!(log.iter().any(|line| line.ends_with("real-time stream started")), "{log:?}");
+}
+
+/// The hello of each stream's UDP socket opens that stream, while others of the same address run.
+#[test]
+fn streams_of_one_address_run_at_the_same_time() {
+    with_server(None, StreamService::default(), |port| {
+        std::thread::scope(|scope| {
+            let both = [Direction::ToServer, Direction::FromServer]
+                .map(|direction| scope.spawn(move || stream(port, None, &options(direction)).unwrap().1));
+            for thread in both {
+                check(&thread.join().unwrap());
+            }
+        });
+    });
 }
 
 #[test]
@@ -179,6 +201,9 @@ fn forged_requests_get_no_data() {
         channel.send(&request).unwrap();
         let reply: serde_json::Value = channel.receive("reply", Duration::from_secs(20)).unwrap();
         assert_eq!(reply["type"], "ready");
+        // The last datagrams of an earlier session, say, are no hello.
+        forged.send(&[0xff; 100]).unwrap();
+        assert!(forged.recv(&mut buffer).is_err(), "a reply to another session's datagram");
         // The server gives up, and closes the connection.
         let next = channel.receive::<serde_json::Value>("end", Duration::from_secs(20));
         assert!(next.is_err(), "{next:?}");

@@ -302,7 +302,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
     fn take_dialed(&mut self) {
         while let Ok(Dialed { socket, peer, is_datagrams }) = self.dialed.try_recv() {
             if is_datagrams {
-                self.add_datagram_stream(peer, |_| Ok(socket));
+                self.add_datagram_stream(peer, true, |_| Ok(socket));
             } else {
                 self.greet(socket, peer);
             }
@@ -344,27 +344,33 @@ impl<'scope, 'env> Router<'scope, 'env> {
     fn read_datagrams(&mut self) {
         for _ in 0..MAX_DATAGRAMS_PER_TURN {
             let Some((peer, datagram)) = self.server.udp_listener.next() else { return };
-            if let UdpRequest::Echo { request, at } = datagram {
-                let is_its_test = |s: &SessionHandle<'_>| s.cookie == request.cookie && s.peer == peer.ip();
-                if self.sessions.iter().any(is_its_test) {
-                    self.server.udp_listener.reply(peer, request, at);
+            match datagram {
+                UdpRequest::Echo { request, at } => {
+                    let is_its_test =
+                        |s: &SessionHandle<'_>| s.cookie == request.cookie && s.peer == peer.ip();
+                    if self.sessions.iter().any(is_its_test) {
+                        self.server.udp_listener.reply(peer, request, at);
+                    }
                 }
-                continue;
+                UdpRequest::Hello { is_of_service } => {
+                    self.add_datagram_stream(peer, is_of_service, |server| {
+                        server.udp_listener.stream(peer, server.options.device.as_deref())
+                    });
+                }
             }
-            self.add_datagram_stream(peer, |server| {
-                server.udp_listener.stream(peer, server.options.device.as_deref())
-            });
         }
     }
 
-    /// Passes a UDP socket to the oldest test that waits for one from this address.
+    /// Passes a UDP socket to the oldest client that waits for one from this address. A service's client gets it only if the hello
+    /// `is_of_service`: the last datagrams of an earlier client are none.
     fn add_datagram_stream(
         &mut self,
         peer: SocketAddr,
+        is_of_service: bool,
         open: impl FnOnce(&Server) -> Result<Socket, traffic::Error>,
     ) {
         let waits = |session: &&mut SessionHandle<'_>| {
-            session.peer == peer.ip() && session.expects_datagrams.load(Ordering::Acquire)
+            session.expects_hello(peer.ip()) && (is_of_service || !session.is_service)
         };
         let Some(session) = self.sessions.iter_mut().find(waits) else { return };
         session.progress = Instant::now();

@@ -169,7 +169,6 @@ impl Session<'_> {
         let spec = Arc::new(spec);
         let mut observer = SamplingObserver::new(self.observers.begin(self.peer), &params);
 
-        self.expects_datagrams.store(spec.protocol == Protocol::Udp, Ordering::Release);
         control.send_state(State::CreateStreams, phase)?;
         let streams = self.accept_streams(control, &arrivals, &spec, &mut observer)?;
         self.expects_datagrams.store(false, Ordering::Release);

@@ -14,8 +14,11 @@ use crate::{
 
 /// The purpose of a received datagram.
 pub(super) enum UdpRequest {
-    /// To open a stream; the content does not matter.
-    Hello,
+    /// To open a stream.
+    Hello {
+        /// The content is that of [`udp_stream::greet`]; the streams of tests begin with any content.
+        is_of_service: bool,
+    },
     /// To get a reply.
     Echo {
         request: LatencyEcho,
@@ -55,7 +58,7 @@ impl UdpListener {
         let (len, at, from) = sys::receive_stamped_from(&self.socket, &mut bytes).ok()?;
         let request = match LatencyEcho::from_bytes(&bytes[..len]) {
             Some(request) => UdpRequest::Echo { request, at: at.unwrap_or_else(os::realtime) },
-            None => UdpRequest::Hello,
+            None => UdpRequest::Hello { is_of_service: udp_stream::is_hello(&bytes[..len]) },
         };
         Some((from.as_socket()?, request))
     }

@@ -1,9 +1,6 @@
 //! The service of `longfat serve` for streams.
 
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    time::{Duration, Instant},
-};
+use std::{sync::atomic::AtomicBool, time::Duration};
 
 use iperf3::{
     Error,
@@ -20,8 +17,6 @@ use super::{
 
 /// Timeout of the client's request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Interval at which a wait checks for the end of the program.
-const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Sends streams to clients, or receives theirs.
 #[derive(Debug, Clone, Copy, Default)]
@@ -46,7 +41,7 @@ impl Service for StreamService {
     }
 
     fn serve(&self, client: ServiceClient<'_>, stop: &AtomicBool) -> Result<(), Error> {
-        let (sockets, timeout) = (client.udp_sockets(), client.step_timeout);
+        let hello = client.udp_hello();
         let mut channel = client.into_channel(stop)?;
         let request: Request = channel.receive("request of a stream", REQUEST_TIMEOUT)?;
         let parameters = match request.parameters().and_then(|parameters| {
@@ -57,18 +52,7 @@ impl Service for StreamService {
             Err(reason) => return channel.send(&Message::Refused { reason }),
         };
         channel.send(&Message::Ready)?;
-        let begin = Instant::now();
-        let socket = loop {
-            if let Some(socket) = sockets.next(CHECK_INTERVAL) {
-                break socket;
-            }
-            if stop.load(Ordering::Acquire) {
-                return Err(Error::Interrupted);
-            }
-            if begin.elapsed() > timeout {
-                return Err(Error::Timeout { what: "UDP hello of a stream", after: timeout });
-            }
-        };
+        let socket = hello.wait("UDP hello of a stream", stop)?;
         set_up_bulk(&socket).attempted(|| "cannot set up a UDP socket".into())?;
         let role = match request.direction {
             Direction::ToServer => Role::Receives,

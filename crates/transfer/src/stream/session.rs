@@ -29,6 +29,8 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 const FIRST_PACKET_TIMEOUT: Duration = Duration::from_secs(10);
 /// The stream fails if the other end does not report for this time.
 const PEER_TIMEOUT: Duration = Duration::from_secs(20);
+/// Maximum wait for the other end's close, after both final reports.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The role of an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,8 +135,9 @@ fn exchange(
         };
         sample.time = elapsed(begin);
         observe(&sample);
-        // After both final reports, the other end closes the connection.
         if has_reported_end && peer_has_ended {
+            // The other end may still send reports, and must receive this end's last one.
+            channel.finish(CLOSE_TIMEOUT);
             return Ok(sample);
         }
         channel.send(&match role {

@@ -46,12 +46,11 @@ pub(super) struct SessionHandle<'scope> {
     pub(super) cookie: Cookie,
     pub(super) peer: IpAddr,
     pub(super) arrivals: SyncSender<Arrival>,
-    /// The session waits for UDP streams.
+    /// The session waits for the hello of a UDP socket.
     pub(super) expects_datagrams: Arc<AtomicBool>,
     pub(super) thread: ScopedJoinHandle<'scope, ()>,
     pub(super) turn: Arc<Turn>,
     pub(super) streams: u32,
-    pub(super) is_udp: bool,
     /// Estimated duration of its test.
     pub(super) expected: Duration,
     pub(super) begun: Instant,
@@ -71,6 +70,13 @@ impl SessionHandle<'_> {
 
     pub(super) fn is_running(&self) -> bool {
         self.turn.stage() == Stage::StreamThreads
+    }
+
+    /// A hello from this address belongs to it.
+    pub(super) fn expects_hello(&self, from: IpAddr) -> bool {
+        self.peer == from
+            && self.expects_datagrams.load(Ordering::Acquire)
+            && !matches!(self.turn.stage(), Stage::Over | Stage::Revoked)
     }
 
     /// It has had its turn, and its thread has not ended.
@@ -191,9 +197,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
             Request::Service(service) => service.uses_datagrams(),
             Request::Test(admitted) => admitted.spec.protocol == Protocol::Udp,
         };
-        let is_greeting =
-            |s: &SessionHandle<'_>| s.is_udp && s.peer == peer && s.turn.stage() == Stage::SettingUp;
-        !(is_udp && self.sessions.iter().any(is_greeting))
+        !(is_udp && self.sessions.iter().any(|session| session.expects_hello(peer)))
     }
 
     /// The index of the client to be served next: the first of the address that was served longest ago.
@@ -223,8 +227,6 @@ impl<'scope, 'env> Router<'scope, 'env> {
         let wake = self.ended.try_clone().attempted(|| "cannot duplicate a pipe".into())?;
         let (server, observer, stop, served) = (self.server, self.observer, self.stop, self.served);
         let renewal = self.renewal;
-        let expects_datagrams = Arc::new(AtomicBool::new(false));
-        let expects = expects_datagrams.clone();
         let (is_udp, streams, stage) = match &request {
             // A service replies as soon as its client's datagrams arrive: it has its turn before.
             Request::Service(service) => (service.uses_datagrams(), 1, Stage::StreamThreads),
@@ -234,13 +236,14 @@ impl<'scope, 'env> Router<'scope, 'env> {
             }
         };
         let turn = Arc::new(Turn::new(wake, stage));
+        let expects_datagrams = Arc::new(AtomicBool::new(is_udp));
+        let expects = expects_datagrams.clone();
         let others_wait = !self.waiting.is_empty();
         let own = Arc::clone(&turn);
         let body = move || {
             let control = control.into();
             match request {
                 Request::Service(service) => {
-                    expects.store(service.uses_datagrams(), Ordering::Release);
                     let options = &server.options;
                     let phase = options.phase_timeout;
                     let client = ServiceClient {
@@ -251,6 +254,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
                         gate: options.gate.as_deref(),
                         step_timeout: if others_wait { SERVICE_TIMEOUT.min(phase) } else { phase },
                         udp_sockets: &receiver,
+                        expects_datagrams: &expects,
                     };
                     session::serve_other(service, client, options, stop, observer);
                     served.fetch_add(1, Ordering::AcqRel);
@@ -288,7 +292,6 @@ impl<'scope, 'env> Router<'scope, 'env> {
             thread,
             turn,
             streams,
-            is_udp,
             expected,
             begun: now,
             progress: now,

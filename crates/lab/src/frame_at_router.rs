@@ -33,6 +33,7 @@ fn host(name: &str, address: &str, via: &str) -> Host {
         hz: None,
         local_congestion: true,
         turnaround: Time(0),
+        receive_jitter: None,
         cost: scenario::HostCost::default(),
         sysctl: BTreeMap::new(),
         routes: vec![StaticRoute { to: cidr("0.0.0.0/0"), via: via.parse().unwrap() }],

@@ -26,6 +26,7 @@ pub(crate) const HOST: Keys = Keys {
         "hz",
         "local_congestion",
         "turnaround",
+        "receive_jitter",
         "cost",
         "sysctl",
         "interfaces",
@@ -86,7 +87,8 @@ fn decode_host(entry: &Entry, links: &[Link], problems: &mut Problems) -> Option
         nic.tx_queue = nic.tx_queue.or(Some(WEB100_TX_QUEUE));
     }
     let local_congestion = reader.boolean("local_congestion").unwrap_or(true);
-    let turnaround = decode_turnaround(&mut reader);
+    let turnaround = decode_processing_time("turnaround", "15us", &mut reader).unwrap_or_default();
+    let receive_jitter = decode_processing_time("receive_jitter", "2us", &mut reader);
     let cost = decode_cost(&mut reader);
     let at = decode_host_location(&mut reader);
     let (start, stop) = (command("start", &mut reader), command("stop", &mut reader));
@@ -99,6 +101,7 @@ fn decode_host(entry: &Entry, links: &[Link], problems: &mut Problems) -> Option
         hz,
         local_congestion,
         turnaround,
+        receive_jitter,
         cost,
         sysctl: sysctl.unwrap_or_default(),
         routes,
@@ -109,8 +112,8 @@ fn decode_host(entry: &Entry, links: &[Link], problems: &mut Problems) -> Option
     })
 }
 
-/// Longest turnaround of a host: catches a wrong unit.
-const MAX_TURNAROUND: Time = Time::from_secs(1);
+/// Longest turnaround or jitter of a host: catches a wrong unit.
+const MAX_PROCESSING_TIME: Time = Time::from_secs(1);
 
 /// Decodes `"node2:5201"`: where the host is in runs between real hosts.
 fn decode_host_location(reader: &mut Reader) -> Option<HostLocation> {
@@ -128,16 +131,16 @@ fn decode_host_location(reader: &mut Reader) -> Option<HostLocation> {
     }
 }
 
-fn decode_turnaround(reader: &mut Reader) -> Time {
-    let turnaround = reader.time("turnaround").unwrap_or_default();
-    if turnaround > MAX_TURNAROUND {
+fn decode_processing_time(key: &str, example: &str, reader: &mut Reader) -> Option<Time> {
+    let time = reader.time(key)?;
+    if time > MAX_PROCESSING_TIME {
         reader.report(
-            "turnaround",
-            format!("\"turnaround\" is over {MAX_TURNAROUND}"),
-            "write for example \"15us\"; longfat lab check measures this machine's",
+            key,
+            format!("\"{key}\" is over {MAX_PROCESSING_TIME}"),
+            format!("write for example \"{example}\"; longfat lab check measures this machine's turnaround"),
         );
     }
-    turnaround
+    Some(time)
 }
 
 /// A kernel that the simulator has.

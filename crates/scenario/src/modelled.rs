@@ -146,6 +146,12 @@ pub const FEATURES: &[Feature] = &[
     },
     Feature {
         table: HOST,
+        key: "receive_jitter",
+        handling: [Not("closed forms have no random delays"), Full, Not(OWN_TIME)],
+        used: |s| hosts(s, "receive_jitter", |host| host.receive_jitter.is_some()),
+    },
+    Feature {
+        table: HOST,
         key: "cost",
         handling: [Full, Full, Not(OWN_TIME)],
         used: |s| hosts(s, "cost", |host| host.cost != HostCost::default()),
@@ -285,6 +291,7 @@ const NOT_BY_HOSTS: &[(&str, UsedPaths)] = &[
     ("each host has its own kernel and device", |s| hosts(s, "kernel", |host| host.kernel.is_some())),
     (ALWAYS_LOCAL_CONGESTION, |s| hosts(s, "local_congestion", |host| !host.local_congestion)),
     ("each host takes its own time", |s| hosts(s, "turnaround", |host| host.turnaround.0 > 0)),
+    ("each host takes its own time", |s| hosts(s, "receive_jitter", |host| host.receive_jitter.is_some())),
     ("each host takes its own time", |s| hosts(s, "cost", |host| host.cost != HostCost::default())),
     ("a real device merges up to its own limit, or not at all", |s| {
         let merges = |host: &Host| host.nic.gso.is_some() && !host.nic.has_no_super_packets(host.mtu);

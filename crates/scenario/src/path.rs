@@ -249,6 +249,7 @@ mod tests {
             hz: None,
             local_congestion: true,
             turnaround: Time(0),
+            receive_jitter: None,
             cost: crate::HostCost::default(),
             sysctl: Default::default(),
         };

@@ -66,6 +66,7 @@ fn put_host(out: &mut String, host: &Host) {
     put_some(out, "hz", host.hz);
     put_some(out, "local_congestion", (!host.local_congestion).then_some(false));
     put_some(out, "turnaround", (host.turnaround > Time(0)).then(|| quote(host.turnaround)));
+    put_some(out, "receive_jitter", host.receive_jitter.map(quote));
     put_cost(out, &host.cost);
     put_routes(out, &host.routes);
     put_nic(out, &host.nic);

@@ -90,6 +90,9 @@ pub struct Host {
     pub local_congestion: bool,
     /// Time from a packet's arrival to the host's earliest reaction, in addition to the processing cost.
     pub turnaround: Time,
+    /// Longest random delay until its TCP processes a received segment in the simulator, uniformly distributed from 0; `None` means
+    /// the run's default.
+    pub receive_jitter: Option<Time>,
     /// Its processing costs of packets.
     pub cost: HostCost,
     /// Its network interface card.

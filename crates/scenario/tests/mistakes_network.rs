@@ -826,7 +826,7 @@ stop = 5
             r#"address = "10.0.1.1/24"
 clock_offset = "1ms"
 "#,
-            r#"f.toml:4:1: unknown key "clock_offset" in a host; expected one of: address, mtu, kernel, hz, local_congestion, turnaround, cost, sysctl, interfaces, gateway, routes, nic, tx_queue, tso, gso, gso_segs, segmentation, gro, at, start, stop"#,
+            r#"f.toml:4:1: unknown key "clock_offset" in a host; expected one of: address, mtu, kernel, hz, local_congestion, turnaround, receive_jitter, cost, sysctl, interfaces, gateway, routes, nic, tx_queue, tso, gso, gso_segs, segmentation, gro, at, start, stop"#,
         ),
         (
             r#"address = "10.0.1.1/24"
@@ -866,7 +866,7 @@ at = "node2:0"
             r#"address = "10.0.1.1/24"
 turnaround = "15s"
 "#,
-            r#"f.toml:4:14: "turnaround" is over 1 s; write for example "15us"; longfat lab check measures this machine's"#,
+            r#"f.toml:4:14: "turnaround" is over 1 s; write for example "15us"; longfat lab check measures this machine's turnaround"#,
         ),
         (
             r#"address = "10.0.1.1/24"

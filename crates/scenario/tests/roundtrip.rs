@@ -146,6 +146,7 @@ const NETWORK: &str = r#"
     kernel = "2.4.20"
     tso = false
     turnaround = "15us"
+    receive_jitter = "0s"
     at = "[2001:db8::1]:5301"
     cost = { preset = "server-10g", per_byte = "0.35ns", rx_frames = 16, tx_delay = "0s", rx_queue = 300 }
     start = "ping -c1 10.0.2.1 \"x\" \n true"

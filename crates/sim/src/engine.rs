@@ -5,7 +5,7 @@
 //! never one for a packet.
 
 use engine_common::{UDP_HEADER_BYTES, datagram_source, echo_timeout};
-use net::{Station, TimerQueue};
+use net::{Node, Station, TimerQueue};
 use scenario::{FlowKind, Scenario};
 use tcp::{CongestionControl, Segment};
 use units::Time;
@@ -102,6 +102,10 @@ impl<'a> Engine<'a> {
         };
         let path_mtus = PathMtus::new(flows.iter().flat_map(paths).collect());
         let processing = HostProcessing::new(scenario, defaults, &stations);
+        let jitter = stations.iter().map(|station| match station.node {
+            Node::Host(host) => defaults.receive_jitter_of(&scenario.hosts[host as usize]),
+            _ => Time::ZERO,
+        });
         let parts = LinkLayerParts {
             network,
             transmit_queues,
@@ -109,9 +113,10 @@ impl<'a> Engine<'a> {
             processing,
             path_mtus,
             fixed_neighbours: scenario.fixed_neighbours,
+            jitter: jitter.collect(),
             segmenting: defaults.segmenting_stations(scenario, &stations),
         };
-        let links = LinkLayer::new(parts, defaults, scenario.seed);
+        let links = LinkLayer::new(parts, scenario.seed);
         Ok(Engine { scenario, defaults, controllers, links, flows, timers, now: Time(0), traced: Vec::new() })
     }
 

@@ -35,17 +35,22 @@ pub struct HostDefaults {
     /// How devices allocate the memory of received packets, which the receive buffer is charged for. Not for
     /// Linux 2.4.
     pub packet_memory: PacketMemory,
-    /// Longest time from a segment's arrival until the host's TCP processes it; times are uniformly
-    /// distributed from 0. Without it flows synchronize with their own queues, and the same packets are
+    /// Longest time from a segment's arrival until the host's TCP processes it, unless the host has a `receive_jitter`; times are
+    /// uniformly distributed from 0. Without it flows synchronize with their own queues, and the same packets are
     /// dropped in every cycle: phase effects, which real hosts break up (Floyd and Jacobson, On Traffic Phase
     /// Effects in Packet-Switched Gateways, 1992).
-    pub max_handling_delay: Time,
+    pub receive_jitter: Time,
 }
 
 impl HostDefaults {
     /// Major and minor version of Linux on a host.
     pub fn kernel_of(&self, host: &Host) -> (u8, u8) {
         host.kernel.unwrap_or(self.kernel)
+    }
+
+    /// Longest random delay until a host's TCP processes a received segment.
+    pub(crate) fn receive_jitter_of(&self, host: &Host) -> Time {
+        host.receive_jitter.unwrap_or(self.receive_jitter)
     }
 
     /// Maximum number of segments that a host's device merges (GRO). Linux 2.4 merges none.
@@ -89,7 +94,7 @@ impl Default for HostDefaults {
             wmem_max: tcp.wmem_max,
             segmentation: Segmentation::Whole,
             packet_memory: PacketMemory::Tap,
-            max_handling_delay: Time(2_000),
+            receive_jitter: Time(2_000),
         }
     }
 }

@@ -37,8 +37,8 @@ pub(crate) struct HostProcessing {
 /// The result of a host's step.
 #[derive(Debug)]
 pub(crate) enum ProcessedPacket {
-    /// The host handles a received packet now.
-    Received(CompactPacket),
+    /// The host handles a received packet now, or up to `jitter` later.
+    Received { packet: CompactPacket, jitter: Time },
     /// The host passes a packet to its card now.
     Sent(Route, CompactPacket),
 }
@@ -55,6 +55,7 @@ enum Work {
 struct ProcessedHost {
     name: String,
     turnaround: Time,
+    jitter: Time,
     cost: HostCost,
     /// The host's cost is not zero.
     has_cost: bool,
@@ -149,6 +150,7 @@ impl HostProcessing {
             hosts.push(ProcessedHost {
                 name: host.name.clone(),
                 turnaround: host.turnaround,
+                jitter: defaults.receive_jitter_of(host),
                 cost: host.cost.clone(),
                 has_cost,
                 max_gro_segs: defaults.max_gro_segs(host),
@@ -272,7 +274,7 @@ impl ProcessedHost {
 
     fn step(&mut self, now: Time) -> Option<ProcessedPacket> {
         if let Some((_, packet)) = self.turning.pop_front_if(|(at, _)| *at <= now) {
-            return Some(ProcessedPacket::Received(packet));
+            return Some(ProcessedPacket::Received { packet, jitter: self.jitter });
         }
         match self.bus.pop(now) {
             Some(Work::Receive(packet)) => self.announce(now, packet),

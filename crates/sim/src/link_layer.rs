@@ -8,7 +8,6 @@ use net::{Destination, DropCause, Network, Node, Packet, PacketSink, PipeId, Sta
 use units::Time;
 
 use crate::{
-    HostDefaults,
     addresses::Route,
     compact_packet::{CompactPacket, ControlPacket},
     host_processing::{HostProcessing, ProcessedPacket},
@@ -18,7 +17,7 @@ use crate::{
     transmit_queue::{QueueSpace, TransmitQueues},
 };
 
-/// The random stream of hosts' handling delays. Flows use the streams of their indices in the scenario.
+/// The random stream of hosts' jitter. Flows use the streams of their indices in the scenario.
 const DELAY_STREAM: u32 = u32::MAX;
 
 /// The network, and the hosts' layers below TCP and UDP.
@@ -43,8 +42,8 @@ pub(crate) struct Arrivals {
     /// Hosts whose packets take time; `None` if no host's do.
     pub(crate) processing: Option<Box<HostProcessing>>,
     delay: Draws,
-    /// Longest time until a host's TCP handles a segment, ns.
-    max_delay_ns: u64,
+    /// By station: the longest time until its host's TCP handles a segment.
+    jitter: Vec<Time>,
     last: Time,
     /// Directions of links that leave routers, and these routers.
     routers: Vec<(PipeId, u32)>,
@@ -52,7 +51,7 @@ pub(crate) struct Arrivals {
 
 impl Arrivals {
     fn new(
-        max_delay: Time,
+        jitter: Vec<Time>,
         seed: u64,
         routers: Vec<(PipeId, u32)>,
         processing: Option<HostProcessing>,
@@ -61,7 +60,7 @@ impl Arrivals {
             packets: VecDeque::new(),
             processing: processing.map(Box::new),
             delay: Draws::new(seed, DELAY_STREAM),
-            max_delay_ns: max_delay.0,
+            jitter,
             last: Time(0),
             routers,
         }
@@ -94,10 +93,10 @@ impl Arrivals {
         }
     }
 
-    /// A host's TCP handles a packet at `at`, or a little later at random.
+    /// A host's TCP handles a packet at `at`, or up to `jitter` later at random.
     #[inline]
-    fn hand_over(&mut self, at: Time, packet: CompactPacket) {
-        let delay = if packet.is_tcp() { self.delay.below(self.max_delay_ns + 1) } else { 0 };
+    fn hand_over(&mut self, at: Time, jitter: Time, packet: CompactPacket) {
+        let delay = if packet.is_tcp() { self.delay.below(jitter.0 + 1) } else { 0 };
         self.last = self.last.max(Time(at.0 + delay));
         self.packets.push_back((self.last, packet));
     }
@@ -116,7 +115,7 @@ impl PacketSink<CompactPacket> for Arrivals {
             let Some(unprocessed) = self.process(station, at, packet) else { return };
             packet = unprocessed;
         }
-        self.hand_over(at, packet);
+        self.hand_over(at, self.jitter[station as usize], packet);
     }
     #[inline]
     fn drop(&mut self, pipe: PipeId, at: Time, cause: DropCause, packet: CompactPacket) {
@@ -150,12 +149,14 @@ pub(crate) struct LinkLayerParts<'a> {
     pub(crate) processing: Option<HostProcessing>,
     pub(crate) path_mtus: PathMtus,
     pub(crate) fixed_neighbours: bool,
+    /// By station: the longest time until its host's TCP handles a segment.
+    pub(crate) jitter: Vec<Time>,
     /// By station: its host segments super-packets before its device. Empty if no host does.
     pub(crate) segmenting: Vec<bool>,
 }
 
 impl LinkLayer {
-    pub(crate) fn new(parts: LinkLayerParts<'_>, defaults: &HostDefaults, seed: u64) -> Self {
+    pub(crate) fn new(parts: LinkLayerParts<'_>, seed: u64) -> Self {
         let LinkLayerParts { network, transmit_queues, stations, processing, path_mtus, .. } = parts;
         let neighbours = NeighbourTables::new(network.stations() as usize, parts.fixed_neighbours);
         let router = |station: &Station| match station.node {
@@ -165,7 +166,7 @@ impl LinkLayer {
         let routers = stations.iter().filter_map(router).collect();
         LinkLayer {
             network,
-            arrivals: Arrivals::new(defaults.max_handling_delay, seed, routers, processing),
+            arrivals: Arrivals::new(parts.jitter, seed, routers, processing),
             neighbours,
             transmit_queues,
             dequeued: VecDeque::new(),
@@ -205,7 +206,7 @@ impl LinkLayer {
     fn run_processing(&mut self, now: Time) {
         while let Some(done) = self.arrivals.processing.as_mut().and_then(|hosts| hosts.step(now)) {
             match done {
-                ProcessedPacket::Received(packet) => self.arrivals.hand_over(now, packet),
+                ProcessedPacket::Received { packet, jitter } => self.arrivals.hand_over(now, jitter, packet),
                 ProcessedPacket::Sent(route, packet) => {
                     self.dequeued.push_back(packet.to());
                     // TCP had space when it sent the packet.

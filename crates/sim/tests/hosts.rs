@@ -3,7 +3,7 @@
 use crate::support::{self, Path};
 use model::{HostCost, HostLimit, HostRole, InterruptModeration, PacketStream};
 use sim::{HostDefaults, Outcome};
-use units::BitRate;
+use units::{BitRate, Time};
 
 /// Two hosts and a gigabit of 2 ms (or other keys of the link); `h1` and `h2` have keys of the hosts, `flow`
 /// of the flow.
@@ -251,4 +251,15 @@ fn a_host_has_its_own_ticks() {
     let keys = "nic = { gro = 1 }\n";
     let own = samples(&run_with_keys(&format!("hz = 1000\n{keys}"), &defaults));
     assert_eq!(own, samples(&run_with_keys(keys, &fast)));
+}
+
+#[test]
+fn a_host_has_its_own_jitter() {
+    let defaults = HostDefaults::default();
+    let none = HostDefaults { receive_jitter: Time::ZERO, ..defaults.clone() };
+    for processing in ["", "turnaround = \"15us\"\n"] {
+        let own = samples(&run_with_keys(&format!("{processing}receive_jitter = \"0s\"\n"), &defaults));
+        assert_eq!(own, samples(&run_with_keys(processing, &none)));
+        assert_ne!(own, samples(&run_with_keys(processing, &defaults)));
+    }
 }

@@ -60,6 +60,8 @@ pub struct Side {
     arguments: Vec<String>,
     /// Whether cases without socket buffers get [`BUFFERS`].
     sets_buffers: bool,
+    /// Whether hosts get [`NO_JITTER`].
+    removes_jitter: bool,
 }
 
 /// Where a case's settings begin, and buffers as Linux 6.1 and 6.12 begin with. With them all versions have the same; without them
@@ -67,6 +69,10 @@ pub struct Side {
 const SETTINGS: &str = r#""net.ipv4.tcp_no_metrics_save" = "1""#;
 const BUFFERS: &str =
     r#""net.ipv4.tcp_rmem" = "4096 131072 6291456", "net.ipv4.tcp_wmem" = "4096 16384 4194304""#;
+
+/// The hosts of guests in virtual time react in no time.
+const ALL_HOSTS: &str = "[hosts.\"*\"]\n";
+const NO_JITTER: &str = "receive_jitter = \"0s\"\n";
 
 impl Side {
     /// This machine's kernel in the lab.
@@ -82,7 +88,8 @@ impl Side {
     /// The simulator of the kernel `release`.
     pub fn sim_of(release: &str) -> Self {
         let arguments = ["--engine", "sim", "--kernel", release];
-        Side { sets_buffers: true, ..Side::new(&format!("sim-{release}"), &arguments) }
+        let side = Side::new(&format!("sim-{release}"), &arguments);
+        Side { sets_buffers: true, removes_jitter: true, ..side }
     }
 
     /// The kernel `release` in a guest in virtual time.
@@ -93,7 +100,7 @@ impl Side {
 
     fn new(directory: &str, arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(|word| (*word).into()).collect();
-        Side { directory: directory.into(), arguments, sets_buffers: false }
+        Side { directory: directory.into(), arguments, sets_buffers: false, removes_jitter: false }
     }
 }
 
@@ -170,6 +177,9 @@ impl Store {
         let mut text = job.case.toml(job.run);
         if side.sets_buffers && !text.contains("tcp_rmem") {
             text = text.replace(SETTINGS, &format!("{SETTINGS}, {BUFFERS}"));
+        }
+        if side.removes_jitter {
+            text = text.replace(ALL_HOSTS, &format!("{ALL_HOSTS}{NO_JITTER}"));
         }
         fs::write(&file, text).expect("the scenario can be written");
         command.arg("--runs").arg(self.runs_dir(side, job)).arg("run").arg(&file);

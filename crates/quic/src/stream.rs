@@ -157,6 +157,10 @@ impl QuicStream {
         QuicStatistics { sent_packets: path.sent_packets, lost_packets: path.lost_packets }
     }
 
+    fn received_acks(&self) -> u64 {
+        self.connection.stats().frame_rx.acks
+    }
+
     /// The largest number of written bytes that the peer may not have acknowledged.
     pub fn buffered_bytes(&self) -> u64 {
         self.send_buffer_bytes().min(self.written_bytes)
@@ -265,7 +269,7 @@ impl QuicStream {
     }
 
     /// Ends the stream in this direction, and waits until the peer has acknowledged everything or closes
-    /// the connection.
+    /// the connection. The minute without progress begins with each acknowledgement.
     ///
     /// # Errors
     /// As for [`QuicStream::write_all`].
@@ -273,9 +277,12 @@ impl QuicStream {
         if let Some(id) = self.stream {
             self.connection.send_stream(id).finish().map_err(|_| Error::StreamEnded)?;
         }
-        let begin = Instant::now();
+        let (mut acknowledged, mut moved) = (self.received_acks(), Instant::now());
         while self.stream.is_some() && !self.is_finished {
-            check_idle(begin)?;
+            if self.received_acks() != acknowledged {
+                (acknowledged, moved) = (self.received_acks(), Instant::now());
+            }
+            check_idle(moved)?;
             if let Err(error) = self.step(CHECK_INTERVAL, check) {
                 // A peer that closes the connection needs no more data.
                 let is_closed = matches!(self.close_reason, Some(ConnectionError::ApplicationClosed(_)));

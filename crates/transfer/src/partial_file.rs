@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
     },
     thread::{self, JoinHandle},
@@ -29,6 +29,8 @@ const MAX_QUEUED_BYTES: u64 = 64 << 20;
 const MAX_QUEUED_PIECES: usize = 1024;
 /// Blocks of zeros of this size become holes.
 const HOLE_BYTES: usize = 4096;
+/// Bytes that are hashed before the next check whether the hash is needed.
+const HASHED_BYTES_BETWEEN_CHECKS: u64 = 16 << 20;
 /// Interval at which the progress is written.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 /// Digits of the written progress.
@@ -123,21 +125,15 @@ impl PartialFile {
             path: self.temporary.clone(),
             progress_file,
             hasher: (order == Order::InOrder).then(|| self.hasher.clone()),
-            complete: hashing.as_ref().map(|hashing| hashing.complete.clone()),
+            complete: hashing.as_ref().and_then(|hashing| hashing.complete.clone()),
             progress_written: Instant::now(),
             shared: Arc::clone(&shared),
         };
         writer.write_progress(from)?;
         let thread = thread::Builder::new().name("file writer".into());
         let thread = thread.spawn(move || writer.run(&receiver)).map_err(failed("cannot start a thread"))?;
-        Ok(FileWriter {
-            partial: self,
-            pieces: Some(sender),
-            thread: Some(thread),
-            hashing,
-            shared,
-            progress_written: Instant::now(),
-        })
+        let threads = Threads { pieces: Some(sender), writer: Some(thread), hashing };
+        Ok(FileWriter { partial: self, threads, shared, progress_written: Instant::now() })
     }
 
     /// Gives the complete file its name.
@@ -266,8 +262,10 @@ fn data_ranges(offset: u64, bytes: &[u8]) -> Vec<(usize, usize)> {
 
 /// The thread that hashes a file whose data arrives in any order.
 struct Hashing {
-    complete: Sender<u64>,
-    thread: JoinHandle<Result<blake3::Hasher, Error>>,
+    complete: Option<Sender<u64>>,
+    thread: Option<JoinHandle<Result<blake3::Hasher, Error>>>,
+    /// The hash is not needed.
+    is_cancelled: Arc<AtomicBool>,
 }
 
 impl Hashing {
@@ -276,35 +274,70 @@ impl Hashing {
         let (complete, receiver) = channel();
         let file = partial.file.try_clone().map_err(failed("cannot duplicate a descriptor"))?;
         let (path, mut hasher) = (partial.temporary.clone(), partial.hasher.clone());
+        let is_cancelled = Arc::new(AtomicBool::new(false));
+        let cancelled = Arc::clone(&is_cancelled);
         let hash = move |receiver: Receiver<u64>| {
             let mut at = from;
             while let Ok(end) = receiver.recv() {
-                hash_range(&file, &path, &mut hasher, at, end)?;
-                at = at.max(end);
+                while at < end && !cancelled.load(Ordering::Relaxed) {
+                    let next = end.min(at + HASHED_BYTES_BETWEEN_CHECKS);
+                    hash_range(&file, &path, &mut hasher, at, next)?;
+                    at = next;
+                }
             }
             Ok(hasher)
         };
         let thread = thread::Builder::new().name("file hash".into());
         let thread = thread.spawn(move || hash(receiver)).map_err(failed("cannot start a thread"))?;
-        Ok(Hashing { complete, thread })
+        Ok(Hashing { complete: Some(complete), thread: Some(thread), is_cancelled })
     }
 
     /// The hash of the whole file of `bytes` bytes.
-    fn finish(self, bytes: u64) -> Result<blake3::Hasher, Error> {
-        // Fails only if the thread has failed, which `join` reports.
-        let _ = self.complete.send(bytes);
-        drop(self.complete);
-        let joined = self.thread.join();
-        joined.unwrap_or_else(|_| Err(Error::Input("the thread that hashes the file has failed".into())))
+    fn finish(mut self, bytes: u64) -> Result<blake3::Hasher, Error> {
+        if let Some(complete) = self.complete.take() {
+            // Fails only if the thread has failed, which `join` reports.
+            let _ = complete.send(bytes);
+        }
+        let joined = self.thread.take().and_then(|thread| thread.join().ok());
+        joined.unwrap_or_else(|| Err(Error::Input("the thread that hashes the file has failed".into())))
+    }
+}
+
+impl Drop for Hashing {
+    fn drop(&mut self) {
+        self.is_cancelled.store(true, Ordering::Relaxed);
+        self.complete = None;
+        // It has ended, or its result is not needed.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// The threads of a [`FileWriter`]. They have the file open, and with it its lock: they end with the transfer, so that the next one
+/// can begin at once.
+struct Threads {
+    pieces: Option<SyncSender<Piece>>,
+    writer: Option<JoinHandle<Option<blake3::Hasher>>>,
+    hashing: Option<Hashing>,
+}
+
+impl Threads {
+    /// Waits until everything is written; `None` if the thread has failed.
+    fn join_writer(&mut self) -> Option<Option<blake3::Hasher>> {
+        self.pieces = None;
+        self.writer.take()?.join().ok()
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        let _ = self.join_writer();
     }
 }
 
 /// A file that a thread writes.
 pub(crate) struct FileWriter {
     partial: PartialFile,
-    pieces: Option<SyncSender<Piece>>,
-    thread: Option<JoinHandle<Option<blake3::Hasher>>>,
-    hashing: Option<Hashing>,
+    threads: Threads,
     shared: Arc<Shared>,
     progress_written: Instant,
 }
@@ -329,14 +362,14 @@ impl FileWriter {
     }
 
     fn queue(&self, piece: Piece) -> Result<(), Error> {
-        match self.pieces.as_ref().map(|pieces| pieces.send(piece)) {
+        match self.threads.pieces.as_ref().map(|pieces| pieces.send(piece)) {
             Some(Ok(())) => Ok(()),
             _ => Err(self.take_error()),
         }
     }
 
     fn has_ended(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+        self.threads.writer.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     fn take_error(&self) -> Error {
@@ -351,14 +384,13 @@ impl FileWriter {
 
     /// Waits until everything is written, and returns the hash of the whole file and the file.
     pub(crate) fn finish(mut self, bytes: u64) -> Result<(String, WholeFile), Error> {
-        self.pieces = None;
-        let joined = self.thread.take().and_then(|thread| thread.join().ok());
+        let joined = self.threads.join_writer();
         if self.shared.error.lock().unwrap_or_else(PoisonError::into_inner).is_some() || joined.is_none() {
             return Err(self.take_error());
         }
         let (file, temporary) = (&self.partial.file, &self.partial.temporary);
         file.set_len(bytes).map_err(failed(format!("cannot write {}", temporary.display())))?;
-        let hasher = match (joined.flatten(), self.hashing) {
+        let hasher = match (joined.flatten(), self.threads.hashing.take()) {
             (Some(hasher), _) => hasher,
             (None, Some(hashing)) => hashing.finish(bytes)?,
             (None, None) => hash_prefix(file, temporary, bytes)?,
@@ -420,12 +452,7 @@ mod tests {
         std::thread::sleep(PROGRESS_INTERVAL * 2);
         writer.write(50_000, content[50_000..60_000].to_vec()).unwrap();
         assert!(PartialFile::open(path.clone(), bytes).is_err(), "another transfer holds the lock");
-        let thread = {
-            let mut writer = writer;
-            writer.pieces = None;
-            writer.thread.take().unwrap()
-        };
-        thread.join().unwrap();
+        drop(writer);
         assert!(!path.exists());
 
         let partial = PartialFile::open(path.clone(), bytes).unwrap();

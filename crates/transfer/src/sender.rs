@@ -218,7 +218,7 @@ fn run(
         (Transport::Tcp, Some(port)) => {
             let peer = SocketAddr::new(peer.ip(), port);
             let set_up = |stream: &TcpStream| set_up_tcp(stream, options);
-            Data::TcpStreams(TcpStreams::connect(peer, options.streams, key.as_bytes(), set_up)?)
+            Data::TcpStreams(TcpStreams::connect(peer, options.streams, key.as_bytes(), control, set_up)?)
         }
         (Transport::Udt | Transport::Sabul, Some(port)) => {
             Data::Stream(connect_udt(control, peer, port, &key, options)?)

@@ -8,9 +8,10 @@ use std::{
     io::{ErrorKind, IoSlice, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     os::fd::{AsFd, BorrowedFd},
-    thread,
     time::Instant,
 };
+
+use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::{
     Error,
@@ -149,24 +150,33 @@ impl TcpStreams {
         peer: SocketAddr,
         count: u16,
         key: &[u8],
-        set_up: impl Fn(&TcpStream) -> Result<(), Error> + Sync,
+        control: &mut Control<'_>,
+        set_up: impl Fn(&TcpStream) -> Result<(), Error>,
     ) -> Result<Self, Error> {
-        let connect = || {
-            let mut stream = TcpStream::connect_timeout(&peer, HANDSHAKE_TIMEOUT)
-                .map_err(failed(format!("cannot connect to {peer}")))?;
-            set_up(&stream)?;
+        let begin = Instant::now();
+        // All at the same time, because each takes a round trip.
+        let streams: Result<Vec<TcpStream>, Error> = (0..count).map(|_| begin_to_connect(peer)).collect();
+        let streams = streams?;
+        for stream in &streams {
+            while !os::wait_writable(&[stream.as_fd()], CHECK_INTERVAL)
+                .map_err(failed("cannot wait for a connection"))?
+                .contains(&true)
+            {
+                control.check()?;
+                if begin.elapsed() > HANDSHAKE_TIMEOUT {
+                    return Err(Error::Timeout { what: "TCP connection", after: HANDSHAKE_TIMEOUT });
+                }
+            }
+            let what = || format!("cannot connect to {peer}");
+            if let Some(error) = stream.take_error().map_err(failed(what()))? {
+                return Err(failed(what())(error));
+            }
+            set_up(stream)?;
+            // The send buffer of a new connection has space.
+            let mut stream = stream;
             stream.write_all(key).map_err(failed("cannot send"))?;
-            Ok(stream)
-        };
-        // In parallel, because each connection takes a round trip.
-        let streams: Result<Vec<TcpStream>, Error> = thread::scope(|scope| {
-            let threads: Vec<_> = (0..count).map(|_| scope.spawn(connect)).collect();
-            let join = |thread: thread::ScopedJoinHandle<'_, Result<TcpStream, Error>>| {
-                thread.join().unwrap_or_else(|_| Err(Error::Input("a connecting thread has failed".into())))
-            };
-            threads.into_iter().map(join).collect()
-        });
-        TcpStreams::new(streams?)
+        }
+        TcpStreams::new(streams)
     }
 
     /// Sends the file from byte `from`.
@@ -261,6 +271,17 @@ impl TcpStreams {
             os::wait_any(&files, CHECK_INTERVAL).map_err(failed("cannot wait for the peer"))?;
         }
         Ok(())
+    }
+}
+
+/// A non-blocking socket that sends its SYN.
+fn begin_to_connect(peer: SocketAddr) -> Result<TcpStream, Error> {
+    let what = || format!("cannot connect to {peer}");
+    let socket = Socket::new(Domain::for_address(peer), Type::STREAM, None).map_err(failed(what()))?;
+    socket.set_nonblocking(true).map_err(failed(what()))?;
+    match socket.connect(&SockAddr::from(peer)) {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(failed(what())(error)),
+        _ => Ok(socket.into()),
     }
 }
 

@@ -35,6 +35,8 @@ const REPLIES: [[u8; 4]; 3] =
     [[0x36, 0x37, 0x38, 0x39], 987_654_321u32.to_le_bytes(), 987_654_321u32.to_be_bytes()];
 /// A hello without a reply is repeated after this time.
 const HELLO_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval of the checks of [`greet_unless`].
+const OPEN_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The state of a UDP stream besides its socket.
 #[derive(Debug)]
@@ -141,6 +143,19 @@ pub(crate) fn forbid_fragments(socket: &Socket) -> Result<(), SystemError> {
 /// # Errors
 /// If the socket fails, or no reply arrives within `timeout`.
 pub fn greet(socket: &Socket, timeout: Duration) -> Result<(), Error> {
+    greet_unless(socket, timeout, || Ok(false))
+}
+
+/// As [`greet`], but ends also when `is_open` returns true: the server has shown otherwise that the hello has arrived, so that a lost
+/// reply does not matter.
+///
+/// # Errors
+/// As for [`greet`], and those of `is_open`.
+pub fn greet_unless(
+    socket: &Socket,
+    timeout: Duration,
+    mut is_open: impl FnMut() -> Result<bool, Error>,
+) -> Result<(), Error> {
     let what = || "cannot send a hello on a UDP stream".to_string();
     let begin = Instant::now();
     loop {
@@ -154,9 +169,8 @@ pub fn greet(socket: &Socket, timeout: Duration) -> Result<(), Error> {
             if begin.elapsed() >= timeout {
                 return Err(Error::Timeout { what: "reply to a UDP stream's hello", after: timeout });
             }
-            if os::wait_readable(socket, left.min(timeout)).attempted(what)?
-                && is_reply(socket).attempted(what)?
-            {
+            let has_datagram = os::wait_readable(socket, left.min(OPEN_CHECK_INTERVAL)).attempted(what)?;
+            if has_datagram && is_reply(socket).attempted(what)? || is_open()? {
                 return Ok(());
             }
         }
@@ -204,4 +218,29 @@ pub fn repeat_reply(socket: &Socket) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_has_shown_the_hellos_arrival_needs_no_reply() {
+        let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        client.connect(silent.local_addr().unwrap()).unwrap();
+        let socket = Socket::from(client);
+        let mut checks = 0;
+        let opened = greet_unless(&socket, Duration::from_secs(20), || {
+            checks += 1;
+            Ok(checks == 3)
+        });
+        opened.unwrap();
+        let failed = greet_unless(&socket, Duration::from_secs(20), || Err(Error::Interrupted));
+        assert!(matches!(failed, Err(Error::Interrupted)));
+        let mut hello = [0; 8];
+        assert_eq!(silent.recv(&mut hello).unwrap(), HELLO.len());
+    }
 }

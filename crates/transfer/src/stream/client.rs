@@ -9,7 +9,7 @@ use bulk::{
 use iperf3::{
     ClientOptions, Error as ServerError, IpVersion, Token,
     report::{Amount, Protocol, TestSpec},
-    service::{Channel, greet},
+    service::{Channel, greet_unless},
     wire::QueueNotice,
 };
 use socket2::{SockAddr, Socket};
@@ -145,7 +145,8 @@ pub fn run_stream(
         Message::Refused { reason } => return Err(ServerError::Rejected(reason).into()),
         _ => return Err(ServerError::Closed { expected: "reply to the request of a stream" }.into()),
     }
-    greet(&socket, timeout)?;
+    // The server reports as soon as it has the socket.
+    greet_unless(&socket, timeout, || channel.wait(Duration::ZERO))?;
     let role = match options.direction {
         Direction::ToServer => Role::Sends,
         Direction::FromServer => Role::Receives,

@@ -66,7 +66,7 @@ pub fn write_guests(cases: &[Case], store: &Store, kernels: &[String]) {
         "# The simulator against each kernel in virtual time\n\n\
          `cargo bench -p longfat --bench fidelity -- guests` compares the simulator of each Linux version with that version itself\n\
          (`--engine kernel`, which a busy machine does not disturb), and writes this page. The {} scenarios are those of [fidelity.md](fidelity.md),\n\
-         60 s each. Where results depend on chance (random loss, two flows, or a simulated goodput that differs by more than 3 % from run to\n\
+         60 s each. Hosts of guests react in no time, and so do the simulated ones (`receive_jitter = \"0s\"`). Where results depend on chance (random loss, two flows, or a simulated goodput that differs by more than 3 % from run to\n\
          run) both figures are means over {REPEATS} runs with different seeds and starts. An error is the simulator's figure divided by the\n\
          kernel's, minus 1. [fidelity-causes.md](fidelity-causes.md) explains the differences.\n\n",
         cases.len()

@@ -27,6 +27,8 @@ use crate::{
 const START_DELAY: Duration = Duration::from_millis(500);
 /// Maximum time for which a receiver blocks.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Maximum size of a packet: a jumbo frame, bytes.
+const MAX_PACKET_BYTES: usize = 9216;
 /// Additional time for a server whose last packets are late.
 const END_MARGIN: Duration = Duration::from_millis(500);
 
@@ -85,8 +87,14 @@ pub(crate) fn measure(
             &backward_socket,
             server,
             &mut connection,
-            (deadline, options.count as usize),
-            stop,
+            Limits { deadline, timeout: options.timeout, packets: options.count as usize },
+            || {
+                let is_stopped = stop.load(Ordering::Acquire);
+                if is_stopped {
+                    ended.store(true, Ordering::Release);
+                }
+                is_stopped
+            },
             on_packet,
         );
         ended.store(true, Ordering::Release);
@@ -100,6 +108,14 @@ pub(crate) fn measure(
     let forward_records = connection.fetch(forward.sid)?.records;
     let theirs = senders.iter().find(|sender| sender.sid == backward.sid);
     let sent_backward = theirs.map_or(options.count, StoppedSender::sent).min(options.count);
+    if stop.load(Ordering::Acquire) {
+        // Those that were in flight when the server stopped.
+        let (deadline, mut buffer) = (Instant::now() + options.timeout, vec![0; MAX_PACKET_BYTES]);
+        while receiver.count() < sent_backward as usize && Instant::now() < deadline {
+            let max_records = 2 * options.count as usize;
+            receive_one(&mut receiver, &backward_socket, server, max_records, &mut buffer)?;
+        }
+    }
     let backward_records = receiver.into_records();
     let their_errors = forward_records
         .iter()
@@ -131,28 +147,35 @@ fn send_all(
     Ok(())
 }
 
-/// Receives packets of the server until the deadline, a stop, or the server's end of the test, which is
-/// returned.
+/// The limits of a receiver.
+struct Limits {
+    deadline: Instant,
+    /// Maximum time that a packet takes.
+    timeout: Duration,
+    packets: usize,
+}
+
+/// Receives packets of the server until the deadline, until those in flight at a stop have arrived, or until the server's end of the
+/// test, which is returned.
 fn receive_until(
     receiver: &mut OneWayReceiver,
     socket: &Socket,
     server: IpAddr,
     connection: &mut ControlConnection<'_>,
-    (deadline, count): (Instant, usize),
-    stop: &AtomicBool,
+    limits: Limits,
+    mut is_stopped: impl FnMut() -> bool,
     on_packet: &mut dyn FnMut(usize),
 ) -> Result<Option<Vec<StoppedSender>>, Error> {
-    let mut buffer = vec![0; 9216];
+    let mut buffer = vec![0; MAX_PACKET_BYTES];
     let mut last_check = Instant::now();
-    while Instant::now() < deadline && !stop.load(Ordering::Acquire) {
-        match ancillary::receive_with_ancillary(socket, &mut buffer, 0) {
-            Ok(datagram) if datagram.from.is_some_and(|from| from.ip() == server) => {
-                receiver.receive(&buffer[..datagram.length], &datagram, 2 * count);
-                on_packet(receiver.count());
-            }
-            Ok(_) => {}
-            Err(e) if ancillary::is_transient(&e) => {}
-            Err(e) => return Err(e).attempted(|| format!("cannot receive from {server}")),
+    let (mut deadline, mut has_stopped) = (limits.deadline, false);
+    while Instant::now() < deadline {
+        if !has_stopped && is_stopped() {
+            has_stopped = true;
+            deadline = deadline.min(Instant::now() + limits.timeout);
+        }
+        if receive_one(receiver, socket, server, 2 * limits.packets, &mut buffer)? {
+            on_packet(receiver.count());
         }
         if last_check.elapsed() > END_MARGIN {
             last_check = Instant::now();
@@ -162,6 +185,25 @@ fn receive_until(
         }
     }
     Ok(None)
+}
+
+/// Receives a packet of the server, if one arrives within the socket's timeout.
+fn receive_one(
+    receiver: &mut OneWayReceiver,
+    socket: &Socket,
+    server: IpAddr,
+    max_records: usize,
+    buffer: &mut [u8],
+) -> Result<bool, Error> {
+    match ancillary::receive_with_ancillary(socket, buffer, 0) {
+        Ok(datagram) if datagram.from.is_some_and(|from| from.ip() == server) => {
+            receiver.receive(&buffer[..datagram.length], &datagram, max_records);
+            Ok(true)
+        }
+        Ok(_) => Ok(false),
+        Err(e) if ancillary::is_transient(&e) => Ok(false),
+        Err(e) => Err(e).attempted(|| format!("cannot receive from {server}")),
+    }
 }
 
 /// The times of the packets that arrived, each counted once, in the order in which they were sent.

@@ -67,15 +67,19 @@ impl Reflector {
             let Some(request) = Request::from_bytes(&buffer[..datagram.length], self.key.as_ref()) else {
                 continue;
             };
-            // A packet shorter than a reply gets none: an unverified sender would get more bytes than it sent.
-            if datagram.length < SHORTEST_REPLY_BYTES {
+            // A packet shorter than a reply gets none: an unverified sender would get more bytes than it sent. Two reflectors would
+            // reply to each other's replies for ever.
+            let is_reply = Reply::from_bytes(&buffer[..datagram.length], self.key.as_ref())
+                .is_some_and(|reply| reply.has_times_of_one_clock());
+            if datagram.length < SHORTEST_REPLY_BYTES || is_reply {
                 continue;
             }
             let mut bytes = reply(&request, request.sequence, request.session, &datagram, self.key.as_ref());
             // A reply is as long as its request (RFC 8762 section 4.3), so that both directions carry the
             // same load.
             bytes.resize(datagram.length, 0);
-            send(&self.socket, &bytes, from)?;
+            // No packet of a peer ends the reflector: a port 0, say, is an invalid argument.
+            let _ = send(&self.socket, &bytes, from);
         }
         Ok(())
     }

@@ -155,8 +155,13 @@ pub(crate) fn exchange(
     let mut next = 0;
     // When the next packet is due, and when the last one was.
     let (mut due, mut last_due) = (Duration::ZERO, Duration::ZERO);
-    while !stop.load(Ordering::Acquire) {
-        if next < options.count && begin.elapsed() >= due {
+    let mut count = options.count;
+    loop {
+        // After a stop, the replies to the packets in flight are still awaited: they are not lost.
+        if stop.load(Ordering::Acquire) {
+            count = next;
+        }
+        if next < count && begin.elapsed() >= due {
             let now = realtime_ns();
             let request =
                 Request { sequence: next, stamp: ntp(now), error: own_error(), session: options.session };
@@ -176,7 +181,7 @@ pub(crate) fn exchange(
             due += interval(schedule.next().unwrap_or(0));
             continue;
         }
-        let wait = if next < options.count {
+        let wait = if next < count {
             due.saturating_sub(begin.elapsed())
         } else {
             match (last_due + options.timeout).checked_sub(begin.elapsed()) {

@@ -223,7 +223,17 @@ impl Request {
     }
 }
 
+/// Maximum time between the arrival of a request and its reply.
+const MAX_REFLECTION_TIME_NS: u64 = 10_000_000_000;
+
 impl Reply {
+    /// Whether it can be a reply: its two times are of one clock and close to each other. In a request the place of the second time
+    /// is zero, or filled at random.
+    pub fn has_times_of_one_clock(&self) -> bool {
+        let [sent, received] = [self.stamp, self.received].map(|stamp| unix_ns(stamp, self.error));
+        self.received != 0 && sent.abs_diff(received) < MAX_REFLECTION_TIME_NS
+    }
+
     /// The bytes to send.
     pub fn to_bytes(self, key: Option<&Key>) -> Vec<u8> {
         let at = layout(key);

@@ -1,15 +1,17 @@
 //! Clients and servers of TWAMP and OWAMP over the loopback interface, and hostile clients.
 
 use std::{
+    collections::VecDeque,
     io::{Read, Write},
     net::{IpAddr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket},
     sync::{
         Mutex,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
+use socket2::{Domain, Socket, Type};
 use stamp::{
     ControlProtocol, ControlServer, Key, Protocol, Reflector, SenderOptions, Spacing,
     control::{Accept, ClientControl, Reply, SessionRequest, Slot},
@@ -83,6 +85,86 @@ fn owamp_measures_each_direction() {
         });
         assert_eq!(notes, [""; 0]);
     }
+}
+
+/// A packet of a peer ends no reflector: neither a port to which no reply can be sent, nor a reply of another reflector, which would
+/// be reflected for ever.
+#[test]
+fn a_reflector_survives_port_0_and_other_reflectors() {
+    let [reflector, other] = [(); 2].map(|()| Reflector::bind(LOCAL, 0, None).unwrap());
+    let (port, other_port) = (reflector.port().unwrap(), other.port().unwrap());
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let threads = [&reflector, &other].map(|reflector| scope.spawn(|| reflector.run(&stop)));
+        let request = Request { sequence: 7, stamp: 1, error: ErrorEstimate(1), session: 0 }.to_bytes(None);
+        if os::is_root() {
+            send_from_port(0, port, &request);
+            send_from_port(other_port, port, &request);
+        }
+        let sender = UdpSocket::bind((LOCAL, 0)).unwrap();
+        sender.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        sender.send_to(&request, (LOCAL, port)).unwrap();
+        let mut reply = [0; 256];
+        let (bytes, _) = sender.recv_from(&mut reply).unwrap();
+        sender.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        sender.send_to(&reply[..bytes], (LOCAL, port)).unwrap();
+        assert!(sender.recv_from(&mut reply).is_err(), "a reply to a reply");
+        stop.store(true, Ordering::Release);
+        for thread in threads {
+            thread.join().unwrap().unwrap();
+        }
+    });
+}
+
+/// Sends a UDP packet with this source port over loopback.
+fn send_from_port(from: u16, to: u16, payload: &[u8]) {
+    let mut packet = Vec::new();
+    for field in [from, to, payload.len() as u16 + 8, 0] {
+        packet.extend(field.to_be_bytes());
+    }
+    packet.extend(payload);
+    let socket = Socket::new(Domain::IPV4, Type::RAW, Some(socket2::Protocol::UDP)).unwrap();
+    socket.send_to(&packet, &SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+}
+
+/// The replies to packets in flight at a stop are awaited.
+#[test]
+fn packets_in_flight_at_a_stop_are_not_lost() {
+    const DELAY: Duration = Duration::from_millis(200);
+    let reflector = UdpSocket::bind((LOCAL, 0)).unwrap();
+    reflector.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+    let (stop, has_ended) = (AtomicBool::new(false), AtomicBool::new(false));
+    let measured = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut requests = VecDeque::new();
+            let mut buffer = [0; 2000];
+            while !has_ended.load(Ordering::Acquire) {
+                if let Ok((_, from)) = reflector.recv_from(&mut buffer) {
+                    requests.push_back((
+                        Instant::now() + DELAY,
+                        Request::from_bytes(&buffer, None).unwrap(),
+                        from,
+                    ));
+                }
+                while let Some((_, request, from)) = requests.pop_front_if(|(due, ..)| *due <= Instant::now())
+                {
+                    let Request { sequence, stamp, error, session } = request;
+                    let request = (sequence, stamp, error);
+                    let reply =
+                        Reflected { sequence, stamp, error, session, received: stamp, request, ttl: 255 };
+                    reflector.send_to(&reply.to_bytes(None), from).unwrap();
+                }
+            }
+        });
+        let options =
+            SenderOptions { count: 100_000, ..options(Protocol::Stamp, reflector.local_addr().unwrap()) };
+        let mut stop_after = |replies| stop.store(replies >= 10, Ordering::Release);
+        let measured = measure_packets(&options, &stop, &mut stop_after);
+        has_ended.store(true, Ordering::Release);
+        measured.unwrap()
+    });
+    assert!(measured.lost.is_empty(), "{:?}", measured.lost);
+    assert!(measured.trips.len() > 10, "{}", measured.trips.len());
 }
 
 /// TWAMP Light in both roles: our reflector and a sender whose packets have TWAMP's padding; our sender and a

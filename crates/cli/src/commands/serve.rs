@@ -230,9 +230,13 @@ pub fn run(args: &ServeArgs, json: bool) -> anyhow::Result<()> {
     let ended = &AtomicBool::new(false);
     let note = &|text: &str| console.note(text);
     std::thread::scope(|scope| {
-        let reflecting = reflector.as_ref().map(|reflector| scope.spawn(|| reflector.run(ended)));
-        let controlling: Vec<_> =
-            control_servers.iter().map(|control| scope.spawn(move || control.run(ended, note))).collect();
+        // The server runs on without an instrument that has failed.
+        let noted = |ran: Result<(), traffic::Error>| ran.inspect_err(|error| note(&error.to_string()));
+        let reflecting = reflector.as_ref().map(|reflector| scope.spawn(move || noted(reflector.run(ended))));
+        let controlling: Vec<_> = control_servers
+            .iter()
+            .map(|control| scope.spawn(move || noted(control.run(ended, note))))
+            .collect();
         let serving = iperf2.as_ref().map(|iperf2| scope.spawn(|| iperf2.run(ended, &console)));
         let served = server.run(&stop, &console);
         ended.store(true, Ordering::Release);

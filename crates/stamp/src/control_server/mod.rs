@@ -11,7 +11,7 @@ mod session;
 
 use std::{
     collections::BTreeMap,
-    io::Write,
+    io::{ErrorKind, Write},
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     os::fd::AsFd,
     sync::{
@@ -74,8 +74,15 @@ impl ControlServer {
             while !stop.load(Ordering::Acquire) {
                 let ready = os::wait_any(&[self.listener.as_fd()], STOP_CHECK_INTERVAL);
                 ready.attempted(|| "cannot wait for clients".into())?;
-                // The client may have left already, or descriptors may be short for a while.
-                let Ok((stream, peer)) = self.listener.accept() else { continue };
+                let (stream, peer) = match self.listener.accept() {
+                    Ok(accepted) => accepted,
+                    Err(e) if e.kind() == ErrorKind::WouldBlock => continue,
+                    // The client has left already, or descriptors are short for a while.
+                    Err(_) => {
+                        std::thread::sleep(STOP_CHECK_INTERVAL);
+                        continue;
+                    }
+                };
                 let client = peer.ip().to_canonical();
                 if !self.admit(client) {
                     note(&format!("{client}: too many {} connections", self.protocol.name()));

@@ -186,7 +186,8 @@ impl Session {
                 let mut reply = reflector::reply(&request, *next, 0, &datagram, None);
                 *next = next.wrapping_add(1);
                 reply.resize(datagram.length, 0);
-                reflector::send(&self.socket, &reply, from)?;
+                // No packet of a peer ends the session: a port 0, say, is an invalid argument.
+                let _ = reflector::send(&self.socket, &reply, from);
             }
             Role::Sender(_) => {}
         }

@@ -42,6 +42,7 @@ mod routers;
 mod runs;
 mod scenarios;
 mod serve;
+mod serve_streams;
 mod sim;
 mod stacks;
 mod standing;

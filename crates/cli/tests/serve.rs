@@ -21,26 +21,26 @@ use iperf3::{
 };
 use units::Bytes;
 
-struct IgnoreProgress;
+pub struct IgnoreProgress;
 
 impl Observer for IgnoreProgress {}
 
 // States of the control connection (iperf_api.h).
-const TEST_START: u8 = 1;
-const TEST_RUNNING: u8 = 2;
-const TEST_END: u8 = 4;
+pub const TEST_START: u8 = 1;
+pub const TEST_RUNNING: u8 = 2;
+pub const TEST_END: u8 = 4;
 const PARAM_EXCHANGE: u8 = 9;
-const CREATE_STREAMS: u8 = 10;
-const EXCHANGE_RESULTS: u8 = 13;
+pub const CREATE_STREAMS: u8 = 10;
+pub const EXCHANGE_RESULTS: u8 = 13;
 const ACCESS_DENIED: u8 = 0xff;
 
 /// A running server and its port.
-struct Server {
-    process: Running,
-    port: u16,
+pub struct Server {
+    pub process: Running,
+    pub port: u16,
 }
 
-fn start_server(args: &[&str]) -> Server {
+pub fn start_server(args: &[&str]) -> Server {
     let port = free_port();
     let process = Running::start(Command::new(binary()).args(["serve", "-p", &port.to_string()]).args(args));
     wait_for_listener(port);
@@ -55,12 +55,12 @@ impl Server {
         (count("task"), count("fd"))
     }
 
-    fn connect(&self) -> TcpStream {
+    pub fn connect(&self) -> TcpStream {
         TcpStream::connect(("127.0.0.1", self.port)).unwrap()
     }
 
     /// Runs a complete test of `bytes` bytes; returns the number received, or the error.
-    fn test(&self, bytes: u64) -> Result<u64, String> {
+    pub fn test(&self, bytes: u64) -> Result<u64, String> {
         self.test_from(None, bytes)
     }
 
@@ -78,12 +78,12 @@ impl Server {
 }
 
 /// The cookie of client `n`.
-fn cookie(n: usize) -> Vec<u8> {
+pub fn cookie(n: usize) -> Vec<u8> {
     format!("{n:0>36}\0").into_bytes()
 }
 
 /// A JSON document, preceded by its length.
-fn message(text: &str) -> Vec<u8> {
+pub fn message(text: &str) -> Vec<u8> {
     [&(text.len() as u32).to_be_bytes()[..], text.as_bytes()].concat()
 }
 
@@ -203,7 +203,7 @@ fn all_110_proper_clients_are_served_beside_90_bad_ones() {
 }
 
 /// Connects as client `n` and sends the parameters of a test.
-fn send_parameters(server: &Server, n: usize, params: &str) -> TcpStream {
+pub fn send_parameters(server: &Server, n: usize, params: &str) -> TcpStream {
     let mut control = server.connect();
     control.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     control.write_all(&cookie(n)).unwrap();
@@ -213,7 +213,7 @@ fn send_parameters(server: &Server, n: usize, params: &str) -> TcpStream {
 }
 
 /// Starts a test of one stream, until data may be sent. Returns the control connection and the stream.
-fn begin_test(server: &Server, n: usize, params: &str) -> (TcpStream, TcpStream) {
+pub fn begin_test(server: &Server, n: usize, params: &str) -> (TcpStream, TcpStream) {
     let mut control = send_parameters(server, n, params);
     assert_eq!(next_state(&mut control), CREATE_STREAMS);
     let mut stream = server.connect();
@@ -222,14 +222,14 @@ fn begin_test(server: &Server, n: usize, params: &str) -> (TcpStream, TcpStream)
     (control, stream)
 }
 
-fn next_state(control: &mut TcpStream) -> u8 {
+pub fn next_state(control: &mut TcpStream) -> u8 {
     let mut state = [0];
     control.read_exact(&mut state).unwrap();
     state[0]
 }
 
 /// A test of 20 seconds over one stream.
-const LONG: &str = r#"{"tcp":true,"omit":0,"time":20,"num":0,"blockcount":0,"parallel":1,"len":131072}"#;
+pub const LONG: &str = r#"{"tcp":true,"omit":0,"time":20,"num":0,"blockcount":0,"parallel":1,"len":131072}"#;
 
 #[test]
 fn a_second_control_connection_with_the_same_cookie_is_refused() {

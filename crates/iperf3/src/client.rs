@@ -2,7 +2,10 @@
 
 use std::{
     net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs},
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, SystemTime},
 };
 
@@ -167,7 +170,7 @@ fn run_test(
     // Before the streams, while the path is idle.
     let can_probe = options.latency && options.host != LISTEN;
     let prober = if can_probe { start_prober(options, &control, cookie, observer)? } else { None };
-    let streams = connect_streams(options, &spec, control.peer()?, &cookie, observer, stop)?;
+    let streams = connect_streams(options, &spec, &control, &cookie, observer, stop)?;
     let mut running = StreamThreads::prepare(streams, &spec, &options.pin, observer.sample_interval())?;
     control.expect_in_turn(State::TestStart, phase, turn, |notice| observer.note(&notice.text()))?;
     control.expect(State::TestRunning, phase)?;
@@ -298,14 +301,16 @@ fn params(options: &ClientOptions, spec: &TestSpec, observer: &dyn Observer) -> 
 fn connect_streams(
     options: &ClientOptions,
     spec: &TestSpec,
-    to: SocketAddr,
+    control: &Control<'_>,
     cookie: &Cookie,
     observer: &mut dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Vec<Stream>, Error> {
+    let to = control.peer()?;
+    let stream_count = report_builder::stream_count(spec);
     let congestion = options.congestion.as_deref().or(spec.congestion.as_deref());
     let mut streams = Vec::new();
-    for number in 0..report_builder::stream_count(spec) {
+    for number in 0..stream_count {
         let port = options.client_port.map_or(0, |port| port.wrapping_add(number as u16));
         let any = || if to.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
         let from = (options.bind.is_some() || port > 0)
@@ -341,7 +346,13 @@ fn connect_streams(
                     .attempted(|| "cannot send the cookie on a stream".into())
                     .map(drop)?;
             }
-            Protocol::Udp => udp_stream::greet(&socket, options.phase_timeout)?,
+            // The server's next message shows that it has all streams, so that a lost reply to the last hello does not matter.
+            Protocol::Udp => udp_stream::greet_unless(&socket, options.phase_timeout, || {
+                if stop.load(Ordering::Acquire) {
+                    return Err(Error::Interrupted);
+                }
+                Ok(number + 1 == stream_count && control.wait(Duration::ZERO)?)
+            })?,
         }
         streams.push(Stream::new(number, sends, socket, spec));
     }

@@ -20,7 +20,7 @@ const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A host that acknowledges no keepalive is unreachable: first probe, interval and number of probes. This is noticed after 30 s in every
 /// phase, also while the client waits in the server's queue.
-const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
+pub(crate) const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(15))
     .with_interval(Duration::from_secs(5))
     .with_retries(3);

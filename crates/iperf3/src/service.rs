@@ -25,7 +25,7 @@ use crate::{
 };
 pub use crate::{
     channel::Channel,
-    udp_stream::{greet, greet_unless, repeat_reply},
+    udp_stream::{greet, greet_unless, is_hello, reply_to_hello},
 };
 
 /// Timeout of a renewal of the listening socket.

@@ -196,12 +196,15 @@ fn is_reply(socket: &Socket) -> io::Result<bool> {
 }
 
 /// Whether a datagram is the hello of [`greet`].
-pub(crate) fn is_hello(datagram: &[u8]) -> bool {
+pub fn is_hello(datagram: &[u8]) -> bool {
     datagram == HELLO
 }
 
-/// Replies to a client's hello.
-pub(crate) fn reply(socket: &Socket) -> io::Result<()> {
+/// Replies to a client's hello, at first or again because the first reply was lost.
+///
+/// # Errors
+/// If the socket fails.
+pub fn reply_to_hello(socket: &Socket) -> io::Result<()> {
     socket.send(&REPLIES[0]).map(drop)
 }
 
@@ -209,12 +212,12 @@ pub(crate) fn reply(socket: &Socket) -> io::Result<()> {
 ///
 /// # Errors
 /// If the socket fails.
-pub fn repeat_reply(socket: &Socket) -> io::Result<()> {
+pub(crate) fn repeat_reply(socket: &Socket) -> io::Result<()> {
     if os::wait_readable(socket, Duration::ZERO)? {
         let mut from = socket;
         // Any content is a hello; an error reports that an earlier reply was rejected.
         if from.read(&mut [0; 8]).is_ok() {
-            reply(socket)?;
+            reply_to_hello(socket)?;
         }
     }
     Ok(())

@@ -350,7 +350,7 @@ pub(crate) struct Lab {
 impl Lab {
     pub(crate) fn build(scenario: &Scenario, backend: Backend) -> Result<Self, Error> {
         // Each host and each of its links takes a descriptor. If the limit stays too low, opening one reports it.
-        let _ = sys::raise_file_limit();
+        let _ = os::raise_file_limit();
         // The far ends of veth pairs are in a separate namespace; ports hold the descriptors that they need.
         let wires = Namespace::new()?;
         let mut lab = Lab { hosts: Vec::new(), ports: Vec::new() };

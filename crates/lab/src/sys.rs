@@ -151,18 +151,6 @@ pub(crate) fn own_user_time() -> Time {
     Time(used.tv_sec as u64 * 1_000_000_000 + used.tv_usec as u64 * 1000)
 }
 
-/// Raises the soft limit of open files to the hard limit; returns it.
-pub(crate) fn raise_file_limit() -> io::Result<u64> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the pointers are to a valid rlimit that lives across the calls.
-    unsafe {
-        check(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit))?;
-        limit.rlim_cur = limit.rlim_max;
-        check(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit))?;
-    }
-    Ok(limit.rlim_cur)
-}
-
 /// A set of descriptors for poll(2).
 pub(crate) struct PollSet(Vec<libc::pollfd>);
 

@@ -1,10 +1,12 @@
-//! Descriptors of other processes (pidfd_open(2), pidfd_getfd(2)).
+//! Descriptors: those of other processes (pidfd_open(2), pidfd_getfd(2)), and the limit of this one.
 #![allow(unsafe_code)]
 
 use std::{
     io,
     os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
 };
+
+use crate::check;
 
 /// Duplicates the descriptor `fd` of the process `pid`. Both then refer to the same open file or socket.
 ///
@@ -23,6 +25,21 @@ fn open(call: libc::c_long, arguments: [i64; 3]) -> io::Result<OwnedFd> {
     let fd = RawFd::try_from(result).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
     // SAFETY: the call succeeded, so the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Raises the soft limit of open files to the hard limit; returns it.
+///
+/// # Errors
+/// The errors of getrlimit(2) and setrlimit(2).
+pub fn raise_file_limit() -> io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointers are to a valid rlimit that lives across the calls.
+    unsafe {
+        check(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit))?;
+        limit.rlim_cur = limit.rlim_max;
+        check(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit))?;
+    }
+    Ok(limit.rlim_cur)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::{
 
 use iperf3::{
     Error,
-    service::{Service, ServiceClient, repeat_reply},
+    service::{Service, ServiceClient, is_hello, reply_to_hello},
     wire::Cookie,
 };
 use os::realtime_ns;
@@ -108,11 +108,18 @@ struct ReceivedPacket {
     hardware_ns: Option<i64>,
 }
 
+/// The packets of a train that have arrived.
+struct ArrivedTrain {
+    packets: Vec<ReceivedPacket>,
+    /// When the last of them was read.
+    last: Instant,
+}
+
 struct TrainReceiver {
     control: TcpStream,
     socket: Socket,
     /// Arrivals by train.
-    arrivals: BTreeMap<u32, Vec<ReceivedPacket>>,
+    arrivals: BTreeMap<u32, ArrivedTrain>,
     count: usize,
     /// Trains that were sent, in their order, and when the client's message arrived.
     open: Vec<(TrainSent, Instant)>,
@@ -135,8 +142,6 @@ impl TrainReceiver {
                 .attempted(|| "cannot wait for a probe's packets".into())?;
             if ready[1] {
                 self.receive_packets(&mut buffers)?;
-            } else {
-                repeat_reply(&self.socket).attempted(|| "cannot reply to a probe's hello".into())?;
             }
             if ready[0] {
                 last_message = Instant::now();
@@ -174,7 +179,14 @@ impl TrainReceiver {
                 if let Some(dropped) = message.dropped {
                     self.dropped.0 = dropped;
                 }
-                let Some(header) = Header::read(NumberWidth::Bits64, message.bytes) else { continue };
+                let Some(header) = Header::read(NumberWidth::Bits64, message.bytes) else {
+                    // The client repeats its hello if the reply was lost.
+                    if is_hello(message.bytes) {
+                        reply_to_hello(&self.socket)
+                            .attempted(|| "cannot reply to a probe's hello".into())?;
+                    }
+                    continue;
+                };
                 let at_ns = message.stamp_ns.unwrap_or_else(realtime_ns);
                 if let Some(bytes) = reply_bytes(header.number, message.length) {
                     reply(&self.socket, &mut self.reply[..bytes], header, at_ns)?;
@@ -186,7 +198,11 @@ impl TrainReceiver {
                     && self.arrivals.len() <= MAX_OPEN_TRAINS
                 {
                     let packet = ReceivedPacket { index, at_ns, hardware_ns: message.hardware_ns };
-                    self.arrivals.entry(train).or_default().push(packet);
+                    let now = Instant::now();
+                    let arrived =
+                        self.arrivals.entry(train).or_insert(ArrivedTrain { packets: Vec::new(), last: now });
+                    arrived.packets.push(packet);
+                    arrived.last = now;
                     self.count += 1;
                 }
             }
@@ -221,14 +237,14 @@ impl TrainReceiver {
     fn report_trains(&mut self) -> Result<(), Error> {
         while let Some((sent, since)) = self.open.first().copied() {
             let arrivals = self.arrivals.get(&sent.train);
-            let complete = arrivals.is_some_and(|arrivals| arrivals.len() >= sent.packets as usize);
-            let last = arrivals.and_then(|arrivals| arrivals.last()).map_or(0, |arrival| arrival.at_ns);
-            let quiet = since.elapsed() > QUIET_TIME && realtime_ns() - last > QUIET_TIME.as_nanos() as i64;
+            let complete = arrivals.is_some_and(|train| train.packets.len() >= sent.packets as usize);
+            let quiet = since.elapsed() > QUIET_TIME
+                && arrivals.is_none_or(|train| train.last.elapsed() > QUIET_TIME);
             if !complete && !quiet {
                 return Ok(());
             }
             self.open.remove(0);
-            let arrivals = self.arrivals.remove(&sent.train).unwrap_or_default();
+            let arrivals = self.arrivals.remove(&sent.train).map_or(Vec::new(), |train| train.packets);
             self.count -= arrivals.len();
             let dropped = self.dropped.0.wrapping_sub(self.dropped.1);
             self.dropped.1 = self.dropped.0;
@@ -243,7 +259,7 @@ impl TrainReceiver {
             // Late packets of reported trains are discarded.
             let over: Vec<u32> = self.arrivals.range(..sent.train).map(|(train, _)| *train).collect();
             for train in over {
-                self.count -= self.arrivals.remove(&train).map_or(0, |arrivals| arrivals.len());
+                self.count -= self.arrivals.remove(&train).map_or(0, |train| train.packets.len());
             }
         }
         Ok(())

@@ -39,6 +39,7 @@ impl Reflector {
     /// If the address or port cannot be used.
     pub fn bind(address: IpAddr, port: u16, key: Option<Key>) -> Result<Reflector, Error> {
         let socket = test_socket::open(SocketAddr::new(address, port))?;
+        ancillary::enable_destination(&socket).attempted(|| "cannot set up a UDP socket".into())?;
         socket
             .set_read_timeout(Some(STOP_CHECK_INTERVAL))
             .attempted(|| "cannot set the timeout of a UDP socket".into())?;
@@ -79,7 +80,7 @@ impl Reflector {
             // same load.
             bytes.resize(datagram.length, 0);
             // No packet of a peer ends the reflector: a port 0, say, is an invalid argument.
-            let _ = send(&self.socket, &bytes, from);
+            let _ = ancillary::send_from(&self.socket, &bytes, from, datagram.to);
         }
         Ok(())
     }

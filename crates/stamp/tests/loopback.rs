@@ -127,6 +127,24 @@ fn send_from_port(from: u16, to: u16, payload: &[u8]) {
     socket.send_to(&packet, &SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
 }
 
+/// Replies come from the address to which the packets were sent: the sender's socket is connected to it.
+#[test]
+fn a_reflector_replies_from_the_address_of_the_request() {
+    for any in [IpAddr::from([0, 0, 0, 0]), Ipv6Addr::UNSPECIFIED.into()] {
+        let Ok(reflector) = Reflector::bind(any, 0, None) else { continue };
+        let to = SocketAddr::new(IpAddr::from([127, 0, 0, 2]), reflector.port().unwrap());
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let running = scope.spawn(|| reflector.run(&stop));
+            let result = measure(&options(Protocol::Stamp, to), &AtomicBool::new(false), &mut |_| {});
+            stop.store(true, Ordering::Release);
+            running.join().unwrap().unwrap();
+            let result = result.unwrap();
+            assert!(result.lost < result.sent, "{any}: {result:?}");
+        });
+    }
+}
+
 /// The replies to packets in flight at a stop are awaited.
 #[test]
 fn packets_in_flight_at_a_stop_are_not_lost() {

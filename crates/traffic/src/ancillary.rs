@@ -21,6 +21,9 @@ pub struct ReceivedDatagram {
     pub length: usize,
     /// The sender; in an error report, the destination of our datagram.
     pub from: Option<SocketAddr>,
+    /// The own address to which it was sent, if [`enable_destination`] was called; a reply from this address passes the sender's
+    /// connected socket.
+    pub to: Option<OwnAddress>,
     /// When it arrived, ns since 1970.
     pub stamp_ns: Option<i64>,
     /// Its time to live on arrival.
@@ -42,6 +45,91 @@ pub struct DatagramError {
     pub info: u32,
     /// The sender of the ICMP message.
     pub offender: Option<IpAddr>,
+}
+
+/// A local unicast address. On a socket of IPv6 that also has IPv4, an address of IPv4 is mapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwnAddress {
+    /// The address.
+    pub ip: IpAddr,
+    /// Index of the interface if the address is link-local, else 0.
+    pub interface: u32,
+}
+
+impl OwnAddress {
+    fn new(ip: IpAddr, interface: u32) -> Option<Self> {
+        let interface = match ip {
+            IpAddr::V6(ip) if ip.is_unicast_link_local() => interface,
+            _ => 0,
+        };
+        (!ip.is_multicast() && !ip.is_unspecified()).then_some(OwnAddress { ip, interface })
+    }
+
+    /// This address with a port.
+    pub fn with_port(self, port: u16) -> SocketAddr {
+        match self.ip {
+            IpAddr::V4(ip) => (ip, port).into(),
+            IpAddr::V6(ip) => SocketAddrV6::new(ip, port, 0, self.interface).into(),
+        }
+    }
+}
+
+/// Enables the destination of each datagram, for sockets that are bound to all addresses of the host.
+///
+/// # Errors
+/// If the kernel refuses the option.
+pub fn enable_destination(socket: &Socket) -> io::Result<()> {
+    // A socket refuses the option of the other IP version.
+    let v4 = set_option(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1i32);
+    set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1i32).or(v4)
+}
+
+/// Sends a datagram from this address of the host; `None`: the route chooses it.
+///
+/// # Errors
+/// The errors of sendmsg(2).
+pub fn send_from(
+    socket: &Socket,
+    bytes: &[u8],
+    to: SocketAddr,
+    from: Option<OwnAddress>,
+) -> io::Result<usize> {
+    let to = socket2::SockAddr::from(to);
+    let Some(from) = from else { return socket.send_to(bytes, &to) };
+    let mut control = [0u64; 8];
+    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    // SAFETY: an all-zero msghdr is a valid empty one.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_name = to.as_ptr().cast_mut().cast();
+    message.msg_namelen = to.len();
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = mem::size_of_val(&control);
+    // SAFETY: the control buffer has space for one message of either type, whose data may be unaligned.
+    unsafe {
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        let data = libc::CMSG_DATA(header);
+        let size = match from.ip {
+            IpAddr::V4(ip) => {
+                let address = libc::in_addr { s_addr: u32::from(ip).to_be() };
+                let info = libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: address, ipi_addr: address };
+                ((*header).cmsg_level, (*header).cmsg_type) = (libc::IPPROTO_IP, libc::IP_PKTINFO);
+                data.cast::<libc::in_pktinfo>().write_unaligned(info);
+                mem::size_of::<libc::in_pktinfo>()
+            }
+            IpAddr::V6(ip) => {
+                let address = libc::in6_addr { s6_addr: ip.octets() };
+                let info = libc::in6_pktinfo { ipi6_addr: address, ipi6_ifindex: from.interface };
+                ((*header).cmsg_level, (*header).cmsg_type) = (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO);
+                data.cast::<libc::in6_pktinfo>().write_unaligned(info);
+                mem::size_of::<libc::in6_pktinfo>()
+            }
+        };
+        (*header).cmsg_len = libc::CMSG_LEN(size as u32) as _;
+        message.msg_controllen = libc::CMSG_SPACE(size as u32) as _;
+        os::check_len(libc::sendmsg(socket.as_raw_fd(), &raw const message, 0))
+    }
 }
 
 /// Enables the time of arrival and the time to live of each datagram.
@@ -115,6 +203,17 @@ pub fn receive_with_ancillary(
             }
             (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
                 datagram.ttl = u8::try_from(data.cast::<i32>().read_unaligned()).ok();
+            }
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                let info = data.cast::<libc::in_pktinfo>().read_unaligned();
+                let ip = Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr));
+                // A socket of IPv6 reports the mapped address too.
+                datagram.to = datagram.to.or(OwnAddress::new(ip.into(), 0));
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
+                let ip = Ipv6Addr::from(info.ipi6_addr.s6_addr);
+                datagram.to = OwnAddress::new(ip.into(), info.ipi6_ifindex);
             }
             (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
                 let error = data.cast::<libc::sock_extended_err>().read_unaligned();

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use socket2::{SockAddr, Socket};
+use socket2::Socket;
 
 /// Receives and discards up to `len` bytes without copying them (MSG_TRUNC, see tcp(7)); 0 at the end.
 ///
@@ -214,30 +214,6 @@ pub fn receive_stamped(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize,
     receive(socket, buffer, 0, libc::SCM_TIMESTAMPNS)
 }
 
-/// Like [`receive_stamped`], and returns the sender's address. Does not block: `WouldBlock` if there is no
-/// datagram.
-///
-/// # Errors
-/// The errors of recvmsg(2).
-pub fn receive_stamped_from(
-    socket: &Socket,
-    buffer: &mut [u8],
-) -> io::Result<(usize, Option<Duration>, SockAddr)> {
-    let mut received = None;
-    // SAFETY: the storage is as large as its length says, and the kernel returns how much of it it wrote.
-    let ((), from) = unsafe {
-        SockAddr::try_init(|storage, len| {
-            let name = (storage.cast(), *len);
-            let (bytes, stamp, named) =
-                receive_named(socket, buffer, libc::MSG_DONTWAIT, libc::SCM_TIMESTAMPNS, name)?;
-            (received, *len) = (Some((bytes, stamp)), named);
-            Ok(())
-        })?
-    };
-    let (bytes, stamp) = received.unwrap_or_default();
-    Ok((bytes, stamp, from))
-}
-
 /// Reads a sent packet, with all its headers, and the kernel's time stamp of its departure from the error
 /// queue; `WouldBlock` if there is none yet.
 ///
@@ -248,37 +224,19 @@ pub fn receive_departure_stamp(socket: &Socket, buffer: &mut [u8]) -> io::Result
     receive(socket, buffer, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT, libc::SCM_TIMESTAMPING)
 }
 
+/// Returns the number of bytes and the time stamp of kind `which`.
 fn receive(
     socket: &Socket,
     buffer: &mut [u8],
     flags: i32,
     which: i32,
 ) -> io::Result<(usize, Option<Duration>)> {
-    // SAFETY: a null pointer requests no name.
-    let (bytes, stamp, _) =
-        unsafe { receive_named(socket, buffer, flags, which, (std::ptr::null_mut(), 0))? };
-    Ok((bytes, stamp))
-}
-
-/// Returns the number of bytes, the time stamp of kind `which`, and the length of the sender's address.
-///
-/// # Safety
-///
-/// `name` is writable for the length it gives, or is null.
-unsafe fn receive_named(
-    socket: &Socket,
-    buffer: &mut [u8],
-    flags: i32,
-    which: i32,
-    name: (*mut libc::c_void, libc::socklen_t),
-) -> io::Result<(usize, Option<Duration>, libc::socklen_t)> {
     let mut control = [0u64; 32];
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: an all-zero msghdr is a valid empty one.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
-    (message.msg_name, message.msg_namelen) = name;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = mem::size_of_val(&control);
     // SAFETY: the header points at buffers that live across the call, with their true lengths.
@@ -293,7 +251,7 @@ unsafe fn receive_named(
             }
         });
     }
-    Ok((got, stamp, message.msg_namelen))
+    Ok((got, stamp))
 }
 
 /// Calls `visit` with level, type and data of each control message (cmsg(3)); the data may be unaligned.

@@ -6,7 +6,7 @@ mod tcp;
 mod udp;
 
 use std::{
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     os::fd::AsFd,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
@@ -14,7 +14,7 @@ use std::{
 
 use iperf3::{Error, IpVersion, ServerObserver};
 use socket2::{Domain, Socket, Type};
-use traffic::Attempted;
+use traffic::{Attempted, ancillary};
 
 use self::{slots::Slots, udp::UdpSessions};
 
@@ -74,7 +74,7 @@ impl ServerOptions {
 pub struct Server {
     options: ServerOptions,
     tcp: Socket,
-    udp: UdpSocket,
+    udp: Socket,
 }
 
 impl Server {
@@ -100,7 +100,8 @@ impl Server {
         };
         let bound = local(&tcp)?;
         let udp = listen(SocketAddr::new(address, bound.port()), Type::DGRAM, is_dual, &options)?;
-        Ok(Server { options, tcp, udp: udp.into() })
+        ancillary::enable_destination(&udp).attempted(|| "cannot set up a UDP socket".into())?;
+        Ok(Server { options, tcp, udp })
     }
 
     /// The address and port.

@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    net::{SocketAddr, UdpSocket},
+    net::SocketAddr,
     os::fd::AsFd,
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
@@ -15,7 +15,11 @@ use iperf3::{
     plain_streams::start_of,
     report::{self, Connection, Direction, Protocol, Report, Role, StreamEnd, StreamTotals, TestSpec},
 };
-use traffic::Attempted;
+use socket2::Socket;
+use traffic::{
+    Attempted,
+    ancillary::{self, OwnAddress},
+};
 use units::Bytes;
 
 use super::{STOP_CHECK_INTERVAL, ServerOptions};
@@ -37,7 +41,7 @@ const MAX_BURST: usize = 256;
 
 /// The UDP tests of a server.
 pub(super) struct UdpSessions<'a> {
-    socket: &'a UdpSocket,
+    socket: &'a Socket,
     options: &'a ServerOptions,
     observer: &'a dyn ServerObserver,
     sessions: BTreeMap<SocketAddr, Session<'a>>,
@@ -61,7 +65,7 @@ struct Session<'a> {
 
 impl<'a> UdpSessions<'a> {
     pub(super) fn new(
-        socket: &'a UdpSocket,
+        socket: &'a Socket,
         options: &'a ServerOptions,
         observer: &'a dyn ServerObserver,
     ) -> Self {
@@ -81,8 +85,11 @@ impl<'a> UdpSessions<'a> {
             if os::wait_readable(self.socket.as_fd(), timeout).attempted(what)? {
                 for _ in 0..MAX_BURST {
                     // An ICMP error to a reply, or no more datagrams.
-                    let Ok((length, peer)) = self.socket.recv_from(&mut bytes) else { break };
-                    self.receive(&bytes[..length], peer);
+                    let Ok(datagram) = ancillary::receive_with_ancillary(self.socket, &mut bytes, 0) else {
+                        break;
+                    };
+                    let Some(peer) = datagram.from else { continue };
+                    self.receive(&bytes[..datagram.length], peer, datagram.to);
                 }
             }
             self.check_timers();
@@ -93,7 +100,7 @@ impl<'a> UdpSessions<'a> {
     }
 
     /// A datagram has arrived.
-    fn receive(&mut self, bytes: &[u8], peer: SocketAddr) {
+    fn receive(&mut self, bytes: &[u8], peer: SocketAddr, own: Option<OwnAddress>) {
         let now = Instant::now();
         if !self.sessions.contains_key(&peer) && !self.begin(bytes, peer, now) {
             return;
@@ -101,12 +108,14 @@ impl<'a> UdpSessions<'a> {
         let Some(session) = self.sessions.get_mut(&peer) else { return };
         let Some(header) = DatagramHeader::decode(bytes, session.has_64_bits) else { return };
         match (&session.ended, header.number) {
-            (Some((_, reply)), number) if number < 0 => drop(self.socket.send_to(reply, peer)),
+            (Some((_, reply)), number) if number < 0 => {
+                drop(ancillary::send_from(self.socket, reply, peer, own))
+            }
             // A second test from the same port.
             (Some(_), 1) => {
                 self.sessions.remove(&peer);
                 if self.begin(bytes, peer, now) {
-                    self.receive(bytes, peer);
+                    self.receive(bytes, peer, own);
                 }
             }
             (Some(_), _) => {}
@@ -117,7 +126,7 @@ impl<'a> UdpSessions<'a> {
                 let duration = session.last - session.begin;
                 reply.extend(udp_totals::server_report(&session.counters, duration).encode());
                 // The client's next datagram retransmits a lost reply.
-                let _ = self.socket.send_to(&reply, peer);
+                let _ = ancillary::send_from(self.socket, &reply, peer, own);
                 session.ended = Some((now, reply));
             }
             (None, number) => session.record(bytes.len(), number, header.sent_ns, now),
@@ -216,14 +225,14 @@ impl<'a> UdpSessions<'a> {
 impl<'a> Session<'a> {
     fn new(
         mut observer: Box<dyn Observer + 'a>,
-        socket: &UdpSocket,
+        socket: &Socket,
         options: &ServerOptions,
         peer: SocketAddr,
         block: usize,
         has_64_bits: bool,
         now: Instant,
     ) -> Result<Self, Error> {
-        let local = socket.local_addr().attempted(|| "cannot read the server's address".into())?;
+        let local = super::local(socket)?;
         let spec = TestSpec {
             direction: Direction::Forward,
             block: Bytes(block as u64),

@@ -194,7 +194,7 @@ fn open(
         if os::wait_readable(&socket, COOKIE_INTERVAL).attempted(what)?
             && (&socket).read(&mut [0; 64]).is_ok()
         {
-            udp_stream::reply(&socket).attempted(what)?;
+            udp_stream::reply_to_hello(&socket).attempted(what)?;
             return Ok(Some(socket));
         }
     }

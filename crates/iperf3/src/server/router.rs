@@ -37,6 +37,7 @@ use super::{
 };
 use crate::{
     Error,
+    connect::KEEPALIVE,
     report::Report,
     reverse::{self, Dialed, Outlet},
     service::Service,
@@ -214,7 +215,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
                 return Err(Error::Timeout { what: "client", after: idle });
             }
             self.give_turns();
-            self.begin_set_ups(scope)?;
+            self.begin_set_ups(scope);
         }
         Ok(())
     }
@@ -271,7 +272,12 @@ impl<'scope, 'env> Router<'scope, 'env> {
             match self.listener.accept() {
                 Ok((socket, peer)) => {
                     let Some(peer) = peer.as_socket() else { continue };
-                    if socket.set_nonblocking(true).is_ok() {
+                    // A client that vanishes is noticed, also while this end only sends datagrams.
+                    if socket
+                        .set_nonblocking(true)
+                        .and_then(|()| socket.set_tcp_keepalive(&KEEPALIVE))
+                        .is_ok()
+                    {
                         self.greet(socket, peer);
                     }
                 }
@@ -343,18 +349,20 @@ impl<'scope, 'env> Router<'scope, 'env> {
     /// latency probe gets a reply. Other datagrams are ignored.
     fn read_datagrams(&mut self) {
         for _ in 0..MAX_DATAGRAMS_PER_TURN {
-            let Some((peer, datagram)) = self.server.udp_listener.next() else { return };
-            match datagram {
-                UdpRequest::Echo { request, at } => {
+            let Some((datagram, request)) = self.server.udp_listener.next() else { return };
+            let peer = datagram.from;
+            match request {
+                None => {}
+                Some(UdpRequest::Echo { request, at }) => {
                     let is_its_test =
                         |s: &SessionHandle<'_>| s.cookie == request.cookie && s.peer == peer.ip();
                     if self.sessions.iter().any(is_its_test) {
-                        self.server.udp_listener.reply(peer, request, at);
+                        self.server.udp_listener.reply(datagram, request, at);
                     }
                 }
-                UdpRequest::Hello { is_of_service } => {
+                Some(UdpRequest::Hello { is_of_service }) => {
                     self.add_datagram_stream(peer, is_of_service, |server| {
-                        server.udp_listener.stream(peer, server.options.device.as_deref())
+                        server.udp_listener.stream(datagram, server.options.device.as_deref())
                     });
                 }
             }
@@ -373,6 +381,9 @@ impl<'scope, 'env> Router<'scope, 'env> {
             session.expects_hello(peer.ip()) && (is_of_service || !session.is_service)
         };
         let Some(session) = self.sessions.iter_mut().find(waits) else { return };
+        if !session.is_first_hello(peer) {
+            return;
+        }
         session.progress = Instant::now();
         self.connections += 1;
         match open(self.server) {

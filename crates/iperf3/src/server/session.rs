@@ -22,7 +22,7 @@ use super::{
 use crate::{
     Error, Observer,
     control::Control,
-    data_phase::{DataBounds, DataPhase, DataPhaseEnd, closed_by_peer},
+    data_phase::{DataBounds, DataPhase, DataPhaseEnd, amount_bytes, closed_by_peer},
     report::{Amount, Direction, Protocol, Report, Role, ServerOutput, Start, TestSpec},
     report_builder::{self, LocalResults},
     service::{Service, ServiceClient},
@@ -194,7 +194,11 @@ impl Session<'_> {
         if !drains {
             running.end();
         }
-        self.turn.announce(Stage::Over);
+        // While much of the data is in flight, the next test would share the path with it.
+        let has_arrived = amount_bytes(&spec).is_some_and(|requested| running.bytes() >= requested.0);
+        if !drains || has_arrived {
+            self.turn.announce(Stage::Over);
+        }
         if ended? == DataPhaseEnd::Message {
             let got = control.read_state(State::TestEnd.name(), phase)?;
             if got != State::TestEnd.code() {
@@ -204,7 +208,8 @@ impl Session<'_> {
         control.send_state(State::ExchangeResults, phase)?;
         let remote: Results = control.read_json("client's results", RESULTS_LIMIT, phase)?;
         if drains {
-            self.drain(&running, &remote);
+            self.drain(&running, &remote, &spec, end);
+            self.turn.announce(Stage::Over);
             // The client may have waited before it ended the test: the time of the last byte's arrival
             // counts.
             let last = running.streams().iter().map(Stream::received_at).max();
@@ -275,19 +280,23 @@ impl Session<'_> {
         spec: &TestSpec,
         observer: &mut dyn Observer,
     ) -> Result<Vec<Stream>, Error> {
-        let (begin, phase) = (Instant::now(), self.options.phase_timeout);
+        // Each connection is a step: a client may take a round trip for each.
+        let (mut last, phase) = (Instant::now(), self.options.phase_timeout);
         let stream_count = report_builder::stream_count(spec) as usize;
         let mut all: Vec<Arrival> = Vec::new();
         while all.len() < stream_count {
             match arrivals.recv_timeout(CHECK_INTERVAL) {
-                Ok(arrival) => all.push(arrival),
+                Ok(arrival) => {
+                    all.push(arrival);
+                    last = Instant::now();
+                }
                 Err(RecvTimeoutError::Disconnected) => return Err(Error::Interrupted),
                 Err(RecvTimeoutError::Timeout) => {
                     if self.stop.load(Ordering::Acquire) {
                         return Err(Error::Interrupted);
                     }
                     if self.turn.stage() == Stage::Revoked {
-                        return Err(Error::Timeout { what: "stream", after: begin.elapsed() });
+                        return Err(Error::Timeout { what: "stream", after: last.elapsed() });
                     }
                     if let Some(arrival) = all.last().filter(|_| spec.protocol == Protocol::Udp) {
                         udp_stream::repeat_reply(&arrival.socket)
@@ -297,7 +306,7 @@ impl Session<'_> {
                         // The client should send nothing now: it has disconnected, or ends the test.
                         return Err(Error::Closed { expected: "streams" });
                     }
-                    if begin.elapsed() >= phase {
+                    if last.elapsed() >= phase {
                         return Err(Error::Timeout { what: "stream", after: phase });
                     }
                 }
@@ -338,12 +347,25 @@ impl Session<'_> {
     }
 
     /// Receives data that the client has sent and that is still in flight, until all of it has arrived, the
-    /// client's streams end, or nothing arrives for the phase timeout.
-    fn drain(&self, running: &StreamThreads, remote: &Results) {
-        let sent = |id: u32| remote.stream(id).map_or(0, |stream| stream.bytes);
-        let mut last = (running.bytes(), Instant::now());
+    /// client's streams end, or nothing arrives for the phase timeout. The client reports how much it has sent: more than it
+    /// requested is not awaited, and the limits of the data phase, which took `data_time`, apply.
+    fn drain(&self, running: &StreamThreads, remote: &Results, spec: &TestSpec, data_time: Duration) {
+        let requested = amount_bytes(spec).map_or(u64::MAX, |bytes| bytes.0.saturating_add(spec.block.0));
+        let sent = |id: u32| remote.stream(id).map_or(0, |stream| stream.bytes).min(requested);
+        let bounds = self.bounds(spec);
+        let (begin, first) = (Instant::now(), running.bytes());
+        let is_within_bounds = |bytes: u64| {
+            let elapsed = begin.elapsed();
+            let exceeds_rate = |(limit, over): (f64, Duration)| {
+                elapsed >= over && (bytes - first) as f64 * 8.0 > limit * elapsed.as_secs_f64()
+            };
+            !bounds.rate.is_some_and(exceeds_rate)
+                && bounds.max_duration.is_none_or(|(max, _)| data_time + elapsed < max)
+        };
+        let mut last = (first, begin);
         while !running.has_received(sent)
             && last.1.elapsed() < self.options.phase_timeout
+            && is_within_bounds(last.0)
             && !self.stop.load(Ordering::Acquire)
         {
             std::thread::sleep(DRAIN_INTERVAL);

@@ -4,13 +4,20 @@
 use std::{net::SocketAddr, time::Duration};
 
 use socket2::{Socket, Type};
-use traffic::{Attempted, Error, sys};
+use traffic::{
+    Attempted, Error,
+    ancillary::{self, OwnAddress},
+    sys,
+};
 
 use super::listener;
 use crate::{
     IpVersion, udp_stream,
     wire::{LATENCY_ECHO_BYTES, LatencyEcho},
 };
+
+/// Length of the hello of iperf3 and of this program.
+const HELLO_BYTES: usize = 4;
 
 /// The purpose of a received datagram.
 pub(super) enum UdpRequest {
@@ -25,6 +32,13 @@ pub(super) enum UdpRequest {
         /// When it arrived, by the kernel's time stamp.
         at: Duration,
     },
+}
+
+/// The ends of a received datagram.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Datagram {
+    pub(super) from: SocketAddr,
+    to: Option<OwnAddress>,
 }
 
 /// Listens for hellos and latency probes.
@@ -42,6 +56,7 @@ impl UdpListener {
         let socket = listener::bound(at, Type::DGRAM, only_v6, device, false)?;
         let what = || format!("cannot listen for datagrams at {at}");
         sys::enable_arrival_stamps(&socket).attempted(what)?;
+        ancillary::enable_destination(&socket).attempted(what)?;
         // Neither requests nor replies block the router.
         socket.set_nonblocking(true).attempted(what)?;
         Ok(UdpListener { socket, at, only_v6 })
@@ -52,31 +67,40 @@ impl UdpListener {
         &self.socket
     }
 
-    /// The next datagram.
-    pub(super) fn next(&self) -> Option<(SocketAddr, UdpRequest)> {
+    /// The next datagram; with no request if it has no meaning here, as the last data of an ended test has none.
+    pub(super) fn next(&self) -> Option<(Datagram, Option<UdpRequest>)> {
         let mut bytes = [0; LATENCY_ECHO_BYTES + 1];
-        let (len, at, from) = sys::receive_stamped_from(&self.socket, &mut bytes).ok()?;
-        let request = match LatencyEcho::from_bytes(&bytes[..len]) {
-            Some(request) => UdpRequest::Echo { request, at: at.unwrap_or_else(os::realtime) },
-            None => UdpRequest::Hello { is_of_service: udp_stream::is_hello(&bytes[..len]) },
+        let received =
+            ancillary::receive_with_ancillary(&self.socket, &mut bytes, libc::MSG_DONTWAIT).ok()?;
+        let content = &bytes[..received.length];
+        let request = match LatencyEcho::from_bytes(content) {
+            Some(request) => {
+                let at = received.stamp_ns.and_then(|ns| u64::try_from(ns).ok()).map(Duration::from_nanos);
+                Some(UdpRequest::Echo { request, at: at.unwrap_or_else(os::realtime) })
+            }
+            None if content.len() == HELLO_BYTES => {
+                Some(UdpRequest::Hello { is_of_service: udp_stream::is_hello(content) })
+            }
+            None => None,
         };
-        Some((from.as_socket()?, request))
+        Some((Datagram { from: received.from?, to: received.to }, request))
     }
 
     /// Replies to a probe that arrived `at` this time.
-    pub(super) fn reply(&self, to: SocketAddr, request: LatencyEcho, at: Duration) {
+    pub(super) fn reply(&self, datagram: Datagram, request: LatencyEcho, at: Duration) {
         let reply = LatencyEcho { held: os::realtime().saturating_sub(at), ..request };
         // A reply that cannot be sent counts as lost on the path.
-        let _ = self.socket.send_to(&reply.to_bytes(), &to.into());
+        let _ = ancillary::send_from(&self.socket, &reply.to_bytes(), datagram.from, datagram.to);
     }
 
-    /// Opens a socket for the stream of `peer` only, and sends the reply to its hello.
-    pub(super) fn stream(&self, peer: SocketAddr, device: Option<&str>) -> Result<Socket, Error> {
+    /// Opens a socket for the stream of the hello's sender only, and sends the reply.
+    pub(super) fn stream(&self, hello: Datagram, device: Option<&str>) -> Result<Socket, Error> {
         // It shares the listener's port: the kernel delivers to it all datagrams of the peer that it is
-        // connected to.
-        let socket = listener::bound(self.at, Type::DGRAM, self.only_v6, device, false)?;
+        // connected to. Its address is the one that the peer uses: the route's may be another of this host.
+        let (peer, at) = (hello.from, hello.to.map_or(self.at, |own| own.with_port(self.at.port())));
+        let socket = listener::bound(at, Type::DGRAM, self.only_v6, device, false)?;
         socket.connect(&peer.into()).attempted(|| format!("cannot connect a UDP stream to {peer}"))?;
-        udp_stream::reply(&socket).attempted(|| format!("cannot reply {peer}"))?;
+        udp_stream::reply_to_hello(&socket).attempted(|| format!("cannot reply {peer}"))?;
         Ok(socket)
     }
 }

@@ -46,6 +46,8 @@ pub(super) struct SessionHandle<'scope> {
     pub(super) cookie: Cookie,
     pub(super) peer: IpAddr,
     pub(super) arrivals: SyncSender<Arrival>,
+    /// The client's UDP sockets whose hellos have arrived.
+    greeted: Vec<SocketAddr>,
     /// The session waits for the hello of a UDP socket.
     pub(super) expects_datagrams: Arc<AtomicBool>,
     pub(super) thread: ScopedJoinHandle<'scope, ()>,
@@ -70,6 +72,15 @@ impl SessionHandle<'_> {
 
     pub(super) fn is_running(&self) -> bool {
         self.turn.stage() == Stage::StreamThreads
+    }
+
+    /// Whether this is the first hello from that socket. The network may duplicate hellos.
+    pub(super) fn is_first_hello(&mut self, from: SocketAddr) -> bool {
+        let is_first = !self.greeted.contains(&from);
+        if is_first {
+            self.greeted.push(from);
+        }
+        is_first
     }
 
     /// A hello from this address belongs to it.
@@ -146,8 +157,15 @@ impl<'scope, 'env> Router<'scope, 'env> {
         }
     }
 
-    /// Begins the set-ups of the next clients.
-    pub(super) fn begin_set_ups(&mut self, scope: &'scope Scope<'scope, 'env>) -> Result<(), Error> {
+    /// Begins the set-ups of the next clients. One for which threads or descriptors are short is lost; the others' turn comes when
+    /// some are free.
+    pub(super) fn begin_set_ups(&mut self, scope: &'scope Scope<'scope, 'env>) {
+        if let Err(error) = self.begin_possible_set_ups(scope) {
+            self.observer.note(&error.to_string());
+        }
+    }
+
+    fn begin_possible_set_ups(&mut self, scope: &'scope Scope<'scope, 'env>) -> Result<(), Error> {
         while let Some(index) = self
             .waiting
             .iter()
@@ -208,7 +226,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
         candidates.min_by_key(|(index, waiting)| (order(waiting), *index)).map(|(index, _)| index)
     }
 
-    pub(super) fn begin_set_up(
+    fn begin_set_up(
         &mut self,
         waiting: Waiting<'env>,
         scope: &'scope Scope<'scope, 'env>,
@@ -288,6 +306,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
             cookie,
             peer,
             arrivals,
+            greeted: Vec::new(),
             expects_datagrams,
             thread,
             turn,

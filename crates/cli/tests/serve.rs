@@ -603,13 +603,21 @@ fn a_server_opens_the_connections_of_a_client_that_listens() {
     let port = free_port().to_string();
     let target = format!("127.0.0.1:{port}");
     let server = start_server(&["--reverse-connect", &target]);
-    let before = server.resources();
     let test = |options: &[&str]| {
         let base = ["test", "listen", "-p", &port, "--json", "--no-record"];
         let tested = test_dir.run(&[&base[..], options].concat());
         assert_eq!(tested.code, 0, "{options:?}: {tested:?}");
         tested.json()
     };
+    // With all threads of a server that waits for the client again.
+    test(&["-n", "3M"]);
+    let is_settled = || {
+        let now = server.resources();
+        std::thread::sleep(Duration::from_millis(500));
+        now == server.resources()
+    };
+    assert!(eventually(is_settled));
+    let before = server.resources();
     for options in [
         &["-n", "3M"][..],
         &["-n", "3M", "-R", "-P", "2", "-w", "200K"],

@@ -183,8 +183,6 @@ pub fn run(args: &ServeArgs, json: bool) -> anyhow::Result<()> {
     if args.daemon && unattended::to_background()? {
         return Ok(());
     }
-    // More clients at a time; without them the soft limit remains.
-    let _ = os::raise_file_limit();
     let _pidfile = args.unattended.apply(!json && !args.iperf3_json)?;
     let token = args.token.as_deref().map(args::token).transpose()?;
     let service = HostService { allows_tune: args.allow_tune, token };

@@ -100,11 +100,13 @@ impl Server {
     }
 
     /// Serves until `stop` is set, or with `one_off` one client. Errors of tests are reported to the
-    /// observer.
+    /// observer. Raises the process's soft limit of open files.
     ///
     /// # Errors
     /// If the router cannot wait for connections or create threads; with `one_off`, if no client connects.
     pub fn run(&self, stop: &AtomicBool, observer: &dyn ServerObserver) -> Result<(), Error> {
+        // Otherwise the soft limit remains, which suffices for some clients.
+        let _ = os::raise_file_limit();
         let (wake, ended) = std::io::pipe().attempted(|| "cannot create a pipe".into())?;
         let served = AtomicUsize::new(0);
         let duplicate = || ended.try_clone().attempted(|| "cannot duplicate a pipe".into());

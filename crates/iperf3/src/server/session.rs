@@ -194,9 +194,7 @@ impl Session<'_> {
         if !drains {
             running.end();
         }
-        // While much of the data is in flight, the next test would share the path with it.
-        let has_arrived = amount_bytes(&spec).is_some_and(|requested| running.bytes() >= requested.0);
-        if !drains || has_arrived {
+        if !drains {
             self.turn.announce(Stage::Over);
         }
         if ended? == DataPhaseEnd::Message {
@@ -206,6 +204,9 @@ impl Session<'_> {
             }
         }
         control.send_state(State::ExchangeResults, phase)?;
+        if drains && self.has_data_before_results(control, &running, &spec)? {
+            self.turn.announce(Stage::Over);
+        }
         let remote: Results = control.read_json("client's results", RESULTS_LIMIT, phase)?;
         if drains {
             self.drain(&running, &remote, &spec, end);
@@ -344,6 +345,27 @@ impl Session<'_> {
 
     fn start(&self, control: &Control<'_>, spec: &TestSpec, running: &StreamThreads) -> Result<Start, Error> {
         report_builder::start(Role::Server, self.peer, self.port, &self.cookie, control.mss(), spec, running)
+    }
+
+    /// Waits for the requested amount of data or the client's results, whichever comes first; true for the data. While much of it is
+    /// in flight, the next test would share the path with it.
+    fn has_data_before_results(
+        &self,
+        control: &Control<'_>,
+        running: &StreamThreads,
+        spec: &TestSpec,
+    ) -> Result<bool, Error> {
+        let requested = amount_bytes(spec).map_or(u64::MAX, |bytes| bytes.0);
+        let begin = Instant::now();
+        while running.bytes() < requested {
+            if control.wait(DRAIN_INTERVAL)?
+                || begin.elapsed() >= self.options.phase_timeout
+                || self.stop.load(Ordering::Acquire)
+            {
+                return Ok(running.bytes() >= requested);
+            }
+        }
+        Ok(true)
     }
 
     /// Receives data that the client has sent and that is still in flight, until all of it has arrived, the

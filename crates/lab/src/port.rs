@@ -104,6 +104,8 @@ pub(crate) struct PortSetup<'a> {
     pub(crate) mtu: u32,
     pub(crate) addresses: &'a [Cidr],
     pub(crate) nic: &'a Nic,
+    /// Sets the sysctls that belong to the device.
+    pub(crate) sysctls: &'a (dyn Fn() -> Result<(), Error> + Sync),
 }
 
 impl Port {
@@ -159,12 +161,16 @@ impl Port {
                         .attempted(|| format!("set the transmit queue length of {device}"))?,
                 }
             }
+            // Before the device is up: some apply to its first packets, such as those of duplicate address detection.
+            (setup.sysctls)()?;
             netlink.bring_up(index).attempted(what)?;
             for cidr in setup.addresses {
                 netlink
                     .add_address(index, cidr.address, cidr.prefix)
                     .attempted(|| format!("add address {cidr} to {device}"))?;
             }
+            // Again, because bringing a device up resets some, such as net.ipv6.conf.DEVICE.mtu.
+            (setup.sysctls)()?;
             Ok(tap)
         })?;
         let file = match tap {
@@ -183,7 +189,8 @@ impl Port {
     /// Creates a port as a run does and removes it again.
     pub(crate) fn try_one(backend: Backend) -> Result<(), Error> {
         let nic = Nic::default();
-        let setup = PortSetup { station: 0, device: "lf-check", mtu: 1500, addresses: &[], nic: &nic };
+        let (device, mtu) = ("lf-check", 1500);
+        let setup = PortSetup { station: 0, device, mtu, addresses: &[], nic: &nic, sysctls: &|| Ok(()) };
         Port::open(&setup, backend, &Namespace::new()?, &Namespace::new()?).map(drop)
     }
 
@@ -335,7 +342,9 @@ mod tests {
         let (host, wires) = (Namespace::new()?, Namespace::new()?);
         let nic = Nic::default();
         let addresses = [Cidr { address: ADDRESS.parse().unwrap(), prefix: 24 }];
-        let setup = PortSetup { station: 0, device: "h1-eth0", mtu: 1500, addresses: &addresses, nic: &nic };
+        let (device, mtu) = ("h1-eth0", 1500);
+        let setup =
+            PortSetup { station: 0, device, mtu, addresses: &addresses, nic: &nic, sysctls: &|| Ok(()) };
         host.run(|| {
             silence_ipv6("default");
             Ok(())

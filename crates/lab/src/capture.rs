@@ -26,7 +26,7 @@ use std::{
 };
 
 use net::{PipeId, TrainTimes};
-use units::{Bytes, Time};
+use units::Bytes;
 
 use crate::{Error, clock::RunTime, error::Attempted, sys};
 pub(crate) use ::capture::pcapng_writer::PacketDirection;
@@ -399,6 +399,8 @@ fn write_blocks(
 #[cfg(test)]
 mod tests {
     use std::{process::Command, sync::mpsc};
+
+    use units::Time;
 
     use super::*;
     use crate::clock::{Clock, TimeMode};

@@ -193,7 +193,10 @@ fn another_namespaces_journal_blocks_neither_advice_nor_live_values() {
     let file = |name: &str| std::fs::read_to_string(test_dir.path(name)).unwrap();
     assert!(file("advice").contains("the path holds 62.5 MB"), "{}", file("advice"));
     let settings: serde_json::Value = serde_json::from_str(&file("settings")).unwrap();
-    assert_eq!((&settings["schema"], &settings["applied"]), (&"longfat.tune/1".into(), &serde_json::Value::Null));
+    assert_eq!(
+        (&settings["schema"], &settings["applied"]),
+        (&"longfat.tune/1".into(), &serde_json::Value::Null)
+    );
     for name in ["note", "plan", "refused", "elsewhere"] {
         let words = file(name).split_whitespace().collect::<Vec<_>>().join(" ");
         let remedy = "remove /var/lib/longfat-tune/tune.json and /etc/sysctl.d/90-longfat.conf";

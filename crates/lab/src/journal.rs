@@ -378,7 +378,8 @@ mod tests {
         let path = directory.path().join("lab-1.json");
         fs::write(&path, serde_json::to_string(&dead).unwrap()).unwrap();
         // No process has this number: the kernel's largest is 4,194,304.
-        let unfinished = [".lab-4194305.json", ".lab-4026531836-1.json"].map(|name| directory.path().join(name));
+        let unfinished =
+            [".lab-4194305.json", ".lab-4026531836-1.json"].map(|name| directory.path().join(name));
         unfinished.iter().for_each(|path| fs::write(path, "{").unwrap());
         let cleaned = journal.clean().unwrap();
         assert_eq!((cleaned.alive.len(), cleaned.removed), (1, vec![dead]));
@@ -410,7 +411,10 @@ mod tests {
         let listener = UnixListener::bind(&socket).unwrap();
         let owner = File::open(&path).unwrap();
         owner.lock().unwrap();
-        assert_eq!(journal.clean().unwrap(), CleanupReport { alive: vec![entry.clone()], ..Default::default() });
+        assert_eq!(
+            journal.clean().unwrap(),
+            CleanupReport { alive: vec![entry.clone()], ..Default::default() }
+        );
         assert!(matches!(journal.enter_standing("x", "elsewhere"), Err(Error::AlreadyUp { .. })));
         drop((owner, listener));
         assert_eq!(journal.clean().unwrap(), CleanupReport { removed: vec![entry], ..Default::default() });

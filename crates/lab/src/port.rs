@@ -144,7 +144,8 @@ impl Port {
                 let turned_off =
                     DeviceControl::open().and_then(|control| control.turn_off_features(device, names));
                 // The driver counts the frames that the kernel then drops.
-                turned_off.unwrap_or_else(|error| tracing::warn!(device, ?names, %error, "offloads remain on"));
+                turned_off
+                    .unwrap_or_else(|error| tracing::warn!(device, ?names, %error, "offloads remain on"));
             }
             if setup.nic.software_gso {
                 DeviceControl::open()

@@ -181,7 +181,10 @@ mod tests {
         other_namespace.write(&paths).unwrap();
         let error = Journal::read(&paths).unwrap_err();
         let path = paths.journal_path();
-        assert!(matches!(&error, Error::OtherNamespace { journal, file: None } if *journal == path), "{error}");
+        assert!(
+            matches!(&error, Error::OtherNamespace { journal, file: None } if *journal == path),
+            "{error}"
+        );
         assert!(error.to_string().ends_with(&format!("remove {}", path.display())), "{error}");
         let earlier_boot = Journal { boot: "another".into(), ..other_namespace };
         earlier_boot.write(&paths).unwrap();

@@ -338,19 +338,28 @@ mod tests {
     const ADDRESS: &str = "10.0.0.1";
     const BROADCAST: &str = "10.0.0.255:9";
 
-    /// A packet port with [`ADDRESS`] and its host, or the reason why this user cannot create one.
-    fn packet_port() -> Result<(Port, Namespace), Error> {
-        let (host, wires) = (Namespace::new()?, Namespace::new()?);
+    /// A packet port with [`ADDRESS`], and its host. Without the privilege to create them the test is skipped.
+    fn packet_port() -> Option<(Port, Namespace)> {
         let nic = Nic::default();
-        let addresses = [Cidr { address: ADDRESS.parse().unwrap(), prefix: 24 }];
+        let addresses = &[Cidr { address: ADDRESS.parse().unwrap(), prefix: 24 }];
         let (device, mtu) = ("h1-eth0", 1500);
-        let setup =
-            PortSetup { station: 0, device, mtu, addresses: &addresses, nic: &nic, sysctls: &|| Ok(()) };
-        host.run(|| {
-            silence_ipv6("default");
-            Ok(())
-        })?;
-        Ok((Port::open(&setup, Backend::Packet, &host, &wires)?, host))
+        let setup = PortSetup { station: 0, device, mtu, addresses, nic: &nic, sysctls: &|| Ok(()) };
+        let open = || -> Result<(Port, Namespace), Error> {
+            let (host, wires) = (Namespace::new()?, Namespace::new()?);
+            host.run(|| {
+                silence_ipv6("default");
+                Ok(())
+            })?;
+            Ok((Port::open(&setup, Backend::Packet, &host, &wires)?, host))
+        };
+        match open() {
+            Ok(opened) => Some(opened),
+            Err(error @ Error::System { .. }) if error.os_error() != Some(libc::EPERM) => panic!("{error}"),
+            Err(error) => {
+                testing::skip(testing::Missing::Privilege, error);
+                None
+            }
+        }
     }
 
     /// Sends one message to [`BROADCAST`], in segments of `segment` bytes if that is not 0.
@@ -376,10 +385,7 @@ mod tests {
 
     #[test]
     fn packet_ports_carry_messages_that_the_kernel_segments() {
-        let Ok((port, host)) = packet_port() else {
-            testing::skip(testing::Missing::Privilege, "only root may create network namespaces in a thread");
-            return;
-        };
+        let Some((port, host)) = packet_port() else { return };
         broadcast(&host, 3000, 1000);
         let types = gso_types(&port);
         // One super-packet (VIRTIO_NET_HDR_GSO_UDP_L4), or three datagrams on older kernels.
@@ -401,10 +407,7 @@ mod tests {
     /// (packet_rcv_vnet): it has already taken the frame from the queue.
     #[test]
     fn a_frame_that_the_kernel_cannot_describe_is_dropped_and_the_next_is_read() {
-        let Ok((port, host)) = packet_port() else {
-            testing::skip(testing::Missing::Privilege, "only root may create network namespaces in a thread");
-            return;
-        };
+        let Some((port, host)) = packet_port() else { return };
         broadcast(&host, 100, 0);
         broadcast(&host, 200, 0);
         assert_eq!(port.read(&mut [0; 4]).unwrap(), PortRead::Dropped);

@@ -146,3 +146,61 @@ fn a_container_is_tuned_and_restored_with_its_files() {
     assert_eq!(file("live"), "99-own.conf\n");
     assert_eq!(file("before"), file("after"));
 }
+
+/// A container that was restarted: its files have the journal of a network namespace that no longer exists. The same applies to
+/// `ip netns exec` on a tuned host.
+#[test]
+fn another_namespaces_journal_blocks_neither_advice_nor_live_values() {
+    if !is_root() || !have(&["unshare", "mount"]) {
+        testing::skip(testing::Missing::Privilege, "only root can create these namespaces");
+        return;
+    }
+    let test_dir = TestDir::new("");
+    let inner = format!(
+        r#"set -e; cd {dir}
+        {longfat} tune {path} > advice 2> note
+        {longfat} tune --json > settings 2> /dev/null
+        ! {longfat} tune {path} --plan > /dev/null 2> plan
+        ! {longfat} tune {path} --apply > /dev/null 2> refused
+        ! {longfat} tune --revert > /dev/null 2> elsewhere
+        {longfat} tune {path} --apply --live >&2
+        {longfat} tune --check
+        {longfat} tune --revert >&2
+        rm /var/lib/longfat-tune/tune.json /etc/sysctl.d/90-longfat.conf
+        {longfat} tune {path} --apply >&2
+        {longfat} tune --check
+        {longfat} tune --revert >&2
+        ls -A /etc/sysctl.d /var/lib > after"#,
+        dir = test_dir.dir.path().display(),
+        longfat = common::binary(),
+        path = PATH.join(" "),
+    );
+    std::fs::write(test_dir.path("inner.sh"), inner).unwrap();
+    let script = format!(
+        r#"set -e
+        mount -t tmpfs none /etc/sysctl.d; mount -t tmpfs none /var/lib
+        {longfat} tune {path} --apply >&2
+        unshare -n sh {dir}/inner.sh"#,
+        dir = test_dir.dir.path().display(),
+        longfat = common::binary(),
+        path = PATH.join(" "),
+    );
+    let ran = CommandOutput::from(
+        Command::new("unshare").args(["-m", "-n", "sh", "-c", &script]).output().unwrap(),
+    );
+    let ok = "OK: all settings are as applied";
+    assert_eq!((ran.code, ran.stdout.trim()), (0, format!("{ok}\n{ok}").as_str()), "{ran:?}");
+    let file = |name: &str| std::fs::read_to_string(test_dir.path(name)).unwrap();
+    assert!(file("advice").contains("the path holds 62.5 MB"), "{}", file("advice"));
+    let settings: serde_json::Value = serde_json::from_str(&file("settings")).unwrap();
+    assert_eq!(
+        (&settings["schema"], &settings["applied"]),
+        (&"longfat.tune/1".into(), &serde_json::Value::Null)
+    );
+    for name in ["note", "plan", "refused", "elsewhere"] {
+        let words = file(name).split_whitespace().collect::<Vec<_>>().join(" ");
+        let remedy = "remove /var/lib/longfat-tune/tune.json and /etc/sysctl.d/90-longfat.conf";
+        assert!(words.contains("in another network namespace") && words.contains(remedy), "{name}: {words}");
+    }
+    assert_eq!(file("after"), "/etc/sysctl.d:\n\n/var/lib:\n");
+}

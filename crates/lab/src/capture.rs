@@ -5,7 +5,7 @@
 //! (epb_dropcount) and in [`CaptureEnd`]. Only whole blocks are passed to the kernel. If the process is killed
 //! during such a write, the file ends inside a block: readers report that and show all packets before it.
 //!
-//! Timestamps are of the run's clock, set to UTC once: steps of the machine's clock have no effect. A host's packets
+//! Timestamps are of the run's clock, which is compared with UTC once: steps of the machine's clock have no effect. A host's packets
 //! are timestamped when the emulator read them and when they were due at the host; a link's packets when they leave the link.
 //! The segments of a super-packet are spread evenly over its duration.
 //!
@@ -26,9 +26,9 @@ use std::{
 };
 
 use net::{PipeId, TrainTimes};
-use units::{Bytes, Time};
+use units::Bytes;
 
-use crate::{Error, error::Attempted, sys};
+use crate::{Error, clock::RunTime, error::Attempted, sys};
 pub(crate) use ::capture::pcapng_writer::PacketDirection;
 use ::capture::pcapng_writer::{self as pcapng, Interface};
 
@@ -36,6 +36,8 @@ use ::capture::pcapng_writer::{self as pcapng, Interface};
 const MAX_PENDING_BYTES: Bytes = Bytes(64 << 20);
 /// Pending blocks are combined up to this size for one write.
 const WRITE_BYTES: usize = 256 << 10;
+/// How often both clocks are read to compare them.
+const CLOCK_READINGS: usize = 5;
 
 /// A point at which packets are captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,8 +110,10 @@ pub(crate) struct Captures(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// UTC at the run's start, nanoseconds since 1970.
-    epoch_ns: u64,
+    /// UTC minus CLOCK_MONOTONIC, ns.
+    utc_offset_ns: u64,
+    /// The run's time, whose start is known when the driver runs.
+    time: RunTime,
     /// Whether there is any capture. Without one the emulator reads only this.
     is_active: AtomicBool,
     list: Mutex<List>,
@@ -122,14 +126,14 @@ struct List {
 }
 
 impl Captures {
-    /// No capture yet; `start` is CLOCK_MONOTONIC at the run's start, which may be in the past.
-    pub(crate) fn new(start: Time) -> Self {
-        let since = sys::monotonic().0.saturating_sub(start.0);
-        Self::with_epoch((os::realtime_ns() as u64).saturating_sub(since))
-    }
-
-    fn with_epoch(epoch_ns: u64) -> Self {
-        Captures(Arc::new(Inner { epoch_ns, is_active: AtomicBool::new(false), list: Mutex::default() }))
+    /// No capture yet; the run whose packets are captured has `time`.
+    pub(crate) fn new(time: RunTime) -> Self {
+        Captures(Arc::new(Inner {
+            utc_offset_ns: utc_offset_ns(),
+            time,
+            is_active: AtomicBool::new(false),
+            list: Mutex::default(),
+        }))
     }
 
     /// Starts to capture the packets at `taps` to the file `path`. An existing file is overwritten.
@@ -214,13 +218,25 @@ impl Captures {
         let gaps = u128::from(count.saturating_sub(1).max(1));
         let into = span * u128::from(index).min(gaps) / gaps;
         let at = if count > 1 { train.first.0 + into as u64 } else { train.last.0 };
-        self.0.epoch_ns + at
+        self.0.utc_offset_ns + self.0.time.start().0 + at
     }
 
     /// Locks the list; it stays valid if a thread panicked while holding the lock.
     fn list(&self) -> MutexGuard<'_, List> {
         self.0.list.lock().unwrap_or_else(|e| e.into_inner())
     }
+}
+
+/// UTC (nanoseconds since 1970) minus CLOCK_MONOTONIC. The clocks cannot be read at once, so the readings with the shortest
+/// interval between them count.
+fn utc_offset_ns() -> u64 {
+    let read = |_| {
+        let before = sys::monotonic().0;
+        let utc = os::realtime_ns() as u64;
+        let after = sys::monotonic().0;
+        (after - before, utc.saturating_sub(before.midpoint(after)))
+    };
+    (0..CLOCK_READINGS).map(read).min().map_or(0, |(_, offset)| offset)
 }
 
 /// Creates the file at `path` without blocking. A named pipe is refused: its reader could block the lab.
@@ -384,10 +400,18 @@ fn write_blocks(
 mod tests {
     use std::{process::Command, sync::mpsc};
 
+    use units::Time;
+
     use super::*;
+    use crate::clock::{Clock, TimeMode};
     use ::capture::pcapng_writer::inspect::read;
 
-    const EPOCH: u64 = 1_790_000_000_000_000_000;
+    /// Captures of a run that starts now, and UTC at its start.
+    fn captures() -> (Captures, u64) {
+        let captures = Captures::new(RunTime::begin(TimeMode::Real));
+        let start_ns = captures.0.utc_offset_ns + captures.0.time.start().0;
+        (captures, start_ns)
+    }
 
     fn taps(points: &[CapturePoint]) -> Vec<Tap> {
         let tap = |(i, point): (usize, &CapturePoint)| Tap {
@@ -425,7 +449,7 @@ mod tests {
     fn a_file_has_the_packets_of_its_taps_with_utc_timestamps() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("h1.pcapng");
-        let captures = Captures::with_epoch(EPOCH);
+        let (captures, start_ns) = captures();
         assert!(!captures.is_captured(host(0)));
         let pipe = CapturePoint::Pipe(PipeId { link: 3, direction: net::Direction::Backward });
         let id = captures.start("h1", &taps(&[host(0), pipe]), &path, &CaptureOptions::default()).unwrap();
@@ -442,10 +466,26 @@ mod tests {
 
         let (names, packets) = read(&std::fs::read(&path).unwrap());
         assert_eq!(names, ["tap0", "tap1"]);
-        let timestamps: Vec<u64> = packets.iter().map(|p| p.timestamp_ns - EPOCH).collect();
+        let timestamps: Vec<u64> = packets.iter().map(|p| p.timestamp_ns - start_ns).collect();
         assert_eq!(timestamps, [5, 1000, 2000, 3000, 4000], "a train's segments are spread evenly");
         assert_eq!((packets[0].flags, packets[0].interface, &packets[0].bytes), (Some(2), 0, &frame(1)));
         assert_eq!((packets[4].flags, packets[4].interface, &packets[4].bytes), (None, 1, &frame(6)));
+    }
+
+    /// The run's time restarts when the driver's thread runs, long after the captures were prepared on a busy machine, or
+    /// at the next second but one in virtual time.
+    #[test]
+    fn timestamps_are_utc_at_the_time_that_the_driver_starts() {
+        const TOLERANCE_NS: u64 = 50_000_000;
+        for mode in [TimeMode::Real, TimeMode::Virtual] {
+            let time = RunTime::begin(mode);
+            let captures = Captures::new(time.clone());
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            Clock::new(time.clone(), &[]).start();
+            let utc = utc_offset_ns() + time.start().0;
+            let first = captures.timestamp(TrainTimes::at(Time(0)), 0, 1);
+            assert!(first.abs_diff(utc) < TOLERANCE_NS, "{mode:?}: {} ns", first as i64 - utc as i64);
+        }
     }
 
     #[test]
@@ -456,7 +496,7 @@ mod tests {
         }
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("h1.pcapng");
-        let captures = Captures::with_epoch(EPOCH);
+        let (captures, start_ns) = captures();
         let options = CaptureOptions { snaplen: Some(30), ..CaptureOptions::default() };
         captures.start("h1", &taps(&[host(0)]), &path, &options).unwrap();
         take(&captures, host(0), PacketDirection::Out, TrainTimes::at(Time(1)), &[frame(1)]);
@@ -484,10 +524,10 @@ mod tests {
             .collect();
         assert_eq!(lines.len(), 2, "{ran:?}");
         // Newer versions print times as in ISO 8601, older ones as seconds.
-        let nanos = ["000000001", "000000007"];
+        let nanos = [1, 1_000_000_007].map(|at| format!("{:09}", (start_ns + at) % 1_000_000_000));
         let direction = ["0x00000002", "0x00000001"];
         for (i, line) in lines.iter().enumerate() {
-            assert!(line[0].trim_end_matches('Z').ends_with(nanos[i]), "{line:?}");
+            assert!(line[0].trim_end_matches('Z').ends_with(&nanos[i]), "{line:?}");
             let number = |text: &str| u32::from_str_radix(text.trim_start_matches("0x"), 16);
             assert_eq!(line[1], "tap0");
             assert_eq!(number(&line[2]), number(direction[i]), "{line:?}");
@@ -514,7 +554,7 @@ mod tests {
     fn packets_missed_because_of_a_slow_disk_are_counted_and_reported() {
         let (go_on, wait) = channel();
         let written = Arc::new(Mutex::new(Vec::new()));
-        let captures = Captures::with_epoch(EPOCH);
+        let (captures, _) = captures();
         let options = CaptureOptions { max_pending: Bytes(1000), ..CaptureOptions::default() };
         let out = Box::new(Stuck(wait, Arc::clone(&written)));
         let id = captures.begin("h1", &taps(&[host(0)]), out, "write".into(), &options).unwrap();
@@ -542,7 +582,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_ends_the_capture_and_not_the_run() {
-        let captures = Captures::with_epoch(EPOCH);
+        let (captures, _) = captures();
         let path = Path::new("/dev/full");
         if !path.exists() {
             testing::skip(testing::Missing::Feature, "there is no /dev/full here");
@@ -558,7 +598,7 @@ mod tests {
 
     #[test]
     fn a_path_that_cannot_be_written_fails_at_the_start() {
-        let captures = Captures::with_epoch(EPOCH);
+        let (captures, _) = captures();
         let path = Path::new("/nonexistent/x.pcapng");
         let error = captures.start("x", &taps(&[host(0)]), path, &CaptureOptions::default()).unwrap_err();
         assert!(error.to_string().contains("/nonexistent/x.pcapng"), "{error}");
@@ -569,7 +609,7 @@ mod tests {
     fn dropping_all_captures_completes_their_files() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("h1.pcapng");
-        let captures = Captures::with_epoch(EPOCH);
+        let (captures, _) = captures();
         captures.start("h1", &taps(&[host(0)]), &path, &CaptureOptions::default()).unwrap();
         let frames: Vec<Vec<u8>> = (0..40).map(frame).collect();
         for n in 0..500 {

@@ -31,7 +31,7 @@ use crate::{
     clock::{Clock, TimeMode},
     cpu_latency::CpuLatency,
     frame::Frame,
-    port::{Port, is_gone},
+    port::{Port, PortRead, is_gone},
     processors::{Placement, move_to},
     stalls::Stalls,
     sys::{self, PollSet},
@@ -121,7 +121,7 @@ pub(crate) struct LiveReport {
 pub(crate) struct DriverReport {
     /// Lateness of deliveries, ns.
     pub(crate) lateness: Histogram<u64>,
-    /// Frames that a host's device did not accept.
+    /// Frames that a host's device did not accept, or that the kernel could not pass from it to the emulator.
     pub(crate) refused: u64,
     /// Maximum lag of the driver behind the kernel's virtual time, ns; 0 if every event happened at its time.
     pub(crate) lag_max: u64,
@@ -317,10 +317,16 @@ fn read_ports(
             }
             let mut buffer = sink.buffers.take();
             let len = match port.read(&mut buffer) {
-                Ok(Some(len)) => len,
-                Ok(None) => {
+                Ok(PortRead::Frame(len)) => len,
+                Ok(PortRead::Empty) => {
                     sink.buffers.put(buffer);
                     break;
+                }
+                Ok(PortRead::Dropped) => {
+                    sink.buffers.put(buffer);
+                    sink.refused += 1;
+                    any = true;
+                    continue;
                 }
                 // The host removed its device: stop polling it, and continue with the others.
                 Err(e) if is_gone(&e) => {
@@ -457,5 +463,57 @@ impl TransmitGates {
         self.0[host] = Time(now.0 + busy - RING_NS / 2);
         poll.set_enabled(host, false);
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::File,
+        os::{fd::OwnedFd, unix::net::UnixDatagram},
+    };
+
+    use scenario::ScenarioFile;
+
+    use super::*;
+    use crate::clock::RunTime;
+
+    const SCENARIO: &str = r#"
+duration = "1s"
+hosts.h1.address = "10.0.0.1/24"
+hosts.h2.address = "10.0.0.2/24"
+links = [{ ends = ["h1", "h2"], both = { rate = "1gbit", delay = "1ms" } }]
+flows = [{ from = "h1", to = "h2" }]
+"#;
+
+    #[test]
+    fn a_frame_that_cannot_be_read_ends_neither_its_port_nor_the_others() {
+        let scenario = ScenarioFile::parse("s.toml", SCENARIO).unwrap().resolve(None, &[]).unwrap();
+        let mut network: Network<Frame> = engine_common::build_network(&scenario).unwrap();
+        // Such a file is always ready, and cannot be read (EINVAL).
+        let unreadable = File::open("/proc/self/ns/net").unwrap();
+        let (ours, theirs) = UnixDatagram::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        theirs.send(&[0; 100]).unwrap();
+        let ports = [Port::onto(unreadable), Port::onto(File::from(OwnedFd::from(ours)))];
+        let time = RunTime::begin(TimeMode::Real);
+        let mut sink = FrameSink {
+            clock: Clock::new(time.clone(), &scenario.links),
+            ports: &ports,
+            captures: Captures::new(time),
+            buffers: Buffers::default(),
+            lateness: Histogram::new_with_bounds(1, 10_000_000_000, 3).unwrap(),
+            refused: 0,
+            lag_max: 0,
+            writer: None,
+        };
+        let mut poll = PollSet::new(ports.iter().map(Port::file));
+        let mut gates = TransmitGates::new(&ports);
+        for batches in 1..=2 {
+            poll.wait(Duration::ZERO).unwrap();
+            assert!(read_ports(&mut network, &mut poll, &mut gates, &mut sink, None).unwrap());
+            assert_eq!(sink.refused, (batches * READ_BATCH_FRAMES) as u64);
+        }
+        assert_eq!(ports[1].read(&mut [0; 200]).unwrap(), PortRead::Empty, "the other port was read");
     }
 }

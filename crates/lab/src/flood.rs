@@ -68,7 +68,7 @@ pub fn udp_flood(
         placement: placement.clone(),
         may_spin: true,
         commands,
-        captures: Captures::new(time.start()),
+        captures: Captures::new(time.clone()),
     };
     let shared = Arc::new(Shared::default());
     let over = AtomicBool::new(false);

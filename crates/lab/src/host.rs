@@ -1,6 +1,6 @@
 //! A host: a network namespace with devices, addresses, routes and settings.
 
-use std::{fs, io, net::IpAddr};
+use std::net::IpAddr;
 
 use os::TxCounters;
 use scenario::Host as HostSpec;
@@ -12,10 +12,8 @@ use crate::{
     namespace::Namespace,
     netlink::Netlink,
     port::{Backend, Port, PortSetup, silence_ipv6},
+    sysctl::{device_of, set_sysctls},
 };
-
-/// Advice where /proc/sys cannot be written.
-const READ_ONLY_SETTINGS: &str = "; /proc/sys is read-only, as in most containers: start the container with --privileged, or run the scenario with --engine sim";
 
 /// A host of the lab.
 #[derive(Debug)]
@@ -56,6 +54,10 @@ impl Host {
         wires: &Namespace,
     ) -> Result<(Self, Vec<Port>), Error> {
         let namespace = Namespace::new()?;
+        let devices: Vec<String> = (0..links).map(|link| format!("{}-eth{link}", spec.name)).collect();
+        let of_no_device = |(name, _): &(&String, &String)| {
+            device_of(name).is_none_or(|device| devices.iter().all(|own| own != device))
+        };
         let all = spec.interfaces.iter().flat_map(|i| &i.addresses);
         let has_ipv6 =
             all.clone().any(|a| a.address.is_ipv6()) || spec.routes.iter().any(|r| r.via.is_ipv6());
@@ -66,22 +68,22 @@ impl Host {
             if !has_ipv6 {
                 silence_ipv6("default");
             }
-            // Before a device comes up, so that settings which devices inherit are already in place.
-            spec.sysctl.iter().try_for_each(|(name, value)| set_sysctl(&spec.name, name, value))
+            // Before a device exists, so that settings which devices inherit are already in place.
+            set_sysctls(&spec.name, spec.sysctl.iter().filter(of_no_device))
         })?;
-        let (mut ports, mut devices) = (Vec::new(), Vec::new());
-        for link in 0..links {
-            let device = format!("{}-eth{link}", spec.name);
+        let mut ports = Vec::new();
+        for (link, device) in devices.iter().enumerate() {
             let addresses = spec.interfaces.get(link).map_or(&[][..], |i| &i.addresses);
+            let of_device = |(name, _): &(&String, &String)| device_of(name) == Some(device);
             let setup = PortSetup {
                 station: station + link,
-                device: &device,
+                device,
                 mtu: spec.mtu,
                 addresses,
                 nic: &spec.nic,
+                sysctls: &|| set_sysctls(&spec.name, spec.sysctl.iter().filter(of_device)),
             };
             ports.push(Port::open(&setup, backend, &namespace, wires)?);
-            devices.push(device);
         }
         namespace.run(|| {
             let netlink = Netlink::open().attempted(|| format!("set up the routes of {}", spec.name))?;
@@ -146,43 +148,53 @@ impl Host {
     }
 }
 
-/// The default congestion control of a namespace, of which the kernel checks the value (net/ipv4/tcp_cong.c,
-/// `tcp_set_default_congestion_control`): ENOENT if it has none of that name, EPERM if it is restricted.
-const CONGESTION_CONTROL: &str = "net.ipv4.tcp_congestion_control";
-const NO_SUCH_CONGESTION_CONTROL: &str = "; the kernel has no congestion control of this name (net.ipv4.tcp_available_congestion_control lists those it has)";
-const RESTRICTED_CONGESTION_CONTROL: &str = "; this congestion control is restricted: a network namespace may have it as its \
-    default only if net.ipv4.tcp_allowed_congestion_control of the machine contains it. Add it there, or set `cc` of the flows";
+#[cfg(test)]
+mod tests {
+    use std::fs;
 
-/// Sets a sysctl of this thread's network namespace and verifies it by reading it back.
-fn set_sysctl(host: &str, name: &str, value: &str) -> Result<(), Error> {
-    tracing::debug!(host, name, value, "setting a sysctl");
-    let path = format!("/proc/sys/{}", name.replace('.', "/"));
-    fs::write(&path, value).map_err(|source| Error::Sysctl {
-        host: host.into(),
-        name: name.into(),
-        value: value.into(),
-        hint: match source.kind() {
-            io::ErrorKind::NotFound if name == CONGESTION_CONTROL => NO_SUCH_CONGESTION_CONTROL,
-            io::ErrorKind::NotFound => {
-                "; the kernel has no such sysctl, or it is global and not per network namespace"
-            }
-            io::ErrorKind::PermissionDenied if name == CONGESTION_CONTROL => RESTRICTED_CONGESTION_CONTROL,
-            io::ErrorKind::PermissionDenied => "; this sysctl is global, not per network namespace",
-            io::ErrorKind::InvalidInput => "; the kernel rejects the value",
-            io::ErrorKind::ReadOnlyFilesystem => READ_ONLY_SETTINGS,
-            _ => "",
-        },
-        source,
-    })?;
-    let got = fs::read_to_string(&path).attempted(|| format!("read {path}"))?;
-    let same = |a: &str, b: &str| a.split_whitespace().eq(b.split_whitespace());
-    if same(&got, value) {
-        return Ok(());
+    use scenario::ScenarioFile;
+
+    use super::*;
+
+    /// Bringing a device up resets the MTU of IPv6; `default` is inherited by devices that are created later.
+    const SCENARIO: &str = r#"
+hosts.h1.address = "fd00::1/64"
+hosts.h2.address = "fd00::2/64"
+links = [{ ends = ["h1", "h2"], both = { delay = "1ms" } }]
+flows = [{ from = "h1", to = "h2" }]
+[hosts.h1.sysctl]
+"net.ipv4.conf.default.arp_filter" = "1"
+"net.ipv4.conf.h1-eth0.rp_filter" = "2"
+"net.ipv4.neigh.h1-eth0.base_reachable_time_ms" = "20000"
+"net.ipv6.conf.h1-eth0.accept_dad" = "0"
+"net.ipv6.conf.h1-eth0.mtu" = "1400"
+"#;
+
+    #[test]
+    fn sysctls_of_a_hosts_own_devices_are_set() {
+        let scenario = ScenarioFile::parse("s.toml", SCENARIO).unwrap().resolve(None, &[]).unwrap();
+        let Ok(wires) = Namespace::new() else {
+            testing::skip(testing::Missing::Privilege, "only root may create network namespaces in a thread");
+            return;
+        };
+        for backend in [Backend::for_this_machine(), Backend::Packet] {
+            let (host, _ports) = Host::new(0, 1, &scenario.hosts[0], backend, &wires).unwrap();
+            let read = |path: &str| fs::read_to_string(format!("/proc/sys/net/{path}")).unwrap_or_default();
+            let values = host.namespace.run(|| {
+                let paths = [
+                    "ipv4/conf/h1-eth0/arp_filter",
+                    "ipv4/conf/h1-eth0/rp_filter",
+                    "ipv4/neigh/h1-eth0/base_reachable_time_ms",
+                    "ipv6/conf/h1-eth0/accept_dad",
+                    "ipv6/conf/h1-eth0/mtu",
+                ];
+                Ok(paths.map(|path| read(path).trim().to_string()))
+            });
+            assert_eq!(values.unwrap(), ["1", "2", "20000", "0", "1400"], "{backend:?}");
+        }
+        let mut other = scenario.hosts[0].clone();
+        other.sysctl = [("net.ipv4.conf.h2-eth0.rp_filter".into(), "2".into())].into();
+        let error = Host::new(0, 1, &other, Backend::Packet, &wires).unwrap_err();
+        assert!(matches!(error, Error::Sysctl { .. }), "the device of another host: {error}");
     }
-    Err(Error::SysctlRefused {
-        host: host.into(),
-        name: name.into(),
-        value: value.into(),
-        got: got.trim().into(),
-    })
 }

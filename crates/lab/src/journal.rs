@@ -1,14 +1,20 @@
 //! The journal: which labs run on this machine.
 //!
 //! A lab's namespaces, devices and sockets are held by its process alone and end with it, however it
-//! ends. Only its entry here can outlast it; [`Journal::clean`] removes it. An entry has the owner's process id and start time
-//! (ids are reused, the pair is not). Process ids are valid in their own PID namespace only (a host of a standing lab has
-//! another one, and so has a container): entries of other namespaces are not touched. A run changes nothing on the machine
-//! outside its own namespaces; a change that could outlast it would have to be written to the entry first.
+//! ends. Only its entry here can outlast it; [`Journal::clean`] removes it. The owner holds a lock (flock(2)) on its entry as long
+//! as it runs, so an unlocked entry is that of a dead owner. This also holds for owners in other PID namespaces (on a host of a
+//! standing lab, in a container), whose process ids are not valid here. The file is named `lab-NAMESPACE-PID.json`, because
+//! processes of different namespaces can have the same id.
+//!
+//! Earlier versions wrote `lab-PID.json` without a lock. Such an entry is judged by the owner's process id and start time (ids
+//! are reused, the pair is not); in other PID namespaces only by its control socket, and it is not removed there.
+//!
+//! A run changes nothing on the machine outside its own namespaces; a change that could outlast it would have to be written to
+//! the entry first.
 
 use std::{
-    fs::{self, File},
-    io::{self, Write},
+    fs::{self, File, TryLockError},
+    io::{self, Read, Write},
     os::{
         linux::net::SocketAddrExt,
         unix::{
@@ -58,6 +64,8 @@ pub struct Journal(PathBuf);
 pub struct JournalGuard {
     path: PathBuf,
     socket: PathBuf,
+    /// The entry's file, locked until it is closed.
+    _entry: File,
 }
 
 impl JournalGuard {
@@ -107,6 +115,7 @@ impl Journal {
     /// # Errors
     /// If the entry cannot be written, or others may write to the journal's directory.
     pub fn enter(&self, scenario: &str) -> Result<JournalGuard, Error> {
+        let _lock = self.lock_for_writing()?;
         self.write_entry(scenario, None)
     }
 
@@ -115,10 +124,9 @@ impl Journal {
     /// # Errors
     /// See [`Journal::enter`]; and [`Error::AlreadyUp`] if a lab of this name is up.
     pub fn enter_standing(&self, scenario: &str, name: &str) -> Result<JournalGuard, Error> {
-        self.make_directory().attempted(|| format!("create {}", self.0.display()))?;
         // Held until this lab's entry is written: if two start at once with the same name, one is refused.
-        let _lock = self.lock().attempted(|| format!("lock {}", self.0.display()))?;
-        if self.clean()?.alive.iter().filter_map(|e| e.standing.as_ref()).any(|s| s.name == name) {
+        let _lock = self.lock_for_writing()?;
+        if self.remove_dead()?.alive.iter().filter_map(|e| e.standing.as_ref()).any(|s| s.name == name) {
             return Err(Error::AlreadyUp { name: name.into() });
         }
         let guard = self.write_entry(scenario, Some(name))?;
@@ -127,25 +135,34 @@ impl Journal {
         Ok(guard)
     }
 
-    fn write_entry(&self, scenario: &str, name: Option<&str>) -> Result<JournalGuard, Error> {
+    /// Creates the directory if it is missing, and locks it.
+    fn lock_for_writing(&self) -> Result<File, Error> {
         self.make_directory().attempted(|| format!("create {}", self.0.display()))?;
+        self.lock().attempted(|| format!("lock {}", self.0.display()))
+    }
+
+    /// Writes and locks this process's entry. The caller has locked the directory.
+    fn write_entry(&self, scenario: &str, name: Option<&str>) -> Result<JournalGuard, Error> {
         let pid = std::process::id();
         let start_time = start_time(pid).attempted(|| "read this process's start time".into())?;
-        let socket = self.0.join(format!("lab-{pid}.sock"));
-        let standing = name.map(|name| StandingLab { name: name.into(), socket: socket.clone() });
         let pid_namespace = pid_namespace();
+        let file = |extension: &str| self.0.join(format!("lab-{pid_namespace}-{pid}.{extension}"));
+        let (path, socket) = (file("json"), file("sock"));
+        let standing = name.map(|name| StandingLab { name: name.into(), socket: socket.clone() });
         let entry = JournalEntry { pid, start_time, pid_namespace, scenario: scenario.into(), standing };
-        let path = self.0.join(format!("lab-{pid}.json"));
-        let temporary = self.0.join(format!(".lab-{pid}.json"));
+        let temporary = self.0.join(format!(".lab-{pid_namespace}-{pid}.json"));
         let text = serde_json::to_string(&entry).map_err(io::Error::from);
-        text.and_then(|text| {
-            let mut file = File::create(&temporary)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&temporary, &path)
-        })
-        .attempted(|| format!("write {}", path.display()))?;
-        Ok(JournalGuard { path, socket })
+        let entry = text
+            .and_then(|text| {
+                let mut file = File::create(&temporary)?;
+                file.lock()?;
+                file.write_all(text.as_bytes())?;
+                file.sync_all()?;
+                fs::rename(&temporary, &path)?;
+                Ok(file)
+            })
+            .attempted(|| format!("write {}", path.display()))?;
+        Ok(JournalGuard { path, socket, _entry: entry })
     }
 
     /// Creates the directory with access for its owner only; an existing one of another user is refused.
@@ -176,7 +193,7 @@ impl Journal {
         Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
     }
 
-    /// Locks the directory until the returned file is dropped.
+    /// Locks the directory until the returned file is dropped. Entries are written and removed only under this lock.
     fn lock(&self) -> io::Result<File> {
         let directory = File::open(&self.0)?;
         directory.lock()?;
@@ -189,58 +206,94 @@ impl Journal {
     /// [`Error::Journal`] for a file that is not an entry; [`Error::System`] where the directory cannot be used or an entry
     /// cannot be read or removed.
     pub fn clean(&self) -> Result<CleanupReport, Error> {
-        let mut cleaned = CleanupReport::default();
-        match self.check_owner() {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(cleaned),
-            other => other.attempted(|| format!("use {}", self.0.display()))?,
+        let locked = self.check_owner().attempted(|| format!("use {}", self.0.display()));
+        match locked.and_then(|()| self.lock().attempted(|| format!("lock {}", self.0.display()))) {
+            Ok(_lock) => self.remove_dead(),
+            Err(e) if e.os_error() == Some(libc::ENOENT) => Ok(CleanupReport::default()),
+            Err(e) => Err(e),
         }
-        let own_namespace = pid_namespace();
-        let directory = match fs::read_dir(&self.0) {
-            Ok(directory) => directory,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(cleaned),
-            Err(e) => return Err(e).attempted(|| format!("read {}", self.0.display())),
-        };
+    }
+
+    /// Removes what dead owners left behind. The caller has locked the directory.
+    fn remove_dead(&self) -> Result<CleanupReport, Error> {
+        let mut cleaned = CleanupReport::default();
+        let directory = fs::read_dir(&self.0).attempted(|| format!("read {}", self.0.display()))?;
         for file in directory {
             let path = file.attempted(|| format!("read {}", self.0.display()))?.path();
             let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-            if let Some(pid) = owner_of_unfinished(name)
-                && start_time(pid).is_err()
-            {
-                // Its owner was killed while writing it; another process may have removed it already.
+            if is_unfinished_of_dead_owner(name) {
+                // An earlier version may have removed it already.
                 let _ = fs::remove_file(&path);
             }
-            if !(name.starts_with("lab-") && name.ends_with(".json")) {
+            let Some(owner) = name.strip_prefix("lab-").and_then(|name| name.strip_suffix(".json")) else {
                 continue;
-            }
-            let text = match fs::read_to_string(&path) {
-                Ok(text) => text,
+            };
+            let (file, text) = match open_entry(&path) {
+                Ok(opened) => opened,
                 // Its owner has just finished.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 Err(e) => return Err(e).attempted(|| format!("read {}", path.display())),
             };
             let entry: JournalEntry = serde_json::from_str(&text)
                 .map_err(|e| Error::Journal { path: path.clone(), why: e.to_string() })?;
-            // 0: written by a version without this field, or on a kernel without PID namespaces.
-            if entry.pid_namespace != own_namespace && entry.pid_namespace != 0 {
-                if is_listening(&entry) {
+            let state = match owner.contains('-') {
+                true => state_by_lock(&file).attempted(|| format!("lock {}", path.display()))?,
+                false => state_by_process(&entry),
+            };
+            match state {
+                OwnerState::Running => {
                     cleaned.alive.push(entry);
+                    continue;
                 }
-                continue;
-            }
-            if start_time(entry.pid).is_ok_and(|start| start == entry.start_time) {
-                cleaned.alive.push(entry);
-                continue;
+                OwnerState::Unknown => continue,
+                OwnerState::Dead => {}
             }
             // Not every entry has a socket.
             let _ = fs::remove_file(path.with_extension("sock"));
             match fs::remove_file(&path) {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                    return Err(e).attempted(|| format!("remove {}", path.display()));
-                }
-                _ => cleaned.removed.push(entry),
+                Ok(()) => cleaned.removed.push(entry),
+                // Its owner has just finished.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(e).attempted(|| format!("remove {}", path.display())),
             }
         }
         Ok(cleaned)
+    }
+}
+
+/// Whether the owner of an entry runs.
+enum OwnerState {
+    Running,
+    Dead,
+    /// It is in another PID namespace and holds no lock.
+    Unknown,
+}
+
+fn open_entry(path: &Path) -> io::Result<(File, String)> {
+    let mut file = File::open(path)?;
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    Ok((file, text))
+}
+
+/// The owner holds an exclusive lock until it ends.
+fn state_by_lock(entry: &File) -> io::Result<OwnerState> {
+    match entry.try_lock_shared() {
+        Ok(()) => Ok(OwnerState::Dead),
+        Err(TryLockError::WouldBlock) => Ok(OwnerState::Running),
+        Err(TryLockError::Error(e)) => Err(e),
+    }
+}
+
+/// The state of the owner of an earlier version's entry.
+fn state_by_process(entry: &JournalEntry) -> OwnerState {
+    // 0: written by a version without this field, or on a kernel without PID namespaces.
+    let is_elsewhere = entry.pid_namespace != 0 && entry.pid_namespace != pid_namespace();
+    match () {
+        () if is_elsewhere && is_listening(entry) => OwnerState::Running,
+        () if is_elsewhere => OwnerState::Unknown,
+        () if start_time(entry.pid).is_ok_and(|start| start == entry.start_time) => OwnerState::Running,
+        () => OwnerState::Dead,
     }
 }
 
@@ -279,9 +332,14 @@ impl Drop for JournalGuard {
     }
 }
 
-/// The owner of an unfinished entry, from its file name.
-fn owner_of_unfinished(name: &str) -> Option<u32> {
-    name.strip_prefix(".lab-")?.strip_suffix(".json")?.parse().ok()
+/// Whether this is the name of an entry that was not completed because its owner was killed. The directory is locked, so
+/// nobody completes it now; only earlier versions (`.lab-PID.json`) wrote without the lock.
+fn is_unfinished_of_dead_owner(name: &str) -> bool {
+    let owner = name.strip_prefix(".lab-").and_then(|name| name.strip_suffix(".json"));
+    owner.is_some_and(|owner| match owner.parse() {
+        Ok(pid) => start_time(pid).is_err(),
+        Err(_) => owner.contains('-'),
+    })
 }
 
 /// A process's start time; an error if there is no such process, or if it is a zombie.
@@ -298,7 +356,11 @@ fn start_time(pid: u32) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::{
+        os::unix::fs::PermissionsExt,
+        process::{Command, Stdio},
+        time::Duration,
+    };
 
     use super::*;
 
@@ -307,41 +369,118 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let journal = Journal::at(directory.path());
         assert_eq!(journal.clean().unwrap(), CleanupReport::default());
+        assert_eq!(Journal::at(directory.path().join("none")).clean().unwrap(), CleanupReport::default());
         let guard = journal.enter("mine").unwrap();
-        // Our process id with another start time: the process that had the id before no longer runs.
+        // Our process id with another start time, as an earlier version wrote it: the process that had the id before no
+        // longer runs.
         let mut dead = journal.clean().unwrap().alive.pop().unwrap();
         dead.start_time += 1;
         let path = directory.path().join("lab-1.json");
         fs::write(&path, serde_json::to_string(&dead).unwrap()).unwrap();
         // No process has this number: the kernel's largest is 4,194,304.
-        let unfinished = directory.path().join(".lab-4194305.json");
-        fs::write(&unfinished, "{").unwrap();
+        let unfinished =
+            [".lab-4194305.json", ".lab-4026531836-1.json"].map(|name| directory.path().join(name));
+        unfinished.iter().for_each(|path| fs::write(path, "{").unwrap());
         let cleaned = journal.clean().unwrap();
         assert_eq!((cleaned.alive.len(), cleaned.removed), (1, vec![dead]));
-        assert!(!path.exists() && !unfinished.exists());
+        assert!(!path.exists() && unfinished.iter().all(|path| !path.exists()));
         drop(guard);
         assert_eq!(journal.clean().unwrap(), CleanupReport::default());
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 
     /// In this process's namespace no process has that id.
-    #[test]
-    fn entries_of_other_pid_namespaces_are_not_touched() {
-        let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::at(directory.path());
-        let socket = directory.path().join("lab-4194305.sock");
-        let entry = JournalEntry {
+    fn entry_of_another_namespace(socket: &Path) -> JournalEntry {
+        JournalEntry {
             pid: 4_194_305,
             start_time: 1,
             pid_namespace: pid_namespace() + 1,
             scenario: "elsewhere".into(),
-            standing: Some(StandingLab { name: "elsewhere".into(), socket: socket.clone() }),
-        };
+            standing: Some(StandingLab { name: "elsewhere".into(), socket: socket.into() }),
+        }
+    }
+
+    #[test]
+    fn in_other_pid_namespaces_the_lock_shows_whether_the_owner_runs() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::at(directory.path());
+        let path = directory.path().join(format!("lab-{}-4194305.json", pid_namespace() + 1));
+        let socket = path.with_extension("sock");
+        let entry = entry_of_another_namespace(&socket);
+        fs::write(&path, serde_json::to_string(&entry).unwrap()).unwrap();
+        let listener = UnixListener::bind(&socket).unwrap();
+        let owner = File::open(&path).unwrap();
+        owner.lock().unwrap();
+        assert_eq!(
+            journal.clean().unwrap(),
+            CleanupReport { alive: vec![entry.clone()], ..Default::default() }
+        );
+        assert!(matches!(journal.enter_standing("x", "elsewhere"), Err(Error::AlreadyUp { .. })));
+        drop((owner, listener));
+        assert_eq!(journal.clean().unwrap(), CleanupReport { removed: vec![entry], ..Default::default() });
+        assert!(!path.exists() && !socket.exists());
+    }
+
+    #[test]
+    fn an_earlier_versions_entries_of_other_pid_namespaces_are_not_touched() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::at(directory.path());
+        let socket = directory.path().join("lab-4194305.sock");
+        let entry = entry_of_another_namespace(&socket);
         let path = directory.path().join("lab-4194305.json");
         fs::write(&path, serde_json::to_string(&entry).unwrap()).unwrap();
         assert_eq!(journal.clean().unwrap(), CleanupReport::default());
         let _listener = UnixListener::bind(&socket).unwrap();
         assert_eq!(journal.clean().unwrap().alive, [entry], "a lab that listens is up");
         assert!(path.exists() && socket.exists());
+    }
+
+    /// Environment variable with the journal's directory, for [`in_a_pid_namespace`].
+    const INNER: &str = "LONGFAT_TEST_JOURNAL";
+
+    /// Both owners are process 1 of their namespace, as in two containers that share /run/longfat.
+    #[test]
+    fn owners_with_the_same_process_id_in_two_namespaces_have_separate_entries() {
+        let unshare = ["--pid", "--fork", "--kill-child"];
+        if !Command::new("unshare").args(unshare).arg("true").status().is_ok_and(|status| status.success()) {
+            testing::skip(testing::Missing::Privilege, "only root may create a PID namespace");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::at(directory.path());
+        let mut owners = [(); 2].map(|()| {
+            let inner = ["--exact", "journal::tests::in_a_pid_namespace", "--ignored"];
+            let mut command = Command::new("unshare");
+            command.args(unshare).arg(std::env::current_exe().unwrap()).args(inner);
+            command.env(INNER, directory.path()).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
+        });
+        let wait_for = |is_reached: &dyn Fn(&CleanupReport) -> bool| {
+            (0..3000).find_map(|_| {
+                std::thread::sleep(Duration::from_millis(10));
+                Some(journal.clean().unwrap()).filter(is_reached)
+            })
+        };
+        let up = wait_for(&|report| report.alive.len() == 2);
+        owners[0].kill().unwrap();
+        let after = wait_for(&|report| !report.removed.is_empty());
+        owners.iter_mut().for_each(|owner| {
+            let _ = owner.kill();
+            owner.wait().unwrap();
+        });
+        let up = up.expect("both have an entry");
+        assert_eq!((up.alive[0].pid, up.alive[1].pid), (1, 1));
+        assert_ne!(up.alive[0].pid_namespace, up.alive[1].pid_namespace);
+        let after = after.expect("the entry of the killed owner is removed");
+        assert_eq!((after.removed.len(), after.alive.len()), (1, 1), "{after:?}");
+    }
+
+    /// Not a test by itself: the test above runs it in a PID namespace, until it is killed.
+    #[test]
+    #[ignore = "a part of another test"]
+    fn in_a_pid_namespace() {
+        let Some(directory) = std::env::var_os(INNER) else { return };
+        let _guard = Journal::at(directory).enter("in a namespace").unwrap();
+        let _ = io::stdin().read(&mut [0]);
     }
 
     /// Linux without CONFIG_PID_NS has no /proc/self/ns/pid.

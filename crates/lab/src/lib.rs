@@ -48,6 +48,7 @@ mod stall_effects;
 mod stalls;
 pub mod standing;
 mod sys;
+mod sysctl;
 mod taps;
 mod turnaround;
 mod writer;

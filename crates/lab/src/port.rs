@@ -8,6 +8,7 @@ use std::{
 
 use os::DeviceControl;
 use scenario::{Cidr, Nic};
+use units::KernelVersion;
 
 use crate::{
     Error,
@@ -27,6 +28,8 @@ const MAX_QUEUE_LENGTH_OF_NEWER_KERNELS: u32 = 32_767;
 const WIRE_MTU: u32 = 65_535;
 /// Requested receive buffer of packet sockets, bytes; the kernel may grant less.
 const PACKET_BUFFER: i32 = 64 << 20;
+/// The first kernel whose packet sockets pass on UDP super-packets (VIRTIO_NET_HDR_GSO_UDP_L4).
+const UDP_GSO_READABLE_SINCE: KernelVersion = KernelVersion::new(6, 2);
 
 /// How hosts are connected to the emulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +85,17 @@ pub(crate) struct Port {
     pub(crate) has_tx_queue: bool,
 }
 
+/// The result of reading a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PortRead {
+    /// Length of the frame, with its virtio-net header.
+    Frame(usize),
+    /// There is no frame.
+    Empty,
+    /// The kernel dropped one frame because a virtio-net header cannot describe it.
+    Dropped,
+}
+
 /// Configuration of a port's device.
 pub(crate) struct PortSetup<'a> {
     /// The station number, which determines the device's Ethernet address.
@@ -90,6 +104,8 @@ pub(crate) struct PortSetup<'a> {
     pub(crate) mtu: u32,
     pub(crate) addresses: &'a [Cidr],
     pub(crate) nic: &'a Nic,
+    /// Sets the sysctls that belong to the device.
+    pub(crate) sysctls: &'a (dyn Fn() -> Result<(), Error> + Sync),
 }
 
 impl Port {
@@ -123,6 +139,14 @@ impl Port {
                     gso_segs: setup.nic.gso_segs,
                 })
                 .attempted(what)?;
+            if backend == Backend::Packet {
+                let names = unreadable_offloads(kernel_version());
+                let turned_off =
+                    DeviceControl::open().and_then(|control| control.turn_off_features(device, names));
+                // The driver counts the frames that the kernel then drops.
+                turned_off
+                    .unwrap_or_else(|error| tracing::warn!(device, ?names, %error, "offloads remain on"));
+            }
             if setup.nic.software_gso {
                 DeviceControl::open()
                     .and_then(|control| control.turn_off_tso(device))
@@ -138,12 +162,16 @@ impl Port {
                         .attempted(|| format!("set the transmit queue length of {device}"))?,
                 }
             }
+            // Before the device is up: some apply to its first packets, such as those of duplicate address detection.
+            (setup.sysctls)()?;
             netlink.bring_up(index).attempted(what)?;
             for cidr in setup.addresses {
                 netlink
                     .add_address(index, cidr.address, cidr.prefix)
                     .attempted(|| format!("add address {cidr} to {device}"))?;
             }
+            // Again, because bringing a device up resets some, such as net.ipv6.conf.DEVICE.mtu.
+            (setup.sysctls)()?;
             Ok(tap)
         })?;
         let file = match tap {
@@ -162,7 +190,8 @@ impl Port {
     /// Creates a port as a run does and removes it again.
     pub(crate) fn try_one(backend: Backend) -> Result<(), Error> {
         let nic = Nic::default();
-        let setup = PortSetup { station: 0, device: "lf-check", mtu: 1500, addresses: &[], nic: &nic };
+        let (device, mtu) = ("lf-check", 1500);
+        let setup = PortSetup { station: 0, device, mtu, addresses: &[], nic: &nic, sysctls: &|| Ok(()) };
         Port::open(&setup, backend, &Namespace::new()?, &Namespace::new()?).map(drop)
     }
 
@@ -171,13 +200,17 @@ impl Port {
         &self.file
     }
 
-    /// Reads one frame; `None` if there is none. An error of [`is_gone`] is permanent.
-    pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    /// Reads one frame. An error of [`is_gone`] is permanent.
+    pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<PortRead> {
         match (&self.file).read(buffer) {
-            Ok(len) => Ok(Some(len)),
-            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
+            Ok(len) => Ok(PortRead::Frame(len)),
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Ok(PortRead::Empty)
+            }
             // The host's device is down.
-            Err(e) if e.raw_os_error() == Some(libc::ENETDOWN) => Ok(None),
+            Err(e) if e.raw_os_error() == Some(libc::ENETDOWN) => Ok(PortRead::Empty),
+            // The kernel has freed the frame (packet_recvmsg, tun_do_read): virtio_net_hdr_from_skb has no type for its GSO.
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Ok(PortRead::Dropped),
             Err(e) => Err(e),
         }
     }
@@ -194,6 +227,19 @@ impl Port {
             Backend::Packet => sys::packet_drops(&self.file).unwrap_or(0),
         }
     }
+}
+
+/// Offloads of a host's veth device, by their names in `ethtool -k`, whose super-packets a packet socket of this kernel cannot
+/// read (virtio_net_hdr_from_skb in linux/virtio_net.h). Without these offloads the kernel segments before the device.
+fn unreadable_offloads(kernel: Option<KernelVersion>) -> &'static [&'static str] {
+    match kernel {
+        Some(version) if version >= UDP_GSO_READABLE_SINCE => &["tx-sctp-segmentation"],
+        _ => &["tx-sctp-segmentation", "tx-udp-segmentation"],
+    }
+}
+
+fn kernel_version() -> Option<KernelVersion> {
+    fs::read_to_string("/proc/sys/kernel/osrelease").ok()?.parse().ok()
 }
 
 /// True for the error of reading a device that its host removed (`ip link del`; tun.c: no device is attached).
@@ -261,6 +307,8 @@ pub(crate) fn silence_ipv6(device: &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::net::UdpSocket;
+
     use super::*;
 
     /// A kernel that limits queue lengths, as Linux 6.1.192 and 6.12.117 do.
@@ -284,6 +332,89 @@ mod tests {
             self.length = packets;
             Ok(())
         }
+    }
+
+    /// The address of a host's device, and the network's broadcast address, which needs no ARP.
+    const ADDRESS: &str = "10.0.0.1";
+    const BROADCAST: &str = "10.0.0.255:9";
+
+    /// A packet port with [`ADDRESS`], and its host. Without the privilege to create them the test is skipped.
+    fn packet_port() -> Option<(Port, Namespace)> {
+        let nic = Nic::default();
+        let addresses = &[Cidr { address: ADDRESS.parse().unwrap(), prefix: 24 }];
+        let (device, mtu) = ("h1-eth0", 1500);
+        let setup = PortSetup { station: 0, device, mtu, addresses, nic: &nic, sysctls: &|| Ok(()) };
+        let open = || -> Result<(Port, Namespace), Error> {
+            let (host, wires) = (Namespace::new()?, Namespace::new()?);
+            host.run(|| {
+                silence_ipv6("default");
+                Ok(())
+            })?;
+            Ok((Port::open(&setup, Backend::Packet, &host, &wires)?, host))
+        };
+        match open() {
+            Ok(opened) => Some(opened),
+            Err(error @ Error::System { .. }) if error.os_error() != Some(libc::EPERM) => panic!("{error}"),
+            Err(error) => {
+                testing::skip(testing::Missing::Privilege, error);
+                None
+            }
+        }
+    }
+
+    /// Sends one message to [`BROADCAST`], in segments of `segment` bytes if that is not 0.
+    fn broadcast(host: &Namespace, bytes: usize, segment: i32) {
+        let send = || {
+            let socket = UdpSocket::bind((ADDRESS, 0))?;
+            socket.set_broadcast(true)?;
+            os::set_option(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, segment)?;
+            socket.send_to(&vec![0; bytes], BROADCAST)
+        };
+        assert_eq!(host.run(|| send().attempted(|| "send".into())).unwrap(), bytes);
+    }
+
+    /// The GSO types of the UDP frames that the port has.
+    fn gso_types(port: &Port) -> Vec<u8> {
+        let mut buffer = vec![0; crate::frame::FRAME_BYTES];
+        let mut types = Vec::new();
+        while let PortRead::Frame(_) = port.read(&mut buffer).unwrap() {
+            types.push(buffer[1]);
+        }
+        types
+    }
+
+    #[test]
+    fn packet_ports_carry_messages_that_the_kernel_segments() {
+        let Some((port, host)) = packet_port() else { return };
+        broadcast(&host, 3000, 1000);
+        let types = gso_types(&port);
+        // One super-packet (VIRTIO_NET_HDR_GSO_UDP_L4), or three datagrams on older kernels.
+        assert!(types == [5] || types == [0, 0, 0], "{types:?}");
+        let older = unreadable_offloads(Some(KernelVersion::new(6, 1)));
+        host.run(|| {
+            DeviceControl::open()
+                .and_then(|control| control.turn_off_features("h1-eth0", older))
+                .attempted(|| "turn off offloads".into())
+        })
+        .unwrap();
+        broadcast(&host, 3000, 1000);
+        assert_eq!(gso_types(&port), [0, 0, 0], "no super-packet reaches the port");
+        assert_eq!(unreadable_offloads(None), older);
+        assert_eq!(unreadable_offloads(Some(UDP_GSO_READABLE_SINCE)), ["tx-sctp-segmentation"]);
+    }
+
+    /// A buffer without space for the virtio-net header makes the kernel fail as for a frame that the header cannot describe
+    /// (packet_rcv_vnet): it has already taken the frame from the queue.
+    #[test]
+    fn a_frame_that_the_kernel_cannot_describe_is_dropped_and_the_next_is_read() {
+        let Some((port, host)) = packet_port() else { return };
+        broadcast(&host, 100, 0);
+        broadcast(&host, 200, 0);
+        assert_eq!(port.read(&mut [0; 4]).unwrap(), PortRead::Dropped);
+        let mut buffer = vec![0; crate::frame::FRAME_BYTES];
+        let headers = crate::frame::VNET_HEADER + 14 + 20 + 8;
+        assert_eq!(port.read(&mut buffer).unwrap(), PortRead::Frame(headers + 200));
+        assert_eq!(port.read(&mut buffer).unwrap(), PortRead::Empty);
     }
 
     #[test]

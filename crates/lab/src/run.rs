@@ -196,7 +196,7 @@ fn drive(
         })
         .collect();
     let (_command_sender, commands) = channel();
-    let captures = Captures::new(time.start());
+    let captures = Captures::new(time.clone());
     let driver = Driver {
         network,
         ports: &lab.ports,

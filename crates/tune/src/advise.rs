@@ -14,10 +14,9 @@ use crate::{
 
 /// Maximum value of these sysctls, which are ints.
 const INT_MAX: u64 = i32::MAX as u64;
-const PAGE_BYTES: u64 = 4096;
 /// Defaults of the first and second values of `tcp_rmem` and `tcp_wmem` (tcp(7)): the minimum buffer under
 /// memory pressure, and the initial buffer of a connection, bytes.
-const MIN_BUFFER_BYTES: u64 = PAGE_BYTES;
+const MIN_BUFFER_BYTES: u64 = 4096;
 const INITIAL_RECEIVE_BUFFER_BYTES: u64 = 131_072;
 const INITIAL_SEND_BUFFER_BYTES: u64 = 16_384;
 /// Default of `net.core.netdev_max_backlog`, packets.
@@ -25,6 +24,15 @@ const DEFAULT_BACKLOG_PACKETS: i64 = 1000;
 /// Maximum fraction of packets at which a soft interrupt may run out of budget before a larger budget is
 /// recommended.
 const MAX_SQUEEZED_PER_PACKET: f64 = 1e-4;
+
+/// Determines the share of a receive buffer that is window, before Linux 6.6: all except 2^-n of it, or 2^n of it if n is
+/// not above 0 (`tcp_win_from_space`, include/net/tcp.h).
+const WINDOW_SCALE: &str = "net.ipv4.tcp_adv_win_scale";
+/// Maximum absolute value of [`WINDOW_SCALE`].
+const MAX_WINDOW_SCALE: u64 = 31;
+/// With values up to this one less than half of the buffer is window.
+const LOW_WINDOW_SCALE: i64 = -2;
+const ADVERTISES_HALF: &str = "this kernel advertises half of the buffer as window";
 
 const FASTERDATA: &str = "fasterdata.es.net, host tuning (2025)";
 const LAB_8: &str = "twice the BDP: University of South Carolina, Lab 8; net/ipv4/tcp_input.c";
@@ -85,8 +93,9 @@ impl Advisor<'_> {
             true => {
                 "since Linux 6.6 the kernel estimates from the received packets which share of the buffer it \
                 can advertise as window, mostly 60 to 85 %"
+                    .into()
             }
-            false => "this kernel advertises half of the buffer as window",
+            false => self.fixed_share(),
         };
         let bdp_text =
             format!("the path holds {} ({} x {})", Bytes(bdp as u64), self.goal.rate, self.goal.rtt);
@@ -119,20 +128,35 @@ impl Advisor<'_> {
         }
     }
 
+    /// Which share of a receive buffer a kernel before 6.6 advertises as window, after this advice is followed.
+    fn fixed_share(&self) -> String {
+        let scale = self.host.number(WINDOW_SCALE).unwrap_or(1);
+        let share = match scale {
+            ..=LOW_WINDOW_SCALE => return format!("with {WINDOW_SCALE} = 1 {ADVERTISES_HALF}"),
+            -1 | 1 => return ADVERTISES_HALF.into(),
+            0 => "all".into(),
+            2..=6 => format!("{}/{}", (1 << scale) - 1, 1 << scale),
+            _ => "almost all".into(),
+        };
+        format!("this kernel advertises {share} of the buffer as window")
+    }
+
     /// Memory of all TCP sockets, in pages: above the second value buffers stop growing
     /// (net/ipv4/tcp_input.c, tcp_under_memory_pressure).
     fn recommend_tcp_mem(&self, memory: u64, items: &mut Vec<Recommendation>) {
         let name = "net.ipv4.tcp_mem";
         let Some([low, pressure, high]) = self.host.triple(name) else { return };
-        let needed = memory.div_ceil(PAGE_BYTES);
+        let page_bytes = self.host.page_bytes_or_default();
+        let needed = memory.div_ceil(page_bytes);
         if needed <= pressure {
             return;
         }
         let reason = format!(
-            "all connections' buffers may reach {}, and above {} pages of {PAGE_BYTES} bytes the kernel \
-            stops growing them",
+            "all connections' buffers may reach {}, and above {} pages of {} bytes the kernel stops \
+            growing them",
             Bytes(memory),
-            group_digits(pressure)
+            group_digits(pressure),
+            group_digits(page_bytes)
         );
         let value = format!("{} {needed} {}", low.max(needed * 3 / 4), high.max(needed * 3 / 2));
         items.push(Recommendation {
@@ -161,11 +185,12 @@ impl Advisor<'_> {
         let idle = "otherwise a connection restarts from the initial window (ten segments) after a pause";
         exactly("net.ipv4.tcp_slow_start_after_idle", "0", idle, FASTERDATA);
         let old = self.host.version().is_some_and(|version| version < SCALING_RATIO_SINCE);
-        if old
-            && self.host.number("net.ipv4.tcp_adv_win_scale").is_some_and(|scale| !(1..=31).contains(&scale))
+        if let Some(scale) = self.host.number(WINDOW_SCALE).filter(|scale| old && *scale <= LOW_WINDOW_SCALE)
         {
-            let half = "values below 1 advertise less than half of the buffer as window";
-            exactly("net.ipv4.tcp_adv_win_scale", "1", half, "net/ipv4/tcp_input.c before Linux 6.6");
+            let part = 1u64 << scale.unsigned_abs().min(MAX_WINDOW_SCALE);
+            let reason =
+                format!("this value advertises only 1/{part} of the buffer as window, 1 advertises half");
+            exactly(WINDOW_SCALE, "1", &reason, "include/net/tcp.h before Linux 6.6");
         }
         let jumbo = self.devices().any(|device| device.mtu > 1500);
         if jumbo {

@@ -36,7 +36,7 @@ pub(crate) fn devices_of_goal<'a>(host: &'a HostFacts, goal: &'a Goal) -> impl I
 pub(crate) fn advise(host: &HostFacts, goal: &Goal, items: &mut Vec<Recommendation>) {
     for device in devices_of_goal(host, goal) {
         recommend_link(device, goal, items);
-        recommend_rings(device, goal, items);
+        recommend_rings(device, goal, host.page_bytes_or_default(), items);
         recommend_offloads(device, items);
         recommend_coalescing(device, goal, items);
         recommend_queues(device, goal, host.fq.known() == Some(&true), items);
@@ -92,7 +92,7 @@ fn recommend_link(device: &Device, goal: &Goal, items: &mut Vec<Recommendation>)
     }
 }
 
-fn recommend_rings(device: &Device, goal: &Goal, items: &mut Vec<Recommendation>) {
+fn recommend_rings(device: &Device, goal: &Goal, page_bytes: u64, items: &mut Vec<Recommendation>) {
     let Reading::Known(rings) = device.rings else { return };
     if goal.rate < LONG_RING_MIN_RATE {
         return;
@@ -106,7 +106,7 @@ fn recommend_rings(device: &Device, goal: &Goal, items: &mut Vec<Recommendation>
         let target = Target::Ring { device: device.name.clone(), ring };
         let mut item = item(target, Some(now.to_string()), &max.to_string(), status, reason, FASTERDATA);
         // Each receive descriptor has a buffer of a page or half a page.
-        item.memory_bytes = (ring == "rx").then_some(u64::from(max) * 4096);
+        item.memory_bytes = (ring == "rx").then_some(u64::from(max).saturating_mul(page_bytes));
         items.push(item);
     }
 }

@@ -49,9 +49,20 @@ pub enum Error {
         /// The problem.
         why: String,
     },
-    /// The journal belongs to another network namespace.
-    #[error("the settings in {0} were applied in another network namespace; run the command there")]
-    OtherNamespace(PathBuf),
+    /// The journal belongs to another network namespace of this machine, or to one that no longer exists: the kernel
+    /// does not tell which.
+    #[error(
+        "the settings in {journal} were applied in another network namespace; run the command there, or change only \
+        this namespace with --apply --live. If that namespace no longer exists, as after the restart of a container, \
+        remove {journal}{}",
+        file.as_ref().map_or(String::new(), |file| format!(" and {}", file.display()))
+    )]
+    OtherNamespace {
+        /// The journal.
+        journal: PathBuf,
+        /// The sysctl file that was written.
+        file: Option<PathBuf>,
+    },
     /// Earlier settings were applied in the other mode, with or without a file. The two modes have separate
     /// journals, which would restore values in the wrong order.
     #[error(

@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use units::{BitRate, KernelVersion};
 
+/// Pages of all x86 and most ARM machines, bytes.
+const DEFAULT_PAGE_BYTES: u64 = 4096;
+
 /// A value, or the reason why it is unknown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -67,6 +70,8 @@ pub struct HostFacts {
     pub kernel: String,
     /// Memory of the machine, bytes.
     pub memory_bytes: Reading<u64>,
+    /// Size of a page, bytes: the unit of `tcp_mem`.
+    pub page_bytes: Reading<u64>,
     /// Number of processors available to this process.
     pub cpus: usize,
     /// Whether this is a host of a lab, which shares everything but its network namespace with the machine.
@@ -232,6 +237,12 @@ impl HostFacts {
     pub fn triple(&self, name: &str) -> Option<[u64; 3]> {
         let numbers: Vec<u64> = self.sysctl(name)?.split_whitespace().flat_map(str::parse).collect();
         numbers.try_into().ok()
+    }
+
+    /// Size of a page; that of most machines if the fact is unknown or not a size.
+    pub fn page_bytes_or_default(&self) -> u64 {
+        let known = self.page_bytes.known().copied();
+        known.filter(|bytes| bytes.is_power_of_two()).unwrap_or(DEFAULT_PAGE_BYTES)
     }
 
     /// The kernel's version; `None` if its name cannot be parsed.

@@ -8,7 +8,7 @@ use os::{TransmitQueue, TxCounters};
 use crate::{
     ethtool,
     facts::{Device, HostFacts, Interrupt, Reading, Softnet},
-    netlink, sysctl,
+    netlink, sys, sysctl,
 };
 
 /// Name of the init process in the PID namespace of a lab. The lab's hosts share files and processors with
@@ -31,6 +31,7 @@ pub fn inspect() -> HostFacts {
         fq: has_fq(&kernel, root),
         kernel,
         memory_bytes: memory_bytes().into(),
+        page_bytes: sys::page_bytes().into(),
         cpus: std::thread::available_parallelism().map_or(1, usize::from),
         lab_host: is_lab_host(),
         sysctls: sysctl::INSPECTED
@@ -199,6 +200,7 @@ mod tests {
         assert!(facts.version().is_some(), "{}", facts.kernel);
         assert!(facts.triple("net.ipv4.tcp_rmem").is_some_and(|[min, _, max]| min <= max));
         assert!(*facts.memory_bytes.known().unwrap() > 1 << 20);
+        assert_eq!(facts.page_bytes, Reading::Known(facts.page_bytes_or_default()));
         for device in &facts.devices {
             assert!(!device.name.is_empty() && device.mtu > 0, "{device:?}");
         }

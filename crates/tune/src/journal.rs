@@ -101,7 +101,8 @@ impl Journal {
             return Err(invalid(format!("its schema is {}", journal.schema)));
         }
         if journal.boot == boot_id() && journal.namespace != namespace_id()? {
-            return Err(Error::OtherNamespace(path));
+            let file = journal.file.and(paths.sysctl_file.clone());
+            return Err(Error::OtherNamespace { journal: path, file });
         }
         // Root writes these values back, so that only permitted names are accepted.
         if let Some(unknown) = journal.settings.iter().find(|change| !setting::is_permitted(&change.name)) {
@@ -178,7 +179,13 @@ mod tests {
         }
         let other_namespace = Journal { namespace: journal.namespace + 1, ..journal };
         other_namespace.write(&paths).unwrap();
-        assert!(matches!(Journal::read(&paths), Err(Error::OtherNamespace(_))));
+        let error = Journal::read(&paths).unwrap_err();
+        let path = paths.journal_path();
+        assert!(
+            matches!(&error, Error::OtherNamespace { journal, file: None } if *journal == path),
+            "{error}"
+        );
+        assert!(error.to_string().ends_with(&format!("remove {}", path.display())), "{error}");
         let earlier_boot = Journal { boot: "another".into(), ..other_namespace };
         earlier_boot.write(&paths).unwrap();
         assert_eq!(Journal::read(&paths).unwrap(), Some(earlier_boot));

@@ -74,12 +74,66 @@ fn advice_for_ten_gigabits_over_fifty_milliseconds_by_kernel() {
     );
     assert_eq!(status(&advice, "net.ipv4.tcp_adv_win_scale"), None, "ignored since 6.6");
     assert_eq!(status(&advice, "net.ipv4.tcp_mem"), None, "240 MiB are far below the pressure of 1.5 GB");
-    let old = advise(&host("6.1.0"), &goal("10gbit", "50ms", 1)).unwrap();
-    assert_eq!(
-        status(&old, "net.ipv4.tcp_adv_win_scale"),
-        Some((&RecommendationStatus::Change, "1")),
-        "-2 is a quarter of the buffer"
-    );
+}
+
+fn reason<'a>(advice: &'a Advice, name: &str) -> &'a str {
+    &advice.items.iter().find(|item| item.target.name() == name).unwrap().reason
+}
+
+/// The share by `tcp_win_from_space` of kernels before 6.6.
+#[test]
+fn the_window_scale_of_older_kernels_is_changed_if_less_than_half_is_window() {
+    let name = "net.ipv4.tcp_adv_win_scale";
+    for (scale, share) in [
+        ("0", "this kernel advertises all of the buffer"),
+        ("-1", "; this kernel advertises half of the buffer"),
+        ("1", "; this kernel advertises half of the buffer"),
+        ("2", "this kernel advertises 3/4 of the buffer"),
+        ("31", "this kernel advertises almost all of the buffer"),
+    ] {
+        let mut facts = host("6.1.0");
+        set(&mut facts, name, scale);
+        let advice = advise(&facts, &goal("10gbit", "50ms", 1)).unwrap();
+        assert_eq!(status(&advice, name), None, "{scale}");
+        let reason = reason(&advice, "net.ipv4.tcp_rmem");
+        assert!(reason.contains(share), "{scale}: {reason}");
+    }
+    for (scale, part) in [("-2", "only 1/4 of the buffer"), ("-3", "only 1/8 of the buffer")] {
+        let mut facts = host("6.1.0");
+        set(&mut facts, name, scale);
+        let advice = advise(&facts, &goal("10gbit", "50ms", 1)).unwrap();
+        assert_eq!(status(&advice, name), Some((&RecommendationStatus::Change, "1")), "{scale}");
+        assert!(reason(&advice, name).contains(part), "{}", reason(&advice, name));
+        let buffer = reason(&advice, "net.ipv4.tcp_rmem");
+        assert!(buffer.contains("tcp_adv_win_scale = 1 this kernel advertises half"), "{buffer}");
+    }
+}
+
+/// `tcp_mem` is in pages, which have 64 KiB on some ARM machines.
+#[test]
+fn the_memory_limit_is_in_pages_of_the_host() {
+    let mut facts = host("6.18.44");
+    set(&mut facts, "net.ipv4.tcp_mem", "1000 2000 3000");
+    let goal = goal("10gbit", "50ms", 1);
+    // 240 MiB.
+    for (page_bytes, advised, text) in [
+        (Reading::Known(4096), "46080 61440 92160", "2,000 pages of 4,096 bytes"),
+        (Reading::Known(65_536), "2880 3840 5760", "2,000 pages of 65,536 bytes"),
+        (Reading::unknown("an earlier version"), "46080 61440 92160", "2,000 pages of 4,096 bytes"),
+        (Reading::Known(0), "46080 61440 92160", "2,000 pages of 4,096 bytes"),
+    ] {
+        facts.page_bytes = page_bytes;
+        let advice = advise(&facts, &goal).unwrap();
+        assert_eq!(status(&advice, "net.ipv4.tcp_mem"), Some((&RecommendationStatus::Change, advised)));
+        assert!(
+            reason(&advice, "net.ipv4.tcp_mem").contains(text),
+            "{}",
+            reason(&advice, "net.ipv4.tcp_mem")
+        );
+    }
+    facts.page_bytes = Reading::Known(65_536);
+    set(&mut facts, "net.ipv4.tcp_mem", "2000 4000 8000");
+    assert_eq!(status(&advise(&facts, &goal).unwrap(), "net.ipv4.tcp_mem"), None, "4000 pages are 250 MiB");
 }
 
 #[test]

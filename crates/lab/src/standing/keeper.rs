@@ -101,7 +101,7 @@ pub fn run_keeper(
     let placement = Placement::choose(busy_poll_lock.is_some());
     let buffers = Buffers::for_links(&scenario.links);
     let time = RunTime::begin(TimeMode::Real);
-    let captures = Captures::new(time.start());
+    let captures = Captures::new(time.clone());
     let driver = Driver {
         network,
         ports: &lab.ports,

@@ -106,10 +106,10 @@ fn run_action(args: &TuneArgs, json: bool) -> anyhow::Result<()> {
         return match (args.check, args.plan || args.apply || args.export.is_some()) {
             (true, _) => check_applied(&HostPaths::of_applied()?, &facts, json),
             (_, true) => Err(Exit::BadInput("specify the path: --rate and --rtt, or --host".into()).into()),
-            _ if json => output::json(
-                &json!({ "schema": SCHEMA, "host": facts, "applied": Journal::read(&HostPaths::of_applied()?)? }),
-            ),
-            _ => output::prose(&text::host(&facts, Journal::read(&HostPaths::of_applied()?)?.as_ref())),
+            _ if json => {
+                output::json(&json!({ "schema": SCHEMA, "host": facts, "applied": applied_journal()? }))
+            }
+            _ => output::prose(&text::host(&facts, applied_journal()?.as_ref())),
         };
     };
     let advice = advise(&facts, &goal)?;
@@ -136,10 +136,25 @@ fn run_action(args: &TuneArgs, json: bool) -> anyhow::Result<()> {
         true => text::plan(&advice, &HostPaths::for_apply(args.live)?, &requested),
         false => format!(
             "{}\n\n{}",
-            text::host(&facts, Journal::read(&HostPaths::of_applied()?)?.as_ref()),
+            text::host(&facts, applied_journal()?.as_ref()),
             text::advice(&advice, &purpose)
         ),
     })
+}
+
+/// The settings that were applied in this network namespace. A note reports those that cannot be shown.
+fn applied_journal() -> anyhow::Result<Option<Journal>> {
+    match Journal::read(&HostPaths::of_applied()?) {
+        Err(error @ tune::Error::OtherNamespace { .. }) => {
+            output::note(&format!("longfat: {error}"));
+            Ok(None)
+        }
+        Err(error) if error.kind() == Some(std::io::ErrorKind::PermissionDenied) => {
+            output::note(&format!("longfat: {error} (the applied settings are shown to root)"));
+            Ok(None)
+        }
+        other => Ok(other?),
+    }
 }
 
 /// The advice for a path. A path for which no value works is bad input.

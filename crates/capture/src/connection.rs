@@ -97,7 +97,7 @@ impl Connection {
         }
         if segment.payload > 0 {
             let seq = segment.seq.wrapping_add(u32::from(segment.flags.syn()));
-            endpoint.update_mss(peer, segment.payload);
+            endpoint.update_mss(peer, segment);
             endpoint.sender.measure_sender_side_rtt(now_ns, since_ack_ns);
             endpoint.sender.on_data(now_ns, seq, segment.payload, rows);
         }
@@ -176,10 +176,12 @@ impl CapturedEndpoint {
     }
 
     /// Updates the maximum payload of a segment. It is limited by the MSS options of both SYNs, because
-    /// captures on a host contain super-packets of several segments.
-    fn update_mss(&mut self, peer: &CapturedEndpoint, payload: u32) {
+    /// captures on a host contain super-packets of several segments. The options of a segment are part of the
+    /// announced MSS (RFC 6691 section 2).
+    fn update_mss(&mut self, peer: &CapturedEndpoint, segment: &Segment) {
         let announced = [self.syn, peer.syn].into_iter().flatten().filter_map(|syn| syn.mss).min();
-        let largest = announced.map_or(payload, |mss| payload.min(mss.into()));
+        let limit = announced.map(|mss| u32::from(mss.saturating_sub(segment.options_bytes)).max(1));
+        let largest = limit.map_or(segment.payload, |limit| segment.payload.min(limit));
         self.sender.mss = self.sender.mss.max(largest);
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct Segment {
     /// The window field, without scaling.
     pub(crate) window: u16,
     pub(crate) payload: u32,
+    /// Length of the TCP options with their padding, bytes.
+    pub(crate) options_bytes: u16,
     pub(crate) mss: Option<u16>,
     pub(crate) window_scale: Option<u8>,
     pub(crate) sack_blocks: u8,
@@ -128,6 +130,7 @@ fn parse_tcp(tcp: &[u8], len: usize, from: IpAddr, to: IpAddr) -> Option<Segment
         flags: TcpFlags(*tcp.get(13)?),
         window: u16_at(tcp, 14)?,
         payload: u32::try_from(len.checked_sub(header)?).ok()?,
+        options_bytes: (header - 20) as u16,
         mss: None,
         window_scale: None,
         sack_blocks: 0,

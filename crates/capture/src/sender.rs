@@ -3,6 +3,8 @@
 //! - Segments that were seen before are retransmissions. So are segments that fill a gap older than 3 ms: the
 //!   original was lost before the capture point. A segment that fills a younger gap was reordered (Wireshark
 //!   uses the same time).
+//! - A captured packet may be a super-packet that the device splits (TSO). It counts as the segments of at most
+//!   one MSS that leave the host.
 //! - A round-trip time is the time from a segment to the ACK that covers it. There is none if a covered
 //!   segment was retransmitted (Karn's algorithm), or if its ACK waited for an earlier segment. As in the
 //!   kernel, the oldest covered segment counts for the smoothed time (RFC 6298) and the newest for the
@@ -66,7 +68,7 @@ pub(crate) struct FlowSender {
     retransmitted_bytes: u64,
     segments: u64,
     retransmitted_segments: u64,
-    /// Retransmissions whose first transmission was lost before the capture point.
+    /// Retransmitted segments whose first transmission was lost before the capture point.
     pub(crate) lost_before_capture: u64,
     /// Segments that ACKs with ECN echo acknowledged, as the kernel counts them (`tcp_newly_delivered`).
     marked_segments: u64,
@@ -201,13 +203,16 @@ impl FlowSender {
             let first = self.pending.partition_point(|p| p.end <= begin);
             self.pending.iter_mut().skip(first).for_each(|p| p.is_ambiguous = true);
         }
-        self.segments += 1;
+        let segments = u64::from(payload.div_ceil(self.mss.max(1)));
+        self.segments += segments;
         self.bytes_sent += u64::from(payload);
         if is_retransmission {
-            self.retransmitted_segments += 1;
+            self.retransmitted_segments += segments;
             self.retransmitted_bytes += u64::from(payload);
-            self.lost_before_capture += u64::from(filled == Filled::Lost);
-            self.push_event(now_ns, EventKind::Retransmit, 1, rows);
+            if filled == Filled::Lost {
+                self.lost_before_capture += segments;
+            }
+            self.push_event(now_ns, EventKind::Retransmit, segments as i64, rows);
         }
         if begin > self.sent && self.gaps.len() < MAX_GAPS {
             self.gaps.insert(self.sent, Gap { end: begin, since_ns: now_ns });

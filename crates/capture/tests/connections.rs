@@ -87,6 +87,37 @@ fn a_transfer_without_losses() {
     assert_eq!(offsets, [0, 1000, 2000, 3000], "sequence numbers wrap around");
 }
 
+/// A capture at a host whose device splits super-packets (TSO) has them whole.
+#[test]
+fn a_super_packet_counts_as_its_segments() {
+    let at = |offset: u32, payload| Tcp::client(ISN.wrapping_add(1 + offset), 100, payload);
+    let acked = |offset: u32| Tcp::server(100, ISN.wrapping_add(1 + offset), 0);
+    let mut all = handshake();
+    all.extend([(21, at(0, 14_600)), (22, at(14_600, 14_601)), (41, acked(14_600))]);
+    // Two segments of the second super-packet are retransmitted.
+    all.extend([(42, at(14_600, 2920)), (62, acked(29_201))]);
+    let (dissection, _) = dissect(&all);
+    let last = dissection.rows.last().unwrap();
+    assert_eq!(
+        (last.snd_mss_bytes, last.data_segs_out_segs, last.total_retrans_segs),
+        (Some(1460), Some(10 + 11 + 2), Some(2))
+    );
+    let events: Vec<_> = dissection.events.iter().map(|event| (event.kind, event.value)).collect();
+    assert_eq!(events, [(EventKind::Retransmit, 2)]);
+
+    // The first transmission was lost before the capture point; timestamps take 12 bytes of each segment.
+    let stamped = |tcp: Tcp| tcp.timestamps(1, 1);
+    let mut all = handshake();
+    all.extend([(21, stamped(at(14_480, 14_480))), (42, stamped(at(0, 14_480))), (62, acked(28_960))]);
+    let (dissection, _) = dissect(&all);
+    let last = dissection.rows.last().unwrap();
+    assert_eq!(
+        (last.snd_mss_bytes, last.data_segs_out_segs, last.total_retrans_segs),
+        (Some(1448), Some(20), Some(10))
+    );
+    assert_eq!(dissection.flows[0].lost_before_capture_segs, 10);
+}
+
 #[test]
 fn retransmissions_are_distinguished_from_reordering() {
     let mut all = handshake();

@@ -5,6 +5,7 @@ use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 use schema::{Event, EventKind};
 
 use crate::{
+    recent_packets::RecentPackets,
     segment::Segment,
     sender::{AckInfo, FlowSender, Rows},
 };
@@ -26,6 +27,7 @@ pub(crate) struct Connection {
 pub(crate) struct CapturedEndpoint {
     pub(crate) address: SocketAddr,
     pub(crate) sender: FlowSender,
+    recent: RecentPackets,
     /// Its latest SYN.
     syn: Option<SynInfo>,
     has_fin: bool,
@@ -50,6 +52,7 @@ impl Connection {
         let endpoint = |from: SocketAddr, to: SocketAddr| CapturedEndpoint {
             address: from,
             sender: FlowSender::new(format!("{from}-{to}{suffix}"), every),
+            recent: RecentPackets::default(),
             syn: None,
             has_fin: false,
             pending_timestamps: VecDeque::new(),
@@ -70,13 +73,20 @@ impl Connection {
         &self.endpoints[usize::from(self.endpoints[0].address != address)]
     }
 
-    pub(crate) fn add(&mut self, now_ns: u64, segment: &Segment, rows: &mut Rows) {
+    /// Adds a segment. Returns whether it is a copy of an earlier packet, which is skipped.
+    pub(crate) fn add(&mut self, now_ns: u64, segment: &Segment, rows: &mut Rows) -> bool {
         let from = usize::from(self.endpoints[0].address != segment.from);
-        if segment.flags.syn() {
-            self.on_syn(now_ns, from, segment, rows);
-        }
         let [one, two] = &mut self.endpoints;
         let (endpoint, peer) = if from == 0 { (one, two) } else { (two, one) };
+        if endpoint.is_copy(now_ns, peer, segment) {
+            return true;
+        }
+        if segment.sack_blocks > 0 {
+            peer.recent.on_loss_report();
+        }
+        if segment.flags.syn() {
+            endpoint.on_syn(now_ns, segment, rows);
+        }
         if segment.flags.ack() {
             Self::measure_handshake(now_ns, endpoint, peer, segment);
             let info = AckInfo {
@@ -96,8 +106,7 @@ impl Connection {
             }
         }
         if segment.payload > 0 {
-            let seq = segment.seq.wrapping_add(u32::from(segment.flags.syn()));
-            endpoint.update_mss(peer, segment);
+            let seq = segment.first_data_seq();
             endpoint.sender.measure_sender_side_rtt(now_ns, since_ack_ns);
             endpoint.sender.on_data(now_ns, seq, segment.payload, rows);
         }
@@ -105,24 +114,7 @@ impl Connection {
         if segment.flags.rst() || (segment.flags.fin() && peer.has_fin) {
             self.is_closed = true;
         }
-    }
-
-    fn on_syn(&mut self, now_ns: u64, from: usize, segment: &Segment, rows: &mut Rows) {
-        let endpoint = &mut self.endpoints[from];
-        endpoint.sender.set_first_seq(segment.seq.wrapping_add(1));
-        if let Some(syn) = &mut endpoint.syn {
-            syn.retries += 1;
-            (syn.time_ns, syn.seq) = (now_ns, segment.seq);
-            rows.events.push(Event {
-                time_us: i64::try_from(now_ns / 1000).unwrap_or(i64::MAX),
-                subject: endpoint.sender.name.clone(),
-                kind: EventKind::HandshakeRetry,
-                value: syn.retries.into(),
-            });
-            return;
-        }
-        let (seq, window_scale, mss) = (segment.seq, segment.window_scale, segment.mss);
-        endpoint.syn = Some(SynInfo { time_ns: now_ns, seq, window_scale, mss, retries: 0 });
+        false
     }
 
     /// The time from a SYN to its ACK is the round-trip time between the capture point and the endpoint that
@@ -141,6 +133,33 @@ impl Connection {
 }
 
 impl CapturedEndpoint {
+    /// Whether a segment that this endpoint sends is a copy of an earlier packet.
+    fn is_copy(&mut self, now_ns: u64, peer: &CapturedEndpoint, segment: &Segment) -> bool {
+        if segment.payload > 0 {
+            self.update_mss(peer, segment);
+        }
+        let end = segment.first_data_seq().wrapping_add(segment.payload);
+        let is_sent = segment.payload == 0 || self.sender.has_sent(end);
+        self.recent.add(now_ns, segment, self.sender.mss, is_sent)
+    }
+
+    fn on_syn(&mut self, now_ns: u64, segment: &Segment, rows: &mut Rows) {
+        self.sender.set_first_seq(segment.seq.wrapping_add(1));
+        if let Some(syn) = &mut self.syn {
+            syn.retries += 1;
+            (syn.time_ns, syn.seq) = (now_ns, segment.seq);
+            rows.events.push(Event {
+                time_us: i64::try_from(now_ns / 1000).unwrap_or(i64::MAX),
+                subject: self.sender.name.clone(),
+                kind: EventKind::HandshakeRetry,
+                value: syn.retries.into(),
+            });
+            return;
+        }
+        let (seq, window_scale, mss) = (segment.seq, segment.window_scale, segment.mss);
+        self.syn = Some(SynInfo { time_ns: now_ns, seq, window_scale, mss, retries: 0 });
+    }
+
     /// Records a time stamp that this endpoint sends.
     fn add_timestamp(&mut self, now_ns: u64, value: u32) {
         if self.pending_timestamps.back().is_some_and(|(newest, _)| value.wrapping_sub(*newest) as i32 <= 0) {

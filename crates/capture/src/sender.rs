@@ -70,7 +70,9 @@ pub(crate) struct FlowSender {
     retransmitted_segments: u64,
     /// Retransmitted segments whose first transmission was lost before the capture point.
     pub(crate) lost_before_capture: u64,
-    /// Segments that ACKs with ECN echo acknowledged, as the kernel counts them (`tcp_newly_delivered`).
+    /// Segments that ACKs acknowledged in order.
+    delivered_segments: u64,
+    /// Of these, those that ACKs with ECN echo acknowledged, as the kernel counts them (`tcp_newly_delivered`).
     marked_segments: u64,
     /// Times when its first and last data or ACK passed.
     pub(crate) span_ns: Option<(u64, u64)>,
@@ -146,6 +148,7 @@ impl FlowSender {
             segments: 0,
             retransmitted_segments: 0,
             lost_before_capture: 0,
+            delivered_segments: 0,
             marked_segments: 0,
             span_ns: None,
             next_row_ns: 0,
@@ -185,6 +188,12 @@ impl FlowSender {
         let first_seq = *self.first_seq.get_or_insert(seq);
         let sent = first_seq.wrapping_add(self.sent as u32);
         self.sent + i64::from(seq.wrapping_sub(sent) as i32)
+    }
+
+    /// Whether the byte before a sequence number was sent.
+    pub(crate) fn has_sent(&self, seq: u32) -> bool {
+        let sent = |first_seq: u32| first_seq.wrapping_add(self.sent as u32);
+        self.first_seq.is_some_and(|first_seq| seq.wrapping_sub(sent(first_seq)) as i32 <= 0)
     }
 
     /// Processes a segment with payload.
@@ -283,9 +292,10 @@ impl FlowSender {
             };
             self.rtt.add(since(oldest), since(newest));
         }
-        if info.reports_marks && acked > self.acked {
-            let bytes = (acked - self.acked) as u64;
-            self.marked_segments += bytes.div_ceil(u64::from(self.mss.max(1)));
+        if acked > self.acked {
+            let segments = ((acked - self.acked) as u64).div_ceil(u64::from(self.mss.max(1)));
+            self.delivered_segments += segments;
+            self.marked_segments += if info.reports_marks { segments } else { 0 };
         }
         self.acked = self.acked.max(acked);
         if let Some(window) = info.window {
@@ -361,6 +371,7 @@ impl FlowSender {
             bytes_sent: count(self.bytes_sent),
             bytes_retrans: count(self.retransmitted_bytes),
             data_segs_out_segs: count(self.segments),
+            delivered_segs: count(self.delivered_segments),
             delivered_ce_segs: count(self.marked_segments),
             srtt_us: self.rtt.smoothed.and_then(us),
             rttvar_us: self.rtt.smoothed.and_then(|_| us(self.rtt.variation)),

@@ -70,6 +70,12 @@ pub fn pcap(file: ForeignFile<'_>, sample: Time, runs_dir: &Path) -> Result<Path
         "data in flight, losses and acknowledgements are those seen at the capture point; the sender's windows are unknown"
             .into(),
     ];
+    notes.extend((seen.copies > 0).then(|| {
+        format!(
+            "{} packets were captured more than once (on several devices, or duplicated by the network) and count once",
+            seen.copies
+        )
+    }));
     notes.extend(distance_notes(&seen.flows, &flows));
     notes.extend(packets.is_truncated().then(|| "the file is truncated: later packets are missing".into()));
     let seconds = seen.duration_us as f64 * 1e-6;

@@ -328,6 +328,23 @@ mod tests {
     }
 
     #[test]
+    fn a_log_of_the_receiver_has_the_verdict_of_the_receiving_end() {
+        let line = |i: i64| {
+            format!(
+                "ESTAB 0 0 10.0.0.2:2 10.0.0.1:1 cubic wscale:7,7 rto:220 rtt:20/1 mss:1448 cwnd:10 bytes_received:{} \
+                 rcv_rtt:20 rcv_space:60000 rcv_wnd:30000\n",
+                i * 125_000
+            )
+        };
+        let flows = judged(&(0..100).map(line).collect::<String>());
+        assert_eq!((flows.len(), flows[0].name.as_str()), (1, "10.0.0.1:1-10.0.0.2:2"));
+        assert_eq!((flows[0].bytes, flows[0].verdict), (Some(99 * 125_000), None));
+        // 25 kB in each round trip fill the window.
+        let finding = flows[0].receiver_verdict.as_ref().map(|verdict| verdict.finding);
+        assert_eq!(finding, Some(schema::ReceiverFinding::ReceiveBuffer), "{flows:?}");
+    }
+
+    #[test]
     fn each_flow_is_judged_by_its_own_rows_alone() {
         let names: Vec<String> = (0..2000).map(|i| format!("f{i}")).collect();
         let row =

@@ -102,10 +102,7 @@ fn judge_each<F>(
 ) -> (Vec<FlowSummary>, Vec<FlowSample>) {
     let mut by_flow: BTreeMap<String, Vec<FlowSample>> = BTreeMap::new();
     for row in rows {
-        match by_flow.get_mut(&row.flow) {
-            Some(own) => own.push(row),
-            None => drop(by_flow.insert(row.flow.clone(), vec![row])),
-        }
+        by_flow.entry(row.flow.clone()).or_default().push(row);
     }
     let mut judged = Vec::new();
     let summaries = flows.iter().map(|flow| {
@@ -256,7 +253,7 @@ fn transferred(rows: &[FlowSample]) -> u64 {
     let growth = |count: fn(&FlowSample) -> Option<i64>| {
         let mut counts = rows.iter().filter_map(count);
         let first = counts.next()?;
-        u64::try_from(counts.last().unwrap_or(first) - first).ok()
+        u64::try_from(counts.last().unwrap_or(first).saturating_sub(first)).ok()
     };
     growth(|row| row.bytes_received).or_else(|| growth(|row| row.bytes_acked)).unwrap_or(0)
 }

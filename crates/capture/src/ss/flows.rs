@@ -227,7 +227,7 @@ fn set_goodputs(rows: &mut [FlowSample]) {
             before.filter(|(time_us, before)| row.time_us > *time_us && bytes >= *before)
         {
             let seconds = (row.time_us - time_us) as f64 * 1e-6;
-            row.goodput_bps = Some(((bytes - before) as f64 * 8.0 / seconds) as i64);
+            row.goodput_bps = Some((bytes.saturating_sub(before) as f64 * 8.0 / seconds) as i64);
         }
     }
 }

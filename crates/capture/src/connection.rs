@@ -10,6 +10,10 @@ use crate::{
     sender::{AckInfo, FlowSender, Rows},
 };
 
+/// A packet with more payload is a super-packet for certain: frames are smaller (jumbo frames have 9216 bytes at most), bytes.
+const MAX_FRAME_PAYLOAD: u32 = 9216;
+/// Maximum number of segments in a super-packet that are counted by identifications: 64 kB with an MSS of 536 (RFC 9293).
+const MAX_SEGMENTS: u16 = 123;
 /// Maximum number of time stamps of one endpoint that wait for their echo.
 const MAX_PENDING_TIMESTAMPS: usize = 256;
 
@@ -31,6 +35,10 @@ pub(crate) struct CapturedEndpoint {
     /// Its latest SYN.
     syn: Option<SynInfo>,
     has_fin: bool,
+    /// Its latest super-packet.
+    super_packet: Option<SuperPacket>,
+    /// The largest payload of a segment, counted by identifications.
+    counted_mss: Option<u32>,
     /// Its newest time stamps without an echo, and the time when each first passed.
     pending_timestamps: VecDeque<(u32, u64)>,
 }
@@ -45,6 +53,14 @@ struct SynInfo {
     retries: u32,
 }
 
+#[derive(Debug, Clone, Copy)]
+struct SuperPacket {
+    id: u16,
+    payload: u32,
+    /// The sequence number that follows.
+    end: u32,
+}
+
 impl Connection {
     /// A connection that begins with the segment `first`; the `number`th between these ports, counted from 1.
     pub(crate) fn new(first: &Segment, number: u32, every: Duration) -> Self {
@@ -55,6 +71,8 @@ impl Connection {
             recent: RecentPackets::default(),
             syn: None,
             has_fin: false,
+            super_packet: None,
+            counted_mss: None,
             pending_timestamps: VecDeque::new(),
         };
         let endpoints = [endpoint(first.from, first.to), endpoint(first.to, first.from)];
@@ -199,8 +217,29 @@ impl CapturedEndpoint {
     /// announced MSS (RFC 6691 section 2).
     fn update_mss(&mut self, peer: &CapturedEndpoint, segment: &Segment) {
         let announced = [self.syn, peer.syn].into_iter().flatten().filter_map(|syn| syn.mss).min();
-        let limit = announced.map(|mss| u32::from(mss.saturating_sub(segment.options_bytes)).max(1));
-        let largest = limit.map_or(segment.payload, |limit| segment.payload.min(limit));
-        self.sender.mss = self.sender.mss.max(largest);
+        self.count_segments(segment);
+        self.sender.mss = match (announced, self.counted_mss) {
+            (Some(mss), _) => {
+                let limit = u32::from(mss.saturating_sub(segment.options_bytes)).max(1);
+                self.sender.mss.max(segment.payload.min(limit))
+            }
+            (None, Some(mss)) => mss,
+            (None, None) => self.sender.mss.max(segment.payload),
+        };
+    }
+
+    /// Counts the segments of a super-packet by the identification of the packet that follows it: each segment has one. Some may be
+    /// those of pure ACKs in between, so the largest result counts.
+    fn count_segments(&mut self, segment: &Segment) {
+        let Some(id) = segment.id else { return };
+        let begin = segment.first_data_seq();
+        if let Some(before) = self.super_packet.take().filter(|before| before.end == begin) {
+            let segments = id.wrapping_sub(before.id);
+            if (2..=MAX_SEGMENTS).contains(&segments) {
+                self.counted_mss = self.counted_mss.max(Some(before.payload.div_ceil(segments.into())));
+            }
+        }
+        let (payload, end) = (segment.payload, begin.wrapping_add(segment.payload));
+        self.super_packet = (payload > MAX_FRAME_PAYLOAD).then_some(SuperPacket { id, payload, end });
     }
 }

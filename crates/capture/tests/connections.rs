@@ -124,6 +124,24 @@ fn a_super_packet_counts_as_its_segments() {
     assert_eq!(dissection.flows[0].lost_before_capture_segs, 10);
 }
 
+/// Without the SYNs the identifications of IPv4 show how many segments a super-packet has.
+#[test]
+fn super_packets_are_counted_in_a_capture_that_begins_in_the_middle() {
+    // 20 super-packets of ten segments, with a pure ACK after the fifth.
+    let data = |n: u32| {
+        let id = 100 + n as u16 * 10 + u16::from(n > 5);
+        Tcp::client(ISN.wrapping_add(1 + n * 14_480), 100, 14_480).timestamps(1, 1).id(id)
+    };
+    let mut all: Vec<(u64, Tcp)> = (0..20).map(|n| (u64::from(n), data(n))).collect();
+    all.insert(6, (5, Tcp::client(ISN.wrapping_add(1 + 6 * 14_480), 200, 0).id(160)));
+    all.push((30, Tcp::client(ISN.wrapping_add(1), 100, 1448).timestamps(9, 1).id(400)));
+    let (dissection, _) = dissect(&all);
+    let last = dissection.rows.last().unwrap();
+    assert_eq!((last.snd_mss_bytes, last.total_retrans_segs), (Some(1448), Some(1)));
+    // The first is counted before its successor is known.
+    assert_eq!(last.data_segs_out_segs, Some(1 + 19 * 10 + 1));
+}
+
 /// A transfer with a retransmission 0.4 ms after the original, on a path of 0.2 ms; times in units of 0.1 ms.
 fn short_path() -> Vec<(u64, Tcp)> {
     vec![

@@ -5,10 +5,15 @@ use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 use schema::{Event, EventKind};
 
 use crate::{
+    recent_packets::RecentPackets,
     segment::Segment,
     sender::{AckInfo, FlowSender, Rows},
 };
 
+/// A packet with more payload is a super-packet for certain: frames are smaller (jumbo frames have 9216 bytes at most), bytes.
+const MAX_FRAME_PAYLOAD: u32 = 9216;
+/// Maximum number of segments in a super-packet that are counted by identifications: 64 kB with an MSS of 536 (RFC 9293).
+const MAX_SEGMENTS: u16 = 123;
 /// Maximum number of time stamps of one endpoint that wait for their echo.
 const MAX_PENDING_TIMESTAMPS: usize = 256;
 
@@ -26,9 +31,14 @@ pub(crate) struct Connection {
 pub(crate) struct CapturedEndpoint {
     pub(crate) address: SocketAddr,
     pub(crate) sender: FlowSender,
+    recent: RecentPackets,
     /// Its latest SYN.
     syn: Option<SynInfo>,
     has_fin: bool,
+    /// Its latest super-packet.
+    super_packet: Option<SuperPacket>,
+    /// The largest payload of a segment, counted by identifications.
+    counted_mss: Option<u32>,
     /// Its newest time stamps without an echo, and the time when each first passed.
     pending_timestamps: VecDeque<(u32, u64)>,
 }
@@ -43,6 +53,14 @@ struct SynInfo {
     retries: u32,
 }
 
+#[derive(Debug, Clone, Copy)]
+struct SuperPacket {
+    id: u16,
+    payload: u32,
+    /// The sequence number that follows.
+    end: u32,
+}
+
 impl Connection {
     /// A connection that begins with the segment `first`; the `number`th between these ports, counted from 1.
     pub(crate) fn new(first: &Segment, number: u32, every: Duration) -> Self {
@@ -50,8 +68,11 @@ impl Connection {
         let endpoint = |from: SocketAddr, to: SocketAddr| CapturedEndpoint {
             address: from,
             sender: FlowSender::new(format!("{from}-{to}{suffix}"), every),
+            recent: RecentPackets::default(),
             syn: None,
             has_fin: false,
+            super_packet: None,
+            counted_mss: None,
             pending_timestamps: VecDeque::new(),
         };
         let endpoints = [endpoint(first.from, first.to), endpoint(first.to, first.from)];
@@ -70,13 +91,20 @@ impl Connection {
         &self.endpoints[usize::from(self.endpoints[0].address != address)]
     }
 
-    pub(crate) fn add(&mut self, now_ns: u64, segment: &Segment, rows: &mut Rows) {
+    /// Adds a segment. Returns whether it is a copy of an earlier packet, which is skipped.
+    pub(crate) fn add(&mut self, now_ns: u64, segment: &Segment, rows: &mut Rows) -> bool {
         let from = usize::from(self.endpoints[0].address != segment.from);
-        if segment.flags.syn() {
-            self.on_syn(now_ns, from, segment, rows);
-        }
         let [one, two] = &mut self.endpoints;
         let (endpoint, peer) = if from == 0 { (one, two) } else { (two, one) };
+        if endpoint.is_copy(now_ns, peer, segment) {
+            return true;
+        }
+        if segment.sack_blocks > 0 {
+            peer.recent.on_loss_report();
+        }
+        if segment.flags.syn() {
+            endpoint.on_syn(now_ns, segment, rows);
+        }
         if segment.flags.ack() {
             Self::measure_handshake(now_ns, endpoint, peer, segment);
             let info = AckInfo {
@@ -96,8 +124,7 @@ impl Connection {
             }
         }
         if segment.payload > 0 {
-            let seq = segment.seq.wrapping_add(u32::from(segment.flags.syn()));
-            endpoint.update_mss(peer, segment.payload);
+            let seq = segment.first_data_seq();
             endpoint.sender.measure_sender_side_rtt(now_ns, since_ack_ns);
             endpoint.sender.on_data(now_ns, seq, segment.payload, rows);
         }
@@ -105,24 +132,7 @@ impl Connection {
         if segment.flags.rst() || (segment.flags.fin() && peer.has_fin) {
             self.is_closed = true;
         }
-    }
-
-    fn on_syn(&mut self, now_ns: u64, from: usize, segment: &Segment, rows: &mut Rows) {
-        let endpoint = &mut self.endpoints[from];
-        endpoint.sender.set_first_seq(segment.seq.wrapping_add(1));
-        if let Some(syn) = &mut endpoint.syn {
-            syn.retries += 1;
-            (syn.time_ns, syn.seq) = (now_ns, segment.seq);
-            rows.events.push(Event {
-                time_us: i64::try_from(now_ns / 1000).unwrap_or(i64::MAX),
-                subject: endpoint.sender.name.clone(),
-                kind: EventKind::HandshakeRetry,
-                value: syn.retries.into(),
-            });
-            return;
-        }
-        let (seq, window_scale, mss) = (segment.seq, segment.window_scale, segment.mss);
-        endpoint.syn = Some(SynInfo { time_ns: now_ns, seq, window_scale, mss, retries: 0 });
+        false
     }
 
     /// The time from a SYN to its ACK is the round-trip time between the capture point and the endpoint that
@@ -141,6 +151,33 @@ impl Connection {
 }
 
 impl CapturedEndpoint {
+    /// Whether a segment that this endpoint sends is a copy of an earlier packet.
+    fn is_copy(&mut self, now_ns: u64, peer: &CapturedEndpoint, segment: &Segment) -> bool {
+        if segment.payload > 0 {
+            self.update_mss(peer, segment);
+        }
+        let end = segment.first_data_seq().wrapping_add(segment.payload);
+        let is_sent = segment.payload == 0 || self.sender.has_sent(end);
+        self.recent.add(now_ns, segment, self.sender.mss, is_sent)
+    }
+
+    fn on_syn(&mut self, now_ns: u64, segment: &Segment, rows: &mut Rows) {
+        self.sender.set_first_seq(segment.seq.wrapping_add(1));
+        if let Some(syn) = &mut self.syn {
+            syn.retries += 1;
+            (syn.time_ns, syn.seq) = (now_ns, segment.seq);
+            rows.events.push(Event {
+                time_us: i64::try_from(now_ns / 1000).unwrap_or(i64::MAX),
+                subject: self.sender.name.clone(),
+                kind: EventKind::HandshakeRetry,
+                value: syn.retries.into(),
+            });
+            return;
+        }
+        let (seq, window_scale, mss) = (segment.seq, segment.window_scale, segment.mss);
+        self.syn = Some(SynInfo { time_ns: now_ns, seq, window_scale, mss, retries: 0 });
+    }
+
     /// Records a time stamp that this endpoint sends.
     fn add_timestamp(&mut self, now_ns: u64, value: u32) {
         if self.pending_timestamps.back().is_some_and(|(newest, _)| value.wrapping_sub(*newest) as i32 <= 0) {
@@ -176,10 +213,33 @@ impl CapturedEndpoint {
     }
 
     /// Updates the maximum payload of a segment. It is limited by the MSS options of both SYNs, because
-    /// captures on a host contain super-packets of several segments.
-    fn update_mss(&mut self, peer: &CapturedEndpoint, payload: u32) {
+    /// captures on a host contain super-packets of several segments. The options of a segment are part of the
+    /// announced MSS (RFC 6691 section 2).
+    fn update_mss(&mut self, peer: &CapturedEndpoint, segment: &Segment) {
         let announced = [self.syn, peer.syn].into_iter().flatten().filter_map(|syn| syn.mss).min();
-        let largest = announced.map_or(payload, |mss| payload.min(mss.into()));
-        self.sender.mss = self.sender.mss.max(largest);
+        self.count_segments(segment);
+        self.sender.mss = match (announced, self.counted_mss) {
+            (Some(mss), _) => {
+                let limit = u32::from(mss.saturating_sub(segment.options_bytes)).max(1);
+                self.sender.mss.max(segment.payload.min(limit))
+            }
+            (None, Some(mss)) => mss,
+            (None, None) => self.sender.mss.max(segment.payload),
+        };
+    }
+
+    /// Counts the segments of a super-packet by the identification of the packet that follows it: each segment has one. Some may be
+    /// those of pure ACKs in between, so the largest result counts.
+    fn count_segments(&mut self, segment: &Segment) {
+        let Some(id) = segment.id else { return };
+        let begin = segment.first_data_seq();
+        if let Some(before) = self.super_packet.take().filter(|before| before.end == begin) {
+            let segments = id.wrapping_sub(before.id);
+            if (2..=MAX_SEGMENTS).contains(&segments) {
+                self.counted_mss = self.counted_mss.max(Some(before.payload.div_ceil(segments.into())));
+            }
+        }
+        let (payload, end) = (segment.payload, begin.wrapping_add(segment.payload));
+        self.super_packet = (payload > MAX_FRAME_PAYLOAD).then_some(SuperPacket { id, payload, end });
     }
 }

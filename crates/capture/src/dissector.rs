@@ -18,6 +18,7 @@ pub struct Dissector {
     last_ns: u64,
     packets: u64,
     skipped_packets: u64,
+    copies: u64,
 }
 
 /// The latest connection between two ports.
@@ -71,6 +72,8 @@ pub struct Dissection {
     pub packets: u64,
     /// Number of packets that are not TCP, are fragments, or are truncated within their headers.
     pub skipped_packets: u64,
+    /// Number of packets that are copies of others, as on another device of the host. They are in no row.
+    pub copies: u64,
 }
 
 impl Dissector {
@@ -85,6 +88,7 @@ impl Dissector {
             last_ns: 0,
             packets: 0,
             skipped_packets: 0,
+            copies: 0,
         }
     }
 
@@ -108,7 +112,8 @@ impl Dissector {
                 index
             }
         };
-        self.connections[index].add(self.last_ns, &segment, &mut self.rows);
+        let is_copy = self.connections[index].add(self.last_ns, &segment, &mut self.rows);
+        self.copies += u64::from(is_copy);
     }
 
     /// Number of rows that [`Dissector::take_trace`] would return.
@@ -160,6 +165,7 @@ impl Dissector {
             duration_us: i64::try_from(self.last_ns / 1000).unwrap_or(i64::MAX),
             packets: self.packets,
             skipped_packets: self.skipped_packets,
+            copies: self.copies,
             flows,
         }
     }

@@ -34,6 +34,7 @@ mod packets;
 mod pcap;
 mod pcapng;
 pub mod pcapng_writer;
+mod recent_packets;
 mod segment;
 mod sender;
 mod sender_side_rtt;

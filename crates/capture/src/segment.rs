@@ -16,12 +16,16 @@ const IPV6_HEADER_BYTES: usize = 40;
 pub(crate) struct Segment {
     pub(crate) from: SocketAddr,
     pub(crate) to: SocketAddr,
+    /// The identification of an IPv4 packet, unless it is 0.
+    pub(crate) id: Option<u16>,
     pub(crate) seq: u32,
     pub(crate) ack: u32,
     pub(crate) flags: TcpFlags,
     /// The window field, without scaling.
     pub(crate) window: u16,
     pub(crate) payload: u32,
+    /// Length of the TCP options with their padding, bytes.
+    pub(crate) options_bytes: u16,
     pub(crate) mss: Option<u16>,
     pub(crate) window_scale: Option<u8>,
     pub(crate) sack_blocks: u8,
@@ -53,6 +57,11 @@ impl TcpFlags {
 }
 
 impl Segment {
+    /// Sequence number of the first byte of its payload, which a SYN precedes.
+    pub(crate) fn first_data_seq(&self) -> u32 {
+        self.seq.wrapping_add(u32::from(self.flags.syn()))
+    }
+
     /// Parses the segment of a packet; `None` if the packet is not TCP, is a fragment, or is truncated within
     /// the headers.
     pub(crate) fn parse(packet: &Packet<'_>) -> Option<Segment> {
@@ -89,7 +98,8 @@ fn parse_ipv4(ip: &[u8], on_wire: usize) -> Option<Segment> {
         return None;
     }
     let address = |offset: usize| Some(IpAddr::from(*ip.get(offset..)?.first_chunk::<4>()?));
-    parse_tcp(ip.get(header..)?, total.checked_sub(header)?, address(12)?, address(16)?)
+    let segment = parse_tcp(ip.get(header..)?, total.checked_sub(header)?, address(12)?, address(16)?)?;
+    Some(Segment { id: u16_at(ip, 4).filter(|id| *id > 0), ..segment })
 }
 
 fn parse_ipv6(ip: &[u8], on_wire: usize) -> Option<Segment> {
@@ -123,11 +133,13 @@ fn parse_tcp(tcp: &[u8], len: usize, from: IpAddr, to: IpAddr) -> Option<Segment
     let mut segment = Segment {
         from: SocketAddr::new(from, u16_at(tcp, 0)?),
         to: SocketAddr::new(to, u16_at(tcp, 2)?),
+        id: None,
         seq: u32_at(tcp, 4)?,
         ack: u32_at(tcp, 8)?,
         flags: TcpFlags(*tcp.get(13)?),
         window: u16_at(tcp, 14)?,
         payload: u32::try_from(len.checked_sub(header)?).ok()?,
+        options_bytes: (header - 20) as u16,
         mss: None,
         window_scale: None,
         sack_blocks: 0,

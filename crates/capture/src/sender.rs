@@ -3,6 +3,8 @@
 //! - Segments that were seen before are retransmissions. So are segments that fill a gap older than 3 ms: the
 //!   original was lost before the capture point. A segment that fills a younger gap was reordered (Wireshark
 //!   uses the same time).
+//! - A captured packet may be a super-packet that the device splits (TSO). It counts as the segments of at most
+//!   one MSS that leave the host.
 //! - A round-trip time is the time from a segment to the ACK that covers it. There is none if a covered
 //!   segment was retransmitted (Karn's algorithm), or if its ACK waited for an earlier segment. As in the
 //!   kernel, the oldest covered segment counts for the smoothed time (RFC 6298) and the newest for the
@@ -66,9 +68,11 @@ pub(crate) struct FlowSender {
     retransmitted_bytes: u64,
     segments: u64,
     retransmitted_segments: u64,
-    /// Retransmissions whose first transmission was lost before the capture point.
+    /// Retransmitted segments whose first transmission was lost before the capture point.
     pub(crate) lost_before_capture: u64,
-    /// Segments that ACKs with ECN echo acknowledged, as the kernel counts them (`tcp_newly_delivered`).
+    /// Segments that ACKs acknowledged in order.
+    delivered_segments: u64,
+    /// Of these, those that ACKs with ECN echo acknowledged, as the kernel counts them (`tcp_newly_delivered`).
     marked_segments: u64,
     /// Times when its first and last data or ACK passed.
     pub(crate) span_ns: Option<(u64, u64)>,
@@ -144,6 +148,7 @@ impl FlowSender {
             segments: 0,
             retransmitted_segments: 0,
             lost_before_capture: 0,
+            delivered_segments: 0,
             marked_segments: 0,
             span_ns: None,
             next_row_ns: 0,
@@ -185,6 +190,12 @@ impl FlowSender {
         self.sent + i64::from(seq.wrapping_sub(sent) as i32)
     }
 
+    /// Whether the byte before a sequence number was sent.
+    pub(crate) fn has_sent(&self, seq: u32) -> bool {
+        let sent = |first_seq: u32| first_seq.wrapping_add(self.sent as u32);
+        self.first_seq.is_some_and(|first_seq| seq.wrapping_sub(sent(first_seq)) as i32 <= 0)
+    }
+
     /// Processes a segment with payload.
     pub(crate) fn on_data(&mut self, now_ns: u64, seq: u32, payload: u32, rows: &mut Rows) {
         let begin = self.offset(seq);
@@ -201,13 +212,16 @@ impl FlowSender {
             let first = self.pending.partition_point(|p| p.end <= begin);
             self.pending.iter_mut().skip(first).for_each(|p| p.is_ambiguous = true);
         }
-        self.segments += 1;
+        let segments = u64::from(payload.div_ceil(self.mss.max(1)));
+        self.segments += segments;
         self.bytes_sent += u64::from(payload);
         if is_retransmission {
-            self.retransmitted_segments += 1;
+            self.retransmitted_segments += segments;
             self.retransmitted_bytes += u64::from(payload);
-            self.lost_before_capture += u64::from(filled == Filled::Lost);
-            self.push_event(now_ns, EventKind::Retransmit, 1, rows);
+            if filled == Filled::Lost {
+                self.lost_before_capture += segments;
+            }
+            self.push_event(now_ns, EventKind::Retransmit, segments as i64, rows);
         }
         if begin > self.sent && self.gaps.len() < MAX_GAPS {
             self.gaps.insert(self.sent, Gap { end: begin, since_ns: now_ns });
@@ -278,9 +292,10 @@ impl FlowSender {
             };
             self.rtt.add(since(oldest), since(newest));
         }
-        if info.reports_marks && acked > self.acked {
-            let bytes = (acked - self.acked) as u64;
-            self.marked_segments += bytes.div_ceil(u64::from(self.mss.max(1)));
+        if acked > self.acked {
+            let segments = ((acked - self.acked) as u64).div_ceil(u64::from(self.mss.max(1)));
+            self.delivered_segments += segments;
+            self.marked_segments += if info.reports_marks { segments } else { 0 };
         }
         self.acked = self.acked.max(acked);
         if let Some(window) = info.window {
@@ -356,6 +371,7 @@ impl FlowSender {
             bytes_sent: count(self.bytes_sent),
             bytes_retrans: count(self.retransmitted_bytes),
             data_segs_out_segs: count(self.segments),
+            delivered_segs: count(self.delivered_segments),
             delivered_ce_segs: count(self.marked_segments),
             srtt_us: self.rtt.smoothed.and_then(us),
             rttvar_us: self.rtt.smoothed.and_then(|_| us(self.rtt.variation)),

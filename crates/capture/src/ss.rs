@@ -1,44 +1,39 @@
 //! Parses the log of `ss -tin` (iproute2) in a loop, as in `while sleep 0.1; do date +%s.%N; ss -tinm; done`.
 //!
-//! A line that contains a time (seconds since 1970, or a 24-hour time of day) begins a sample of all sockets.
-//! In a log without times, ss's heading or a repeated socket begins a sample, and the caller gives the
-//! interval.
+//! A line that contains a time (since 1970, or a time of day) begins a sample of all sockets. In a log without
+//! times, ss's heading or a repeated socket begins a sample, and the caller gives the interval.
+//!
+//! A socket is the sender of one flow and the receiver of another: its columns are split accordingly. A flow whose
+//! two ends are both in the log has the columns of both. A direction in which no data passes is no flow, unless
+//! the connection is idle.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
-};
+mod details;
+mod flows;
+mod times;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use schema::FlowSample;
 
+pub use self::flows::SsFlow;
+use self::{
+    details::{find_addresses, parse_details},
+    flows::{Socket, SocketSample, split_into_flows},
+    times::{DAY_US, find_time, is_since_1970},
+};
 use crate::Error;
-
-/// Smallest number that counts as seconds since 1970. Other numbers that are alone on a line are smaller.
-const MIN_EPOCH_S: f64 = 1e8;
-const DAY_US: i64 = 86_400_000_000;
-
-/// A socket in a log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SsSocket {
-    /// `10.0.0.1:40000-10.0.0.2:5201`, the local address first.
-    pub name: String,
-    /// Local address, as ss prints it.
-    pub local: String,
-    /// Peer address, as ss prints it.
-    pub peer: String,
-    /// Name of the congestion control, if the log has it.
-    pub cc: Option<String>,
-}
 
 /// A parsed log.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SsLog {
-    /// Sockets, in the order of their first samples.
-    pub sockets: Vec<SsSocket>,
-    /// Samples of the sockets, ordered by time.
+    /// Flows, in the order of their first samples.
+    pub flows: Vec<SsFlow>,
+    /// Samples of the flows, ordered by time.
     pub rows: Vec<FlowSample>,
     /// Time of the first sample, seconds since 1970, if the log contains it.
     pub start_s: Option<f64>,
+    /// Whether the log contains times.
+    pub has_times: bool,
 }
 
 /// Parses a log. `interval_us` is the time between two samples if the log contains no times, microseconds.
@@ -50,27 +45,25 @@ pub fn parse(text: &str, interval_us: i64) -> Result<SsLog, Error> {
     for line in text.lines() {
         parser.add_line(line);
     }
-    if parser.log.rows.is_empty() {
+    if parser.samples.is_empty() {
         return Err(Error::NotAnSsLog);
     }
-    let first = parser.log.rows[0].time_us;
-    for row in &mut parser.log.rows {
-        row.time_us -= first;
-    }
-    parser.log.rows.sort_by_key(|row| row.time_us);
-    set_goodputs(&mut parser.log.rows);
-    Ok(parser.log)
+    let (flows, rows) = split_into_flows(parser.samples, &parser.sockets);
+    Ok(SsLog { flows, rows, start_s: parser.start_s, has_times: parser.has_times })
 }
 
 #[derive(Debug, Default)]
 struct LogParser {
-    log: SsLog,
+    sockets: Vec<Socket>,
+    samples: Vec<SocketSample>,
+    start_s: Option<f64>,
     interval_us: i64,
-    /// Time of the current sample, microseconds.
+    /// Time and number of the current sample.
     now_us: i64,
+    number: usize,
     has_times: bool,
-    /// Index of each socket, by its name.
-    indices: BTreeMap<String, usize>,
+    /// Index of each socket, by its local address and its peer's.
+    indices: BTreeMap<(String, String), usize>,
     /// Sockets that the current sample contains already.
     sampled: BTreeSet<usize>,
     /// The socket whose details follow, with the lengths of its receive and send queue, bytes.
@@ -98,8 +91,8 @@ impl LogParser {
     }
 
     fn begin_sample_at(&mut self, mut time_us: i64) {
-        if !self.has_times && time_us >= (MIN_EPOCH_S * 1e6) as i64 {
-            self.log.start_s.get_or_insert(time_us as f64 * 1e-6);
+        if !self.has_times && is_since_1970(time_us) {
+            self.start_s.get_or_insert(time_us as f64 * 1e-6);
         }
         // A time of day without a date restarts at midnight.
         while self.has_times && self.now_us - time_us > DAY_US / 2 && time_us < i64::MAX - DAY_US {
@@ -107,204 +100,48 @@ impl LogParser {
         }
         self.has_times = true;
         self.now_us = self.now_us.max(time_us);
-        self.sampled.clear();
+        self.begin_sample();
     }
 
     fn begin_next_sample(&mut self) {
-        self.now_us = self.now_us.saturating_add(self.interval_us);
+        // Several samples may have the same printed time.
+        if !self.has_times {
+            self.now_us = self.now_us.saturating_add(self.interval_us);
+        }
+        self.begin_sample();
+    }
+
+    fn begin_sample(&mut self) {
+        self.number += 1;
         self.sampled.clear();
     }
 
     fn find_or_add_socket(&mut self, local: &str, peer: &str) -> usize {
-        let name = format!("{local}-{peer}");
-        if let Some(index) = self.indices.get(&name) {
-            return *index;
-        }
-        let index = self.log.sockets.len();
-        self.log.sockets.push(SsSocket {
-            name: name.clone(),
-            local: local.into(),
-            peer: peer.into(),
-            cc: None,
-        });
-        self.indices.insert(name, index);
-        index
+        let (local, peer) = (local.to_owned(), peer.to_owned());
+        *self.indices.entry((local.clone(), peer.clone())).or_insert_with(|| {
+            self.sockets.push(Socket { local, peer, ..Socket::default() });
+            self.sockets.len() - 1
+        })
     }
 
     /// Parses the details of a socket, in the line of its addresses (`-O`) or the next.
     fn add_details(&mut self, words: &[&str]) {
         let has_rtt = words.iter().any(|word| word.starts_with("rtt:"));
-        let Some((index, queues)) = self.open.filter(|_| has_rtt) else { return };
+        let Some((index, [receive_queue, send_queue])) = self.open.filter(|_| has_rtt) else { return };
         self.open = None;
-        if self.sampled.contains(&index) && !self.has_times {
+        if self.sampled.contains(&index) {
             self.begin_next_sample();
         }
         self.sampled.insert(index);
-        let socket = &mut self.log.sockets[index];
-        let mut row = FlowSample { time_us: self.now_us, flow: socket.name.clone(), ..FlowSample::default() };
-        row.rcv_queue_bytes = queues[0];
-        for (index, word) in words.iter().enumerate() {
-            let next = words.get(index + 1).copied().unwrap_or_default();
-            // The name of the congestion control has no key; it precedes the window scales or the RTO.
-            if word.starts_with("wscale:") || word.starts_with("rto:") {
-                let before = index.checked_sub(1).map(|i| words[i]);
-                if let Some(cc) = before.filter(|w| is_name(w) && !FLAGS.contains(w)) {
-                    socket.cc.get_or_insert_with(|| cc.into());
-                }
-            }
-            parse_detail(word, next, &mut row);
-        }
-        self.log.rows.push(row);
-    }
-}
-
-/// Words that may precede the congestion control.
-const FLAGS: [&str; 5] = ["ts", "sack", "ecn", "ecnseen", "fastopen"];
-
-fn is_name(word: &str) -> bool {
-    word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
-}
-
-/// Parses a word of the details; `next` is the following word, which has the value of some keys.
-fn parse_detail(word: &str, next: &str, row: &mut FlowSample) {
-    if let Some(memory) = word.strip_prefix("skmem:(") {
-        return parse_skmem(memory.trim_end_matches(')'), row);
-    }
-    match word {
-        "pacing_rate" => return row.pacing_rate_bps = parse_rate(next),
-        "delivery_rate" => return row.delivery_rate_bps = parse_rate(next),
-        "app_limited" => return row.delivery_rate_app_limited = Some(1),
-        _ => {}
-    }
-    let Some((key, value)) = word.split_once(':') else { return };
-    let (first, second) = value.split_once('/').map_or((value, None), |(a, b)| (a, Some(b)));
-    let count = || first.parse::<i64>().ok();
-    match key {
-        "rtt" => {
-            (row.srtt_us, row.rttvar_us) = (parse_milliseconds(first), second.and_then(parse_milliseconds))
-        }
-        "minrtt" => row.min_rtt_us = parse_milliseconds(first),
-        "rcv_rtt" => row.rcv_rtt_us = parse_milliseconds(first),
-        "rto" => row.rto_us = parse_milliseconds(first),
-        "mss" => row.snd_mss_bytes = count(),
-        "cwnd" => row.snd_cwnd_segs = count(),
-        "ssthresh" => row.snd_ssthresh_segs = count(),
-        "snd_wnd" => row.snd_wnd_bytes = count(),
-        "rcv_wnd" => row.rcv_wnd_bytes = count(),
-        "rcv_ooopack" => row.rcv_ooopack_segs = count(),
-        "rcv_space" => row.rcv_space_bytes = count(),
-        "rcv_ssthresh" => row.rcv_ssthresh_bytes = count(),
-        "bytes_sent" => row.bytes_sent = count(),
-        "bytes_retrans" => row.bytes_retrans = count(),
-        "bytes_acked" => row.bytes_acked = count(),
-        "bytes_received" => row.bytes_received = count(),
-        "segs_out" => row.segs_out = count(),
-        "data_segs_out" => row.data_segs_out_segs = count(),
-        "delivered" => row.delivered_segs = count(),
-        "delivered_ce" => row.delivered_ce_segs = count(),
-        "unacked" => row.unacked_segs = count(),
-        "sacked" => row.sacked_segs = count(),
-        "lost" => row.lost_segs = count(),
-        "notsent" => row.notsent_bytes = count(),
-        "retrans" => {
-            (row.retrans_segs, row.total_retrans_segs) = (count(), second.and_then(|n| n.parse().ok()));
-        }
-        "busy" => row.busy_time_us = parse_milliseconds(first),
-        "rwnd_limited" => row.rwnd_limited_us = parse_milliseconds(first),
-        "sndbuf_limited" => row.sndbuf_limited_us = parse_milliseconds(first),
-        _ => {}
-    }
-}
-
-/// Parses `r0,rb131072,t0,tb87040,f0,w0,o0,bl0,d0`.
-fn parse_skmem(text: &str, row: &mut FlowSample) {
-    for part in text.split(',') {
-        let digits = part.find(|c: char| c.is_ascii_digit()).unwrap_or(part.len());
-        let (key, value) = part.split_at(digits);
-        let value = value.parse().ok();
-        match key {
-            "r" => row.rmem_alloc_bytes = value,
-            "rb" => row.rcvbuf_bytes = value,
-            "tb" => row.sndbuf_bytes = value,
-            "w" => row.wmem_queued_bytes = value,
-            _ => {}
-        }
-    }
-}
-
-/// Parses `0.05`, `44ms` or `44ms(1.2%)`; returns microseconds.
-fn parse_milliseconds(text: &str) -> Option<i64> {
-    let number = text.split("ms").next()?;
-    let us = number.parse::<f64>().ok()? * 1e3;
-    (0.0..1e18).contains(&us).then(|| us.round() as i64)
-}
-
-/// Parses `27009144bps` or `9.41Gbps`; returns bit/s.
-fn parse_rate(text: &str) -> Option<i64> {
-    let number = text.strip_suffix("bps")?;
-    let (number, scale) = match number.chars().last()? {
-        'K' => (&number[..number.len() - 1], 1e3),
-        'M' => (&number[..number.len() - 1], 1e6),
-        'G' => (&number[..number.len() - 1], 1e9),
-        'T' => (&number[..number.len() - 1], 1e12),
-        _ => (number, 1.0),
-    };
-    let bps = number.parse::<f64>().ok()? * scale;
-    (0.0..9e18).contains(&bps).then(|| bps.round() as i64)
-}
-
-/// Finds two consecutive addresses in a line; returns the index of the first, and both.
-fn find_addresses<'a>(words: &[&'a str]) -> Option<(usize, &'a str, &'a str)> {
-    let index = words.windows(2).position(|pair| is_address(pair[0]) && is_address(pair[1]))?;
-    Some((index, words[index], words[index + 1]))
-}
-
-/// Whether a word is an address such as `10.0.0.1:80`, `[::1]:80` or `10.0.0.1%eth0:80`.
-fn is_address(word: &str) -> bool {
-    if word.parse::<SocketAddr>().is_ok() {
-        return true;
-    }
-    let without_device = |(address, rest): (&str, &str)| {
-        let port = rest.rsplit_once(':')?.1;
-        let bracket = if address.starts_with('[') { "]" } else { "" };
-        format!("{address}{bracket}:{port}").parse::<SocketAddr>().ok()
-    };
-    word.split_once('%').and_then(without_device).is_some()
-}
-
-/// Finds the time in a line, microseconds.
-fn find_time(words: &[&str]) -> Option<i64> {
-    if let [word] = words
-        && let Ok(seconds) = word.parse::<f64>()
-    {
-        return (MIN_EPOCH_S..1e11).contains(&seconds).then(|| (seconds * 1e6).round() as i64);
-    }
-    words.iter().find_map(|word| parse_time_of_day(word))
-}
-
-/// Parses `22:51:57`, `22:51:57.25` or `2026-11-21T22:51:57Z`; returns microseconds since midnight.
-fn parse_time_of_day(word: &str) -> Option<i64> {
-    let time = word.rsplit_once('T').map_or(word, |(_, time)| time);
-    let time = time.split(['Z', '+', '-', ',']).next()?;
-    let mut parts = time.split(':');
-    let (hours, minutes, seconds) = (parts.next()?, parts.next()?, parts.next()?);
-    let (hours, minutes): (i64, i64) = (hours.parse().ok()?, minutes.parse().ok()?);
-    let seconds: f64 = seconds.parse().ok()?;
-    let is_valid = parts.next().is_none() && (0..24).contains(&hours) && (0..60).contains(&minutes);
-    (is_valid && (0.0..61.0).contains(&seconds))
-        .then(|| (hours * 3600 + minutes * 60) * 1_000_000 + (seconds * 1e6) as i64)
-}
-
-/// Sets each row's goodput, from the bytes acknowledged since the previous sample.
-fn set_goodputs(rows: &mut [FlowSample]) {
-    let mut previous: BTreeMap<String, (i64, i64)> = BTreeMap::new();
-    for row in rows {
-        let Some(acked) = row.bytes_acked else { continue };
-        let before = previous.insert(row.flow.clone(), (row.time_us, acked));
-        if let Some((time_us, before)) = before.filter(|(time_us, _)| row.time_us > *time_us) {
-            let seconds = (row.time_us - time_us) as f64 * 1e-6;
-            row.goodput_bps = Some(((acked - before) as f64 * 8.0 / seconds) as i64);
-        }
+        let mut row = FlowSample { time_us: self.now_us, ..FlowSample::default() };
+        row.rcv_queue_bytes = receive_queue;
+        parse_details(words, &mut row, &mut self.sockets[index].cc);
+        self.samples.push(SocketSample {
+            socket: index,
+            number: self.number,
+            send_queue_bytes: send_queue,
+            row,
+        });
     }
 }
 
@@ -323,16 +160,11 @@ delivery_rate 27009144bps delivered:5 app_limited busy:44ms rwnd_limited:12ms(27
     #[test]
     fn a_sample_of_a_socket_becomes_a_row() {
         let log = parse(SAMPLE, 1000).unwrap();
-        let socket = &log.sockets[0];
-        assert_eq!(
-            (socket.name.as_str(), socket.cc.as_deref()),
-            ("10.0.0.1:53066-10.0.0.2:5777", Some("cubic"))
-        );
+        let flow = &log.flows[0];
+        assert_eq!((flow.name.as_str(), flow.cc.as_deref()), ("10.0.0.1:53066-10.0.0.2:5777", Some("cubic")));
+        // The receive buffer and the receive queue are those of the other direction.
         let expected = FlowSample {
-            flow: socket.name.clone(),
-            rcv_queue_bytes: Some(7),
-            rmem_alloc_bytes: Some(0),
-            rcvbuf_bytes: Some(131_072),
+            flow: flow.name.clone(),
             sndbuf_bytes: Some(4_194_304),
             wmem_queued_bytes: Some(99),
             rto_us: Some(208_000),
@@ -351,6 +183,7 @@ delivery_rate 27009144bps delivered:5 app_limited busy:44ms rwnd_limited:12ms(27
             delivered_segs: Some(5),
             busy_time_us: Some(44_000),
             rwnd_limited_us: Some(12_000),
+            sndbuf_limited_us: Some(0),
             retrans_segs: Some(0),
             total_retrans_segs: Some(1),
             min_rtt_us: Some(22),
@@ -373,6 +206,116 @@ delivery_rate 27009144bps delivered:5 app_limited busy:44ms rwnd_limited:12ms(27
         let dated =
             ["Sat Nov 21 23:59:59 UTC 2026\n", SAMPLE, "Sun Nov 22 00:00:01 UTC 2026\n", SAMPLE].concat();
         assert_eq!(times(&dated), [0, 2_000_000], "across midnight");
+    }
+
+    #[test]
+    fn times_since_1970_have_any_unit() {
+        let first = 1_700_000_000_123_456_789_i64;
+        for digits in [10, 13, 16, 19] {
+            let time = |add_s: i64| (first + add_s * 1_000_000_000).to_string()[..digits].to_owned() + "\n";
+            let log = parse(&[&time(0), SAMPLE, &time(3), SAMPLE].concat(), 1).unwrap();
+            let times: Vec<i64> = log.rows.iter().map(|row| row.time_us).collect();
+            assert!(times == [0, 3_000_000] && log.has_times, "{digits} digits: {times:?}");
+            assert!((log.start_s.unwrap() - 1_700_000_000.0).abs() < 1.0, "{digits} digits");
+        }
+        let comma = parse(&["1700000000,5\n", SAMPLE, "1700000001,75\n", SAMPLE].concat(), 1).unwrap();
+        assert_eq!(comma.rows[1].time_us, 1_250_000, "a decimal comma");
+        assert!(!parse(&["1\n", SAMPLE, "2\n", SAMPLE].concat(), 1).unwrap().has_times, "not a time");
+        let clock = |time: &str| format!("Thu Nov 26 {time} UTC 2026\n");
+        let noon =
+            [&clock("11:59:59 AM"), SAMPLE, &clock("12:00:00 PM"), SAMPLE, &clock("01:00:00 PM"), SAMPLE];
+        let times: Vec<i64> = parse(&noon.concat(), 1).unwrap().rows.iter().map(|row| row.time_us).collect();
+        assert_eq!(times, [0, 1_000_000, 3_601_000_000], "a 12-hour clock");
+    }
+
+    /// [`SAMPLE`] with these counts of bytes, in the order of the times.
+    fn log_of(counts: &[(i64, i64)]) -> SsLog {
+        let line = |(acked, received): &(i64, i64)| {
+            SAMPLE.replace(
+                "bytes_acked:100001",
+                &format!("bytes_acked:{acked} bytes_received:{received} rcv_wnd:9000"),
+            )
+        };
+        parse(&counts.iter().map(line).collect::<String>(), 1_000_000).unwrap()
+    }
+
+    const SENT: &str = "10.0.0.1:53066-10.0.0.2:5777";
+    const RECEIVED: &str = "10.0.0.2:5777-10.0.0.1:53066";
+
+    #[test]
+    fn a_socket_that_sends_has_no_columns_of_a_receiver() {
+        let log = log_of(&[(100_001, 100), (225_001, 100)]);
+        assert_eq!(log.flows.iter().map(|flow| flow.name.as_str()).collect::<Vec<_>>(), [SENT]);
+        let last = &log.rows[1];
+        assert_eq!((last.bytes_acked, last.goodput_bps), (Some(225_001), Some(1_000_000)));
+        assert_eq!((last.snd_wnd_bytes, last.sndbuf_bytes), (Some(28_672), Some(4_194_304)));
+        let receiver = (last.bytes_received, last.rcv_wnd_bytes, last.rcv_queue_bytes, last.rcvbuf_bytes);
+        assert_eq!(receiver, (None, None, None, None));
+    }
+
+    #[test]
+    fn a_socket_that_receives_is_the_receiver_of_another_flow() {
+        let log = log_of(&[(1, 100), (1, 250_100)]);
+        assert_eq!(
+            log.flows,
+            [SsFlow {
+                name: RECEIVED.into(),
+                from: "10.0.0.2:5777".into(),
+                to: "10.0.0.1:53066".into(),
+                cc: None
+            }]
+        );
+        let last = &log.rows[1];
+        assert_eq!((last.bytes_received, last.goodput_bps), (Some(250_100), Some(2_000_000)));
+        assert_eq!((last.rcv_queue_bytes, last.rcvbuf_bytes), (Some(7), Some(131_072)));
+        assert_eq!((last.rcv_wnd_bytes, last.bytes_acked, last.srtt_us), (Some(9000), None, None));
+        // Data in both directions.
+        let both = log_of(&[(1, 100), (125_001, 250_100)]);
+        assert_eq!((both.flows.len(), both.rows.len()), (2, 4));
+        let goodput = |name: &str| both.rows.iter().rfind(|row| row.flow == name).unwrap().goodput_bps;
+        assert_eq!((goodput(SENT), goodput(RECEIVED)), (Some(1_000_000), Some(2_000_000)));
+    }
+
+    #[test]
+    fn a_flow_with_both_sockets_in_the_log_has_the_columns_of_both() {
+        let sample = |acked: i64, received: i64| {
+            format!(
+                "10:00:0{acked}\n\
+                 ESTAB 0 0 127.0.0.1:1 127.0.0.1:2 cubic rto:1 rtt:1/1 cwnd:10 bytes_acked:{acked}\n\
+                 ESTAB 5 0 127.0.0.1:2 127.0.0.1:1 reno rto:1 rtt:2/1 cwnd:10 bytes_received:{received}\n"
+            )
+        };
+        let log = parse(&[sample(1, 1000), sample(2, 3000)].concat(), 1).unwrap();
+        let flow = &log.flows[0];
+        assert_eq!((log.flows.len(), flow.name.as_str()), (1, "127.0.0.1:1-127.0.0.1:2"));
+        assert_eq!(flow.cc.as_deref(), Some("cubic"));
+        let last = log.rows.last().unwrap();
+        assert_eq!((log.rows.len(), last.srtt_us, last.rcv_queue_bytes), (2, Some(1000), Some(5)));
+        assert_eq!(last.goodput_bps, Some(16_000), "by the receiver");
+    }
+
+    #[test]
+    fn omitted_zeros_are_added_where_the_log_has_the_column() {
+        let log = |first: &str, second: &str| {
+            let line = |details: &str| {
+                format!("ESTAB 0 7240 10.0.0.1:1 10.0.0.2:2 cubic rto:1 rtt:1/1 mss:1448 {details}\n")
+            };
+            parse(&(line(first) + &line(second)), 1_000_000).unwrap()
+        };
+        // A passive socket begins without acknowledged bytes.
+        let passive = log("cwnd:10", "cwnd:10 bytes_acked:125000 unacked:5 retrans:1/2 delivered:90");
+        let first = &passive.rows[0];
+        assert_eq!(
+            (first.bytes_acked, first.unacked_segs, first.delivered_segs),
+            (Some(0), Some(0), Some(0))
+        );
+        assert_eq!((first.retrans_segs, first.total_retrans_segs), (Some(0), Some(0)));
+        assert_eq!((first.lost_segs, first.snd_wnd_bytes), (None, None), "this ss may not print them");
+        assert_eq!(passive.rows[1].goodput_bps, Some(1_000_000));
+        // The send queue is 5 segments.
+        assert_eq!((first.notsent_bytes, passive.rows[1].notsent_bytes), (Some(7240), Some(0)));
+        let stated = log("unacked:5 notsent:9", "unacked:2");
+        assert_eq!((stated.rows[0].notsent_bytes, stated.rows[1].notsent_bytes), (Some(9), Some(0)));
     }
 
     #[test]

@@ -11,7 +11,12 @@ const FLOW: &str = "10.0.0.1:40000-10.0.0.2:5201";
 
 /// Dissects segments at these times, ms, with a row every 10 ms.
 fn dissect(segments: &[(u64, Tcp)]) -> (Dissection, Vec<TraceRow>) {
-    let frames: Vec<_> = segments.iter().map(|(time_ms, tcp)| (time_ms * MS, ethernet(&tcp.ip()))).collect();
+    dissect_at(segments.iter().map(|(time_ms, tcp)| (time_ms * MS, tcp.clone())))
+}
+
+/// Dissects segments at these times, ns, with a row every 10 ms.
+fn dissect_at(segments: impl Iterator<Item = (u64, Tcp)>) -> (Dissection, Vec<TraceRow>) {
+    let frames: Vec<_> = segments.map(|(time_ns, tcp)| (time_ns, ethernet(&tcp.ip()))).collect();
     let file = pcap(&frames, 80);
     let mut packets = Packets::new(&file).unwrap();
     let mut dissector = Dissector::new(10_000);
@@ -48,7 +53,8 @@ fn marks_count_the_segments_that_ecn_echoes_acknowledge() {
     all.extend([(21, data(0)), (21, data(1)), (41, ack(1)), (42, ack(2).marked()), (43, ack(2).marked())]);
     all.extend([(44, data(2)), (44, data(3)), (64, ack(4).marked())]);
     let (dissection, _) = dissect(&all);
-    assert_eq!(dissection.rows.last().unwrap().delivered_ce_segs, Some(3));
+    let last = dissection.rows.last().unwrap();
+    assert_eq!((last.delivered_ce_segs, last.delivered_segs), (Some(3), Some(4)));
 }
 
 #[test]
@@ -85,6 +91,125 @@ fn a_transfer_without_losses() {
     assert_eq!(at_50.unacked_segs, Some(2));
     let offsets: Vec<_> = trace.iter().filter_map(|row| row.seq_bytes).collect();
     assert_eq!(offsets, [0, 1000, 2000, 3000], "sequence numbers wrap around");
+}
+
+/// A capture at a host whose device splits super-packets (TSO) has them whole.
+#[test]
+fn a_super_packet_counts_as_its_segments() {
+    let at = |offset: u32, payload| Tcp::client(ISN.wrapping_add(1 + offset), 100, payload);
+    let acked = |offset: u32| Tcp::server(100, ISN.wrapping_add(1 + offset), 0);
+    let mut all = handshake();
+    all.extend([(21, at(0, 14_600)), (22, at(14_600, 14_601)), (41, acked(14_600))]);
+    // Two segments of the second super-packet are retransmitted.
+    all.extend([(42, at(14_600, 2920)), (62, acked(29_201))]);
+    let (dissection, _) = dissect(&all);
+    let last = dissection.rows.last().unwrap();
+    assert_eq!(
+        (last.snd_mss_bytes, last.data_segs_out_segs, last.total_retrans_segs),
+        (Some(1460), Some(10 + 11 + 2), Some(2))
+    );
+    let events: Vec<_> = dissection.events.iter().map(|event| (event.kind, event.value)).collect();
+    assert_eq!(events, [(EventKind::Retransmit, 2)]);
+
+    // The first transmission was lost before the capture point; timestamps take 12 bytes of each segment.
+    let stamped = |tcp: Tcp| tcp.timestamps(1, 1);
+    let mut all = handshake();
+    all.extend([(21, stamped(at(14_480, 14_480))), (42, stamped(at(0, 14_480))), (62, acked(28_960))]);
+    let (dissection, _) = dissect(&all);
+    let last = dissection.rows.last().unwrap();
+    assert_eq!(
+        (last.snd_mss_bytes, last.data_segs_out_segs, last.total_retrans_segs),
+        (Some(1448), Some(20), Some(10))
+    );
+    assert_eq!(dissection.flows[0].lost_before_capture_segs, 10);
+}
+
+/// Without the SYNs the identifications of IPv4 show how many segments a super-packet has.
+#[test]
+fn super_packets_are_counted_in_a_capture_that_begins_in_the_middle() {
+    // 20 super-packets of ten segments, with a pure ACK after the fifth.
+    let data = |n: u32| {
+        let id = 100 + n as u16 * 10 + u16::from(n > 5);
+        Tcp::client(ISN.wrapping_add(1 + n * 14_480), 100, 14_480).timestamps(1, 1).id(id)
+    };
+    let mut all: Vec<(u64, Tcp)> = (0..20).map(|n| (u64::from(n), data(n))).collect();
+    all.insert(6, (5, Tcp::client(ISN.wrapping_add(1 + 6 * 14_480), 200, 0).id(160)));
+    all.push((30, Tcp::client(ISN.wrapping_add(1), 100, 1448).timestamps(9, 1).id(400)));
+    let (dissection, _) = dissect(&all);
+    let last = dissection.rows.last().unwrap();
+    assert_eq!((last.snd_mss_bytes, last.total_retrans_segs), (Some(1448), Some(1)));
+    // The first is counted before its successor is known.
+    assert_eq!(last.data_segs_out_segs, Some(1 + 19 * 10 + 1));
+}
+
+/// A transfer with a retransmission 0.4 ms after the original, on a path of 0.2 ms; times in units of 0.1 ms.
+fn short_path() -> Vec<(u64, Tcp)> {
+    vec![
+        (0, Tcp::client(ISN, 0, 0).syn(7, false)),
+        (2, Tcp::server(99, ISN.wrapping_add(1), 0).syn(9, true)),
+        (2, Tcp::client(ISN.wrapping_add(1), 100, 0)),
+        (10, data(0).timestamps(1, 1)),
+        (10, data(1).timestamps(1, 1)),
+        (12, ack(0).sack(ISN.wrapping_add(1001), ISN.wrapping_add(2001))),
+        (14, data(0).timestamps(1, 1)),
+        (16, ack(2)),
+        (200, data(2).timestamps(20, 16)),
+        (202, ack(3).fin()),
+        (202, Tcp::client(ISN.wrapping_add(3001), 101, 0).fin()),
+    ]
+}
+
+/// `tcpdump -i any` on a host with a bridge captures each packet twice.
+#[test]
+fn copies_of_packets_change_no_row() {
+    const COPY_AFTER_NS: u64 = 30_000;
+    for has_ids in [true, false] {
+        let all: Vec<(u64, Tcp)> = short_path()
+            .into_iter()
+            .zip(1..)
+            .map(|((time, tcp), id)| (time * MS / 10, if has_ids { tcp.id(id) } else { tcp }))
+            .collect();
+        let (once, trace) = dissect_at(all.iter().cloned());
+        let mut twice = all.clone();
+        twice.extend(all.iter().map(|(time_ns, tcp)| (time_ns + COPY_AFTER_NS, tcp.clone())));
+        twice.sort_by_key(|(time_ns, _)| *time_ns);
+        let (both, trace_of_both) = dissect_at(twice.into_iter());
+        assert_eq!(both.events, once.events, "{has_ids}");
+        if has_ids {
+            assert_eq!((&both.rows, &trace_of_both), (&once.rows, &trace));
+        }
+        let counts = |of: &Dissection| {
+            let last = of.rows.last().unwrap();
+            (
+                last.data_segs_out_segs,
+                last.total_retrans_segs,
+                last.bytes_acked,
+                last.srtt_us,
+                of.flows.clone(),
+            )
+        };
+        assert_eq!(counts(&both), counts(&once), "{has_ids}");
+        assert_eq!((counts(&once).1, once.copies), (Some(1), 0), "{has_ids}");
+        // Without identifications equal ACKs are no copies: two ACKs of the handshake and the data, and one with SACK.
+        assert_eq!(both.copies, if has_ids { 11 } else { 8 }, "{has_ids}");
+    }
+}
+
+/// A bond or a bridge has the super-packet that its device gets as segments, and a veth may merge segments.
+#[test]
+fn segments_of_a_super_packet_are_its_copies() {
+    let at = |offset: u32, payload, id| Tcp::client(ISN.wrapping_add(1 + offset), 100, payload).id(id);
+    let mut all = handshake();
+    all.push((21, at(0, 14_600, 100)));
+    all.extend((0..10).map(|n: u16| (21, at(u32::from(n) * 1460, 1460, 100 + n))));
+    all.extend((0..10).map(|n: u16| (22, at(14_600 + u32::from(n) * 1460, 1460, 110 + n))));
+    all.push((22, at(14_600, 14_600, 110)));
+    // A retransmission has another identification.
+    all.extend([(41, ack(0)), (42, at(1460, 1460, 120)), (42, at(1460, 1460, 120))]);
+    let (dissection, _) = dissect(&all);
+    let last = dissection.rows.last().unwrap();
+    assert_eq!((last.data_segs_out_segs, last.total_retrans_segs), (Some(21), Some(1)));
+    assert_eq!(dissection.copies, 10 + 1 + 1);
 }
 
 #[test]

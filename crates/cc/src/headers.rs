@@ -57,6 +57,11 @@ const FIXED: [&str; 9] = [
     "bpf_tcp_helpers.h",
 ];
 
+/// Whether a path below the folder of the user's file is one of the headers that longfat provides in any case.
+pub(crate) fn is_fixed(path: &Path) -> bool {
+    path.components().next().is_some_and(|first| FIXED.iter().any(|name| first.as_os_str() == *name))
+}
+
 /// The kind of build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Build {

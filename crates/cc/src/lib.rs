@@ -10,8 +10,10 @@ pub mod kernel;
 pub mod kernel_source;
 pub mod native;
 mod source;
+mod user_headers;
 
 pub use source::{Algorithm, Source, SourceError};
 pub use tcp::parameters::{
     Parameter, ParameterError, ParameterType, ParameterValue, ParameterValues, encode,
 };
+pub use user_headers::UserHeader;

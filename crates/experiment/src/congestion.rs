@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use cc::{Source, SourceError, kernel, native::BuildError};
+use cc::{Source, SourceError, UserHeader, kernel, native::BuildError};
 use computed_runs::congestion::{
     FROM_LONGFAT, flows_with_cc, missing_algorithm, name_mistake, parameter_mistakes, settings, values,
 };
@@ -175,6 +175,12 @@ pub fn source(cc: &Cc, path: &Path) -> Option<Source> {
             Some(Source::File { path: folder(path).join(file), text: text.to_string() })
         }
     }
+}
+
+/// The user's headers of the C files of a run's flows.
+pub(crate) fn user_headers(job: &Job<'_>) -> Vec<UserHeader> {
+    let of_flow = |(_, cc)| source(cc, &job.experiment.path).map(|source| source.user_headers());
+    flows_with_cc(&job.scenario).filter_map(of_flow).flatten().collect()
 }
 
 /// The names of the congestion controls that are part of this program.

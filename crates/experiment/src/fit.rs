@@ -136,6 +136,10 @@ fn targets<'a>(experiments: &'a [Experiment], search: &Search) -> Result<Vec<Tar
             let message = format!("{}: --fit cannot be combined with [[sweeps]]", experiment.path.display());
             return Err(Error::BadInput(message));
         }
+        let is_fitted = |field: &str| search.ranges.iter().any(|range| range.field == field);
+        if let Some((path, _)) = experiment.sets.iter().find(|(path, _)| is_fitted(path)) {
+            return Err(Error::BadInput(format!("--set {path}: this field is fitted")));
+        }
         let has_figure = |variant: &Option<String>| {
             file.published().iter().any(|p| p.variant == *variant && is_selected(search, p))
         };
@@ -174,6 +178,7 @@ fn jobs<'a>(search: &Search, targets: &[Target<'a>], point: &[f64]) -> Result<Ve
     for Target { experiment, variants } in targets {
         for variant in variants {
             let scenario = experiment.resolve(variant.as_deref(), &fields)?;
+            let scenario = experiment.with_sysctl_defaults(scenario, &search.engine);
             let repeats = search.repeat.unwrap_or(scenario.repeat);
             jobs.extend(repeated(&Job {
                 experiment,
@@ -285,6 +290,67 @@ fn amounts(search: &Search, point: &[f64]) -> Vec<Amount> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const SCENARIO: &str = r#"
+        sysctl = "6.1"
+        duration = "2s"
+        [hosts.h1]
+        address = "10.0.0.1/24"
+        [hosts.h2]
+        address = "10.0.0.2/24"
+        [[links]]
+        ends = ["h1", "h2"]
+        both = { rate = "100mbit", delay = "10ms", queue = "100p" }
+        [[flows]]
+        name = "bulk"
+        from = "h1"
+        to = "h2"
+        [[published]]
+        id = "A"
+        metric = "flows.bulk.goodput"
+        value = "50mbit"
+        tolerance = "5%"
+    "#;
+
+    fn search() -> Search {
+        Search {
+            engine: EngineChoice::Sim,
+            ranges: vec![FitRange::from_str("links.h1-h2.forward.queue=10p..1000p").unwrap()],
+            ids: Vec::new(),
+            variants: Vec::new(),
+            repeat: None,
+            max_runs: NonZeroUsize::MIN,
+        }
+    }
+
+    fn experiment() -> Experiment {
+        let file = scenario::ScenarioFile::parse("s.toml", SCENARIO).unwrap();
+        Experiment::new(file, std::path::Path::new("s.toml"))
+    }
+
+    #[test]
+    fn a_fitted_run_is_that_of_the_same_value_in_a_sweep() {
+        let experiment = experiment();
+        let search = search();
+        let experiments = [experiment.clone()];
+        let fitted = jobs(&search, &targets(&experiments, &search).unwrap(), &[50.0]).unwrap();
+        let swept = experiment
+            .jobs(&crate::Selection {
+                over: vec![("links.h1-h2.forward.queue".into(), vec!["50p".into()])],
+                ..crate::Selection::with_engine(EngineChoice::Sim)
+            })
+            .unwrap();
+        assert_eq!(fitted[0].scenario.to_toml(), swept[0].scenario.to_toml());
+        let rmem = fitted[0].scenario.hosts[1].sysctl.get("net.ipv4.tcp_rmem").map(String::as_str);
+        assert_eq!(rmem, Some("4096 131072 6291456"), "the default of Linux 6.1");
+    }
+
+    #[test]
+    fn a_field_is_either_set_or_fitted() {
+        let set = [experiment().set("links.h1-h2.forward.queue", "50p")];
+        let error = fit(&set, &search(), &RunOptions::default()).unwrap_err().to_string();
+        assert_eq!(error, "--set links.h1-h2.forward.queue: this field is fitted");
+    }
 
     #[test]
     fn ranges() {

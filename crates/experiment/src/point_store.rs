@@ -1,6 +1,6 @@
 //! Results of sweep points, stored by content. The address of a run is a hash of everything that determines its result: the
-//! resolved scenario with its seed, the engine, the simulated kernel, the settings that hosts inherit from this machine, and
-//! the program's version. Workers on several machines can write to one store in any order, and no run is executed twice.
+//! resolved scenario with its seed, the engine, the simulated kernel, the settings that hosts inherit from this machine, the
+//! C files of congestion controls with the user's headers that they include, and the program's version. Workers on several machines can write to one store in any order, and no run is executed twice.
 //!
 //! A result has no instants, paths or wall-clock times: equal addresses have equal bytes.
 //!
@@ -15,6 +15,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
+use cc::UserHeader;
 use record::RunsLocation;
 use scenario::{Cc, FlowKind};
 use schema::RunSummary;
@@ -22,7 +23,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    EngineChoice, Error, Job, Outcome, Result, error::Attempted, job::simulated_kernel, machine::setting,
+    EngineChoice, Error, Job, Outcome, Result, congestion, error::Attempted, job::simulated_kernel,
+    machine::setting,
 };
 
 /// The value of a point document's `schema` field.
@@ -112,7 +114,12 @@ impl Job<'_> {
                 text.push_str(source);
             }
         }
-        Sha256::digest(text.as_bytes()).iter().fold(String::new(), |mut hex, byte| {
+        let mut hash = Sha256::new_with_prefix(text.as_bytes());
+        for UserHeader { name, content } in congestion::user_headers(self) {
+            hash.update(format!("\n{name} {}\n", content.len()));
+            hash.update(&content);
+        }
+        hash.finalize().iter().fold(String::new(), |mut hex, byte| {
             let _ = write!(hex, "{byte:02x}");
             hex
         })
@@ -259,6 +266,49 @@ mod tests {
         assert_ne!(with(&[("sysctl", "\"6.1\"")]), with(&[]));
         let other_kernel = Experiment { kernel: Some("5.10".parse().unwrap()), ..experiment() };
         assert_ne!(other_kernel.jobs(&selection(&["25kB"])).unwrap()[0].address(), with(&[]));
+    }
+
+    /// A scenario whose congestion control is a C file that includes headers, one of them with this text; `None`: no headers.
+    fn with_header(folder: &Path, header: Option<&str>) -> Experiment {
+        let write = |name: &str, text: &str| fs::write(folder.join(name), text).unwrap();
+        write("my.h", "#include \"shared/beta.h\"\n");
+        fs::create_dir_all(folder.join("shared")).unwrap();
+        write("shared/beta.h", header.unwrap_or_default());
+        let reno = cc::Source::built_in("reno").unwrap();
+        let include = if header.is_some() { "#include \"my.h\"\n" } else { "" };
+        write("mine.bpf.c", &format!("{include}{}", reno.text()));
+        let scenario = "duration = \"1s\"\nsysctl = \"6.1\"\n[hosts.h1]\naddress = \"10.0.0.1/24\"\n[hosts.h2]\n\
+            address = \"10.0.0.2/24\"\n[[links]]\nends = [\"h1\", \"h2\"]\nboth = { rate = \"10mbit\", delay = \"10ms\" }\n\
+            [[flows]]\nname = \"bulk\"\nfrom = \"h1\"\nto = \"h2\"\ncc = { file = \"mine.bpf.c\" }\n";
+        write("s.toml", scenario);
+        Experiment::from_file(folder.join("s.toml")).unwrap()
+    }
+
+    #[test]
+    fn a_changed_header_changes_the_address_and_records_with_headers_are_not_reused() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs_dir = folder.path().join("runs");
+        let selection = Selection {
+            over: vec![("links.h1-h2.forward.queue".into(), vec!["25kB".into()])],
+            ..Selection::with_engine(EngineChoice::Sim)
+        };
+        // The address, and whether a second sweep would reuse the record.
+        let run = |header: Option<&str>| {
+            let experiment = with_header(folder.path(), header);
+            let jobs = experiment.jobs(&selection).unwrap();
+            let options = RunOptions { retention: Retention::Record(&runs_dir), ..RunOptions::default() };
+            run_all(&jobs, &options).unwrap();
+            let recorded =
+                crate::RecordedRuns::read(&runs_dir.as_path().into(), experiment.file.name()).unwrap();
+            (jobs[0].address(), recorded.find(&jobs[0]).unwrap().is_some())
+        };
+        let (without, is_reused) = run(None);
+        assert!(is_reused, "all of it is in the record");
+        let (first, is_reused) = run(Some("#define MY_BETA 700\n"));
+        assert!(!is_reused);
+        let (changed, _) = run(Some("#define MY_BETA 800\n"));
+        assert!(without != first && first != changed, "{without} {first} {changed}");
+        assert_eq!(run(Some("#define MY_BETA 700\n")).0, first);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use record::{Run, RunsLocation};
 use schema::RunSummary;
 
-use crate::{Job, PointStore, Result, instant::rfc3339, job::simulated_kernel};
+use crate::{Job, PointStore, Result, congestion, instant::rfc3339, job::simulated_kernel};
 
 /// Complete, reliable results of sweep runs: records of one scenario, written since this program was built, or a store of
 /// points.
@@ -50,7 +50,8 @@ impl RecordedRuns {
         RecordedRuns { source: Source::Points(store.clone()) }
     }
 
-    /// The summary of a run with identical settings: scenario, variant, seed, engine, host and kernel.
+    /// The summary of a run with identical settings: scenario, variant, seed, engine, host and kernel. There is none if a
+    /// congestion control's C file includes the user's headers, except in a store of points.
     ///
     /// # Errors
     /// A stored point cannot be read.
@@ -66,6 +67,10 @@ impl RecordedRuns {
 }
 
 fn find_record(runs: &[Run], job: &Job<'_>) -> Option<RunSummary> {
+    // A record has the text of a congestion control's C file, but not of its headers.
+    if !congestion::user_headers(job).is_empty() {
+        return None;
+    }
     let toml = job.scenario.to_toml();
     let kernel = simulated_kernel(job);
     let is_same = |run: &&Run| {

@@ -64,12 +64,7 @@ impl Experiment {
                         point: point.clone(),
                         repeat: 1,
                         repeats,
-                        scenario: sysctl_defaults::add_defaults(
-                            &machine_setting,
-                            scenario.clone(),
-                            engine,
-                            self.kernel,
-                        ),
+                        scenario: self.with_sysctl_defaults(scenario.clone(), engine),
                     }));
                 }
             }
@@ -86,6 +81,11 @@ impl Experiment {
         let scenario = scenario_file::resolve(&self.file, &self.path, variant, &sets)?;
         congestion::check(&self.file, &self.path, variant, &sets, &scenario)?;
         Ok(scenario)
+    }
+
+    /// A scenario with the sysctls that it does not state, except those that `engine` uses by itself.
+    pub(crate) fn with_sysctl_defaults(&self, scenario: Scenario, engine: &EngineChoice) -> Scenario {
+        sysctl_defaults::add_defaults(&machine_setting, scenario, engine, self.kernel)
     }
 
     /// The requested variants (default: all); one `None` if the file has no variants.

@@ -1,9 +1,15 @@
 //! Captures (pcap, pcapng) and logs of `ss -tin` as records.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use ::record::Writer;
-use capture::{Dissector, Packets, ss::parse};
+use capture::{
+    CapturedFlow, Dissector, Packets,
+    ss::{SsFlow, SsLog, parse},
+};
 use experiment::rfc3339;
 use schema::{
     Cause, EngineName, FlowKind, FlowSample, FlowSummary, HostInfo, Quality, Reliability, RunSummary,
@@ -50,7 +56,7 @@ pub fn pcap(file: ForeignFile<'_>, sample: Time, runs_dir: &Path) -> Result<Path
         }
     }
     writer.append_trace(&dissector.take_trace())?;
-    let mut seen = dissector.finish();
+    let seen = dissector.finish();
     if seen.flows.is_empty() {
         writer.abort();
         return Err(bad(format!(
@@ -58,41 +64,18 @@ pub fn pcap(file: ForeignFile<'_>, sample: Time, runs_dir: &Path) -> Result<Path
             seen.packets
         )));
     }
-    let flows: Vec<FlowSummary> = seen
-        .flows
-        .iter()
-        .map(|flow| {
-            let (from, to) = (flow.from.ip().to_string(), flow.to.ip().to_string());
-            let name = flow.name.clone();
-            let mut context = FlowContext { name, from, to, unknown_path: true, ..FlowContext::default() };
-            if is_at_sender(flow, &seen.rows) {
-                context.device.dropped_segs = flow.lost_before_capture_segs;
-                verdict::decide(&mut seen.rows, &[], &context);
-            }
-            let times = FlowTimes {
-                kind: FlowKind::Tcp,
-                cc: None,
-                started_us: Some(flow.span_us.0),
-                ended_us: Some(flow.span_us.1),
-                bytes: flow.bytes,
-            };
-            let mut summary = verdict::summarize(&seen.rows, &seen.events, &times, &context);
-            if summary.verdict.is_some_and(|verdict| !is_main_limit(verdict, &seen.rows, &flow.name)) {
-                // A capture does not show the congestion window and the send buffer: they may have been the main limit.
-                (summary.verdict, summary.verdict_also) = (None, None);
-                (summary.evidence, summary.remedy) = (Vec::new(), None);
-            }
-            if is_at_receiver(flow, &seen.rows) {
-                summary.receiver_verdict = verdict::judge_receiver(&seen.rows, &flow.name);
-            }
-            summary
-        })
-        .collect();
+    let (flows, rows) = judge_each(seen.rows, &seen.flows, |flow| flow.name.as_str(), judge_captured);
     let mut notes = vec![
         format!("imported from {}: {} packets, {} of them not TCP", file.path.display(), seen.packets, seen.skipped_packets),
         "data in flight, losses and acknowledgements are those seen at the capture point; the sender's windows are unknown"
             .into(),
     ];
+    notes.extend((seen.copies > 0).then(|| {
+        format!(
+            "{} packets were captured more than once (on several devices, or duplicated by the network) and count once",
+            seen.copies
+        )
+    }));
     notes.extend(distance_notes(&seen.flows, &flows));
     notes.extend(packets.is_truncated().then(|| "the file is truncated: later packets are missing".into()));
     let seconds = seen.duration_us as f64 * 1e-6;
@@ -107,13 +90,66 @@ pub fn pcap(file: ForeignFile<'_>, sample: Time, runs_dir: &Path) -> Result<Path
         ..run
     };
     let summary = summary(file, "the packets of", run);
-    Ok(writer.finish(&summary, &seen.rows, &[], &seen.events)?)
+    Ok(writer.finish(&summary, &rows, &[], &seen.events)?)
+}
+
+/// Judges each flow by its own rows, and joins these in the order of time.
+fn judge_each<F>(
+    rows: Vec<FlowSample>,
+    flows: &[F],
+    name: impl Fn(&F) -> &str,
+    judge: impl Fn(&F, &mut [FlowSample]) -> FlowSummary,
+) -> (Vec<FlowSummary>, Vec<FlowSample>) {
+    let mut by_flow: BTreeMap<String, Vec<FlowSample>> = BTreeMap::new();
+    for row in rows {
+        by_flow.entry(row.flow.clone()).or_default().push(row);
+    }
+    let mut judged = Vec::new();
+    let summaries = flows.iter().map(|flow| {
+        let mut own = by_flow.remove(name(flow)).unwrap_or_default();
+        let summary = judge(flow, &mut own);
+        judged.append(&mut own);
+        summary
+    });
+    let summaries = summaries.collect();
+    judged.sort_by_key(|row| row.time_us);
+    (summaries, judged)
+}
+
+/// Labels the rows of a captured flow, and summarizes them.
+fn judge_captured(flow: &CapturedFlow, rows: &mut [FlowSample]) -> FlowSummary {
+    let (from, to) = (flow.from.ip().to_string(), flow.to.ip().to_string());
+    let name = flow.name.clone();
+    let mut context = FlowContext { name, from, to, unknown_path: true, ..FlowContext::default() };
+    let min_rtt_us = rows.iter().filter_map(|row| row.min_rtt_us).min();
+    if is_far(flow, min_rtt_us.unwrap_or(0) as f64) == Some(false) {
+        // The capture shows outstanding data and round-trip times as the sender sees them.
+        context.device.dropped_segs = flow.lost_before_capture_segs;
+        verdict::decide(rows, &[], &context);
+    }
+    let times = FlowTimes {
+        kind: FlowKind::Tcp,
+        cc: None,
+        started_us: Some(flow.span_us.0),
+        ended_us: Some(flow.span_us.1),
+        bytes: flow.bytes,
+    };
+    let mut summary = verdict::summarize(rows, &[], &times, &context);
+    if summary.verdict.is_some_and(|verdict| !is_main_limit(verdict, rows)) {
+        // A capture does not show the congestion window and the send buffer: they may have been the main limit.
+        (summary.verdict, summary.verdict_also) = (None, None);
+        (summary.evidence, summary.remedy) = (Vec::new(), None);
+    }
+    if is_at_receiver(flow, min_rtt_us) {
+        summary.receiver_verdict = verdict::judge_receiver(rows, &flow.name);
+    }
+    summary
 }
 
 /// Notes on the part of the path that the round-trip times do not cover, for captures not taken at the sender.
-fn distance_notes(seen: &[capture::CapturedFlow], flows: &[FlowSummary]) -> Vec<String> {
-    let named = |is_selected: &dyn Fn(&capture::CapturedFlow, &FlowSummary) -> bool| {
-        let selected: Vec<&capture::CapturedFlow> = seen
+fn distance_notes(seen: &[CapturedFlow], flows: &[FlowSummary]) -> Vec<String> {
+    let named = |is_selected: &dyn Fn(&CapturedFlow, &FlowSummary) -> bool| {
+        let selected: Vec<&CapturedFlow> = seen
             .iter()
             .zip(flows)
             .filter(|(seen, flow)| is_selected(seen, flow))
@@ -125,8 +161,8 @@ fn distance_notes(seen: &[capture::CapturedFlow], flows: &[FlowSummary]) -> Vec<
             count => format!("{largest} and {} other flows", count - 1),
         })
     };
-    let is_unknown = |seen: &capture::CapturedFlow, _: &FlowSummary| seen.sender_side_rtt_us.is_none();
-    let is_far_unfollowed = |seen: &capture::CapturedFlow, flow: &FlowSummary| {
+    let is_unknown = |seen: &CapturedFlow, _: &FlowSummary| seen.sender_side_rtt_us.is_none();
+    let is_far_unfollowed = |seen: &CapturedFlow, flow: &FlowSummary| {
         !seen.is_sender_side_rtt_tracked && is_far(seen, flow.min_rtt_us.unwrap_or(0.0)) == Some(true)
     };
     let unknown = named(&is_unknown).map(|names| {
@@ -144,31 +180,22 @@ fn distance_notes(seen: &[capture::CapturedFlow], flows: &[FlowSummary]) -> Vec<
     unknown.into_iter().chain(far_note).collect()
 }
 
-/// Whether the capture shows outstanding data and round-trip times as the sender sees them.
-fn is_at_sender(flow: &capture::CapturedFlow, rows: &[FlowSample]) -> bool {
-    let own = rows.iter().filter(|row| row.flow == flow.name);
-    let min_rtt_us = own.filter_map(|row| row.min_rtt_us).min().unwrap_or(0);
-    is_far(flow, min_rtt_us as f64) == Some(false)
-}
-
 /// Whether the capture was taken at the receiver: nearly the whole round trip is on the sender's side.
-fn is_at_receiver(flow: &capture::CapturedFlow, rows: &[FlowSample]) -> bool {
-    let own = rows.iter().filter(|row| row.flow == flow.name);
-    let min_rtt_us = own.filter_map(|row| row.min_rtt_us).min();
+fn is_at_receiver(flow: &CapturedFlow, min_rtt_us: Option<i64>) -> bool {
     let share =
         flow.sender_side_rtt_us.zip(min_rtt_us).map(|(beyond, all)| beyond as f64 / all.max(1) as f64);
     share.is_some_and(|share| share >= 1.0 - MAX_DISTANCE)
 }
 
 /// Whether the capture point is not at the sender; `None` where its distance is unknown.
-fn is_far(flow: &capture::CapturedFlow, min_rtt_us: f64) -> Option<bool> {
+fn is_far(flow: &CapturedFlow, min_rtt_us: f64) -> Option<bool> {
     flow.sender_side_rtt_us.map(|us| us as f64 > MAX_DISTANCE * min_rtt_us)
 }
 
 /// Whether at least half of a flow's samples, the unlabelled ones included, have this label.
-fn is_main_limit(verdict: Cause, rows: &[FlowSample], flow: &str) -> bool {
-    let own = || rows.iter().filter(|row| row.flow == flow && row.unacked_segs.is_some());
-    own().filter(|row| row.limited_by == Some(verdict)).count() * 2 >= own().count()
+fn is_main_limit(verdict: Cause, rows: &[FlowSample]) -> bool {
+    let sampled = || rows.iter().filter(|row| row.unacked_segs.is_some());
+    sampled().filter(|row| row.limited_by == Some(verdict)).count() * 2 >= sampled().count()
 }
 
 /// Makes a record of a log of `ss -tin` in a loop and returns its directory. `every` is the time between samples if the log has no
@@ -180,29 +207,12 @@ pub fn ss(file: ForeignFile<'_>, every: Time, runs_dir: &Path) -> Result<PathBuf
     let every_us = i64::try_from(every.0 / 1000).unwrap_or(i64::MAX);
     let log = parse(&String::from_utf8_lossy(file.bytes), every_us)
         .map_err(|e| Error::BadInput(format!("{}: {e}", file.path.display())))?;
-    let mut rows = log.rows;
-    let mut flows = Vec::new();
-    for socket in &log.sockets {
-        let context = FlowContext {
-            name: socket.name.clone(),
-            from: socket.local.clone(),
-            to: socket.peer.clone(),
-            unknown_path: true,
-            ..FlowContext::default()
-        };
-        verdict::decide(&mut rows, &[], &context);
-        let own: Vec<&FlowSample> = rows.iter().filter(|row| row.flow == socket.name).collect();
-        let acked = |row: &&FlowSample| row.bytes_acked;
-        let (before, after) = (own.first().and_then(acked), own.last().and_then(acked));
-        let times = FlowTimes {
-            kind: FlowKind::Tcp,
-            cc: socket.cc.clone(),
-            started_us: own.first().map(|row| row.time_us),
-            ended_us: own.last().map(|row| row.time_us),
-            bytes: after.zip(before).map_or(0, |(after, before)| (after - before).max(0) as u64),
-        };
-        flows.push(verdict::summarize(&rows, &[], &times, &context));
+    let SsLog { flows, rows, start_s, has_times } = log;
+    let mut notes = vec![format!("imported from {}", file.path.display())];
+    if !has_times {
+        notes.push(format!("the log has no times: samples are assumed to be {every} apart (--every)"));
     }
+    let (flows, rows) = judge_each(rows, &flows, |flow| flow.name.as_str(), judge_sampled);
     let seconds = rows.last().map_or(0.0, |row| row.time_us as f64 * 1e-6);
     let run = RunSummary {
         duration_s: seconds,
@@ -210,16 +220,42 @@ pub fn ss(file: ForeignFile<'_>, every: Time, runs_dir: &Path) -> Result<PathBuf
         hosts: Vec::new(),
         fairness_jain: record::fairness(&flows),
         flows,
-        quality: Quality {
-            reliability: Reliability::Reliable,
-            notes: vec![format!("imported from {}", file.path.display())],
-            ..Quality::default()
-        },
-        ..RunSummary::begun(EngineName::Ss, started(log.start_s.unwrap_or(0.0)))
+        quality: Quality { reliability: Reliability::Reliable, notes, ..Quality::default() },
+        ..RunSummary::begun(EngineName::Ss, started(start_s.unwrap_or(0.0)))
     };
     let writer = create(runs_dir, file, "ss's samples of", &run)?;
     let run = RunSummary { id: writer.id().to_string(), ..run };
     Ok(writer.finish(&summary(file, "ss's samples of", run), &rows, &[], &[])?)
+}
+
+/// Labels the rows of a flow in a log of ss, and summarizes them.
+fn judge_sampled(flow: &SsFlow, rows: &mut [FlowSample]) -> FlowSummary {
+    let context = FlowContext {
+        name: flow.name.clone(),
+        from: flow.from.clone(),
+        to: flow.to.clone(),
+        unknown_path: true,
+        ..FlowContext::default()
+    };
+    verdict::decide(rows, &[], &context);
+    let times = FlowTimes {
+        kind: FlowKind::Tcp,
+        cc: flow.cc.clone(),
+        started_us: rows.first().map(|row| row.time_us),
+        ended_us: rows.last().map(|row| row.time_us),
+        bytes: transferred(rows),
+    };
+    verdict::summarize(rows, &[], &times, &context)
+}
+
+/// Payload that a flow carried between its first sample and its last, bytes: by its receiver if that is in the log.
+fn transferred(rows: &[FlowSample]) -> u64 {
+    let growth = |count: fn(&FlowSample) -> Option<i64>| {
+        let mut counts = rows.iter().filter_map(count);
+        let first = counts.next()?;
+        u64::try_from(counts.last().unwrap_or(first).saturating_sub(first)).ok()
+    };
+    growth(|row| row.bytes_received).or_else(|| growth(|row| row.bytes_acked)).unwrap_or(0)
 }
 
 /// RFC 3339 of seconds since 1970.
@@ -241,4 +277,87 @@ fn summary(file: ForeignFile<'_>, what: &str, run: RunSummary) -> Summary {
 fn create(runs_dir: &Path, file: ForeignFile<'_>, what: &str, run: &RunSummary) -> Result<Writer> {
     let summary = summary(file, what, run.clone());
     record::create(runs_dir, "Imported", &summary)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(log: &str) -> Vec<FlowSummary> {
+        let SsLog { flows, rows, .. } = parse(log, 100_000).unwrap();
+        judge_each(rows, &flows, |flow| flow.name.as_str(), judge_sampled).0
+    }
+
+    /// A log of 40 samples of `ss -tinm`, each with `details` and 125,000 more acknowledged bytes, 0.1 s apart. As ss does,
+    /// the first sample of a passive socket has no count of these.
+    fn log_of(details: &str) -> String {
+        let line = |i: i64| {
+            let acked = if i > 0 { format!("bytes_acked:{}", i * 125_000) } else { String::new() };
+            format!(
+                "ESTAB 0 7240 10.0.0.1:1 10.0.0.2:2\n\t skmem:(r0,rb131072,t0,tb1000000,f0,w20000,o0,bl0,d0) ts sack cubic \
+                 wscale:7,7 rto:220 rtt:20/1 mss:1448 cwnd:100 bytes_sent:{} {acked} bytes_received:100 {details} minrtt:20 \
+                 rcv_space:14480 snd_wnd:4000000\n",
+                i * 125_000 + 7240
+            )
+        };
+        (0..40).map(line).collect()
+    }
+
+    #[test]
+    fn a_writer_that_pauses_is_recognized_without_a_count_of_unsent_bytes() {
+        for details in ["unacked:5", "unacked:5 notsent:0"] {
+            let flow = &judged(&log_of(details))[0];
+            assert_eq!(flow.verdict, Some(Cause::Application), "{details}: {flow:?}");
+        }
+        // The buffer is full although the writer keeps writing.
+        let full = log_of("unacked:5").replace(",w20000,", ",w990000,");
+        assert_eq!(judged(&full)[0].verdict, Some(Cause::SendBuffer));
+    }
+
+    #[test]
+    fn a_log_that_begins_without_acknowledged_bytes_has_its_bytes_and_goodput() {
+        let flow = &judged(&log_of("unacked:5"))[0];
+        assert_eq!(flow.bytes, Some(39 * 125_000));
+        assert!((flow.goodput_bps.unwrap() / 10e6 - 1.0).abs() < 0.001, "{flow:?}");
+        assert!((flow.steady_goodput_bps.unwrap() / 10e6 - 1.0).abs() < 0.001, "{flow:?}");
+        // The 100 bytes of a request are not its goodput, and its receive buffer is not its receiver's.
+        assert_eq!(flow.window_share, None);
+    }
+
+    #[test]
+    fn a_log_of_the_receiver_has_the_verdict_of_the_receiving_end() {
+        let line = |i: i64| {
+            format!(
+                "ESTAB 0 0 10.0.0.2:2 10.0.0.1:1 cubic wscale:7,7 rto:220 rtt:20/1 mss:1448 cwnd:10 bytes_received:{} \
+                 rcv_rtt:20 rcv_space:60000 rcv_wnd:30000\n",
+                i * 125_000
+            )
+        };
+        let flows = judged(&(0..100).map(line).collect::<String>());
+        assert_eq!((flows.len(), flows[0].name.as_str()), (1, "10.0.0.1:1-10.0.0.2:2"));
+        assert_eq!((flows[0].bytes, flows[0].verdict), (Some(99 * 125_000), None));
+        // 25 kB in each round trip fill the window.
+        let finding = flows[0].receiver_verdict.as_ref().map(|verdict| verdict.finding);
+        assert_eq!(finding, Some(schema::ReceiverFinding::ReceiveBuffer), "{flows:?}");
+    }
+
+    #[test]
+    fn each_flow_is_judged_by_its_own_rows_alone() {
+        let names: Vec<String> = (0..2000).map(|i| format!("f{i}")).collect();
+        let row =
+            |time_us: i64, flow: &String| FlowSample { time_us, flow: flow.clone(), ..FlowSample::default() };
+        let rows: Vec<FlowSample> =
+            (0..3).flat_map(|time_us| names.iter().map(move |name| row(time_us, name))).collect();
+        let (summaries, judged) = judge_each(
+            rows.clone(),
+            &names,
+            |name| name.as_str(),
+            |name, own| {
+                assert!(own.len() == 3 && own.iter().all(|row| row.flow == *name), "{name}: {own:?}");
+                FlowSummary { name: name.clone(), ..FlowSummary::default() }
+            },
+        );
+        assert_eq!(judged, rows);
+        assert!(summaries.iter().map(|summary| &summary.name).eq(&names));
+    }
 }

@@ -23,7 +23,10 @@ pub struct Stream<'a> {
 impl<'a> Stream<'a> {
     /// The stream of a flow in a run of this duration.
     pub fn of(flow: &'a FlowSummary, forward: bool, rows: &'a [FlowSample], duration_s: f64) -> Self {
-        let rows: Vec<&FlowSample> = rows.iter().filter(|row| row.flow == flow.name).collect();
+        let own = rows.iter().filter(|row| row.flow == flow.name).enumerate();
+        // The first row begins the first interval. Rows at ACKs have neither a goodput nor counts.
+        let rows: Vec<&FlowSample> =
+            own.filter(|(index, row)| *index == 0 || row.goodput_bps.is_some()).map(|(_, row)| row).collect();
         let (mut received, mut bytes, mut last_s) = (vec![(0.0, 0.0)], 0.0, 0.0);
         for row in &rows {
             let time_s = row.time_us as f64 * 1e-6;
@@ -151,4 +154,48 @@ impl<'a> Stream<'a> {
 
 fn unsigned(value: Option<i64>) -> u64 {
     value.and_then(|value| u64::try_from(value).ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_at_acks_change_neither_bytes_nor_counts() {
+        let flow = FlowSummary { name: "f".into(), ..FlowSummary::default() };
+        let sample = |i: i64| FlowSample {
+            time_us: i * 10_000,
+            flow: "f".into(),
+            goodput_bps: (i > 0).then_some(8_000_000),
+            total_retrans_segs: Some(i),
+            snd_mss_bytes: Some(1000),
+            snd_cwnd_segs: Some(10),
+            bytes_sent: Some(i * 10_000),
+            ..FlowSample::default()
+        };
+        let ack = |time_us: i64| FlowSample {
+            time_us,
+            flow: "f".into(),
+            snd_mss_bytes: Some(1000),
+            snd_cwnd_segs: Some(10),
+            ..FlowSample::default()
+        };
+        let samples: Vec<FlowSample> = (0..=100).map(sample).collect();
+        let with_acks: Vec<FlowSample> = samples
+            .iter()
+            .flat_map(|row| std::iter::once(row.clone()).chain((1..10).map(|n| ack(row.time_us + n * 1000))))
+            .collect();
+        let exported = |rows: &[FlowSample]| {
+            let stream = Stream::of(&flow, true, rows, 1.0);
+            let interval = stream.interval((0.5, 1.0));
+            (
+                interval.bytes,
+                interval.tcp.unwrap().retransmits,
+                stream.end().received.bytes,
+                stream.end().sent.bytes,
+            )
+        };
+        assert_eq!(exported(&samples), (500_000, 50, 1_000_000, 1_000_000));
+        assert_eq!(exported(&with_acks), exported(&samples));
+    }
 }

@@ -324,7 +324,7 @@ impl Drop for Writer {
             return;
         }
         let kept = self.flush().and_then(|()| self.flush_trace());
-        if kept.is_err() || self.parts == 0 {
+        if kept.is_err() || (self.parts == 0 && self.trace_parts == 0) {
             self.remove();
         }
     }

@@ -99,6 +99,22 @@ fn traces_come_in_parts_and_end_as_one_file() {
 }
 
 #[test]
+fn a_dropped_record_with_a_trace_alone_opens_as_partial() {
+    let runs = tempfile::tempdir().unwrap();
+    let rows: Vec<TraceRow> = (0..9).map(traced).collect();
+    let mut writer = create(runs.path(), "dropped");
+    writer.append_trace(&rows).unwrap();
+    drop(writer);
+    let run = find(runs.path(), "dropped").unwrap();
+    assert!(run.partial);
+    assert_eq!(run.trace().unwrap(), rows);
+    assert!(run.flows().unwrap().is_empty());
+    // Without any row nothing remains.
+    drop(create(runs.path(), "empty"));
+    assert!(matches!(find(runs.path(), "empty"), Err(Error::NotFound { .. })));
+}
+
+#[test]
 fn a_killed_run_opens_as_partial_with_the_rows_of_its_parts() {
     let runs = tempfile::tempdir().unwrap();
     let mut writer = create(runs.path(), "20261121T031500Z-lab");

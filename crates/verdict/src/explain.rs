@@ -152,14 +152,15 @@ struct Explanation {
 }
 
 fn ecn_marks(facts: &Facts, rows: &[&FlowSample]) -> Explanation {
-    let marked = rows.last().and_then(|row| row.delivered_ce_segs).unwrap_or(0);
-    let delivered = rows.last().and_then(|row| row.delivered_segs).unwrap_or(0);
+    let last = |count: fn(&FlowSample) -> Option<i64>| rows.iter().rev().find_map(|row| count(row));
+    let marked = last(|row| row.delivered_ce_segs).unwrap_or(0);
+    let of_delivered = last(|row| row.delivered_segs).map_or(String::new(), |count| format!(" of {count}"));
     let evidence = vec![
         format!(
             "{} the congestion window was full ({} in flight), and ECN marks had reduced it",
             facts.share, facts.in_flight
         ),
-        format!("{marked} of {delivered} delivered segments carried a congestion mark (ECN)"),
+        format!("{marked}{of_delivered} delivered segments carried a congestion mark (ECN)"),
     ];
     let remedy = "find the queue that marks packets and raise its marking threshold; a congestion control designed for marks \
                   (dctcp, or bbr) slows down less for each";
@@ -567,6 +568,19 @@ mod tests {
         let (evidence, remedy) = explained(1);
         assert!(evidence[1].starts_with("4 of 16 segments were retransmitted"), "{evidence:?}");
         assert!(remedy.contains("queue on the path"), "{remedy}");
+    }
+
+    #[test]
+    fn marks_are_compared_with_the_delivered_segments_if_these_are_known() {
+        let (context, summary) = lab8(Buffer::Unknown);
+        let evidence = |delivered_segs| {
+            let mut summary = FlowSummary { verdict: Some(Cause::EcnMarks), ..summary.clone() };
+            let row = FlowSample { delivered_ce_segs: Some(7), delivered_segs, ..FlowSample::default() };
+            explain(&[&row], &StartOfFlow::default(), &context, &mut summary);
+            summary.evidence[1].clone()
+        };
+        assert_eq!(evidence(Some(900)), "7 of 900 delivered segments carried a congestion mark (ECN)");
+        assert_eq!(evidence(None), "7 delivered segments carried a congestion mark (ECN)");
     }
 
     #[test]

@@ -132,7 +132,8 @@ fn recovery(rows: &[&FlowSample]) -> Option<f64> {
 }
 
 /// Application bits received over time: from the receiver's count, or else from the goodput of each interval.
-/// A goodput may cover another interval than that between two rows, so the sum may exceed what arrived.
+/// A goodput may cover another interval than that between two rows, so the sum may exceed what arrived. Rows without one, which
+/// have other columns at other times, do not end an interval.
 fn received_bits(rows: &[&FlowSample]) -> Cumulative {
     let mut received = Cumulative::default();
     if rows.iter().any(|row| row.bytes_received.is_some()) {
@@ -144,8 +145,10 @@ fn received_bits(rows: &[&FlowSample]) -> Cumulative {
     let mut bits = 0.0;
     let mut last = None;
     for row in rows {
-        if let (Some(last), Some(goodput)) = (last, row.goodput_bps) {
-            bits += goodput as f64 * (row.time_us - last) as f64 * 1e-6;
+        match (last, row.goodput_bps) {
+            (Some(last), Some(goodput)) => bits += goodput as f64 * (row.time_us - last) as f64 * 1e-6,
+            (Some(_), None) => continue,
+            (None, _) => {}
         }
         received.push(row.time_us, bits);
         last = Some(row.time_us);
@@ -300,6 +303,32 @@ mod tests {
         assert_eq!(summary.window_share, Some(0.5));
         assert_eq!(summary.min_rtt_us, Some(9_900.0));
         assert!(!summary.evidence.is_empty());
+    }
+
+    #[test]
+    fn rows_without_a_goodput_do_not_change_the_steady_goodput() {
+        let samples: Vec<FlowSample> = (0..400).map(|i| row(i, Cause::PathRate)).collect();
+        let with_acks: Vec<FlowSample> = samples
+            .iter()
+            .flat_map(|sample| {
+                let ack = |n: i64| FlowSample {
+                    time_us: sample.time_us + n * 1000,
+                    flow: sample.flow.clone(),
+                    snd_cwnd_segs: sample.snd_cwnd_segs,
+                    srtt_us: sample.srtt_us,
+                    ..FlowSample::default()
+                };
+                std::iter::once(sample.clone()).chain((1..10).map(ack))
+            })
+            .collect();
+        let steady = |rows: &[FlowSample]| {
+            let summary = judged(rows, FlowContext::default());
+            (summary.steady_from_s, summary.steady_goodput_bps)
+        };
+        assert_eq!(steady(&with_acks), steady(&samples));
+        assert!(steady(&samples).1.is_some_and(|bps| (bps / 800e6 - 1.0).abs() < 0.03));
+        let part = |rows: &[FlowSample]| part_goodput(rows, "f", 1_000_000, 2_000_000);
+        assert_eq!(part(&with_acks), part(&samples));
     }
 
     /// A hole from slow start is repaired when throughput is steady: what had arrived behind it counts then, but not as part of the rate.

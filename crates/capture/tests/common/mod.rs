@@ -19,6 +19,7 @@ const ECE: u8 = 64;
 #[derive(Clone)]
 pub struct Tcp {
     from_client: bool,
+    id: u16,
     seq: u32,
     ack: u32,
     flags: u8,
@@ -29,7 +30,7 @@ pub struct Tcp {
 
 impl Tcp {
     pub fn client(seq: u32, ack: u32, payload: usize) -> Tcp {
-        Tcp { from_client: true, seq, ack, flags: ACK, window: 1000, options: Vec::new(), payload }
+        Tcp { from_client: true, id: 0, seq, ack, flags: ACK, window: 1000, options: Vec::new(), payload }
     }
 
     pub fn server(seq: u32, ack: u32, payload: usize) -> Tcp {
@@ -54,6 +55,11 @@ impl Tcp {
         self
     }
 
+    /// With this identification of the IPv4 packet.
+    pub fn id(self, id: u16) -> Tcp {
+        Tcp { id, ..self }
+    }
+
     pub fn window(self, window: u16) -> Tcp {
         Tcp { window, ..self }
     }
@@ -75,7 +81,8 @@ impl Tcp {
         let total = (20 + header + self.payload) as u16;
         let mut ip = vec![0x45, 0];
         ip.extend(total.to_be_bytes());
-        ip.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
+        ip.extend(self.id.to_be_bytes());
+        ip.extend([0x40, 0, 64, 6, 0, 0]);
         ip.extend(from.0.octets());
         ip.extend(to.0.octets());
         ip.extend(from.1.to_be_bytes());

@@ -2,7 +2,7 @@
 
 use super::inspect::{Inspection, inspect};
 use super::{BuildError, Diagnostic, compile, signatures};
-use crate::{Parameter, Source};
+use crate::{Parameter, Source, UserHeader};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -54,7 +54,8 @@ impl SharedObject {
     }
 }
 
-type Cache = BTreeMap<(PathBuf, String), Arc<SharedObject>>;
+/// By path, text and headers; of a built-in algorithm by its name.
+type Cache = BTreeMap<(PathBuf, String, Vec<UserHeader>), Arc<SharedObject>>;
 
 static BUILT: Mutex<Cache> = Mutex::new(Cache::new());
 
@@ -65,8 +66,8 @@ static BUILT: Mutex<Cache> = Mutex::new(Cache::new());
 /// If there is no compiler, or the compiler or longfat's checks refuse the file.
 pub fn build(source: &Source) -> Result<Arc<SharedObject>, BuildError> {
     let key = match source {
-        Source::BuiltIn(algorithm) => (PathBuf::new(), algorithm.name.to_owned()),
-        Source::File { path, text } => (path.clone(), text.clone()),
+        Source::BuiltIn(algorithm) => (PathBuf::new(), algorithm.name.to_owned(), Vec::new()),
+        Source::File { path, text } => (path.clone(), text.clone(), source.user_headers()),
     };
     let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(object) = built.get(&key) {

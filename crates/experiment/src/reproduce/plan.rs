@@ -104,7 +104,15 @@ impl<'a> Plan<'a> {
                 .or_else(|| check_guest(&job.scenario).err().map(|error| error.to_string()));
             match why {
                 Some(why) => self.skip(format!("{}: {why}", name(&job))),
-                None => self.jobs.push(Job { engine: engine.clone(), guest: Some(guest.clone()), ..job }),
+                None => {
+                    let scenario = job.experiment.with_sysctl_defaults(job.scenario, engine);
+                    self.jobs.push(Job {
+                        engine: engine.clone(),
+                        guest: Some(guest.clone()),
+                        scenario,
+                        ..job
+                    });
+                }
             }
         }
     }

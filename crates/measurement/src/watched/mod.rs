@@ -1,5 +1,6 @@
 //! Watched connections as flows: their records, and the last seconds of each with its verdict.
 
+mod ack_samples;
 mod aggregates;
 mod devices;
 pub mod flows;

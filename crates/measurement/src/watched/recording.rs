@@ -16,6 +16,7 @@ use verdict::{FlowContext, FlowTimes};
 use watch::{SocketCookie, TrackedConnection, Watcher, monotonic_ns};
 
 use super::{
+    ack_samples::AckSamples,
     devices::{Devices, Sender},
     flows::{self, Pairs},
 };
@@ -43,6 +44,7 @@ pub struct Recording {
 #[derive(Default)]
 struct Flow {
     rows: Vec<FlowSample>,
+    acks: AckSamples,
     sampled_us: Option<i64>,
     /// The sender, if that end is watched.
     sender: Option<Sender>,
@@ -180,7 +182,7 @@ impl Recording {
             let waiting = i64::from(connection.sample.wqueue_bytes);
             if let Some(row) = track.take(event, time_us, &subject, waiting, new_events) {
                 if let Some(flow) = self.flows.get_mut(&subject) {
-                    flow.rows.push(ack_sample(&row, event.snd_mss));
+                    flow.acks.push(&row, event.snd_mss);
                 }
                 rows.push(row);
             }
@@ -226,8 +228,12 @@ impl Recording {
             verdict::decide(&mut flow.rows, &[], &context);
             let mut summary = flow.summary(&context);
             summary.evidence.extend(change_of(&flow.rows));
+            // The ACKs show windows between the samples.
+            let at_acks = flow.acks.max_cwnd_bytes().and_then(|bytes| u64::try_from(bytes).ok());
+            summary.max_cwnd_bytes = summary.max_cwnd_bytes.max(at_acks);
             run.flows.push(summary);
             rows.append(&mut flow.rows);
+            rows.extend(flow.acks.rows(&name));
         }
         rows.sort_by_key(|row| row.time_us);
         self.events.sort_by_key(|event| event.time_us);
@@ -327,20 +333,6 @@ impl Track {
     }
 }
 
-/// An ACK as a sample, for plots. The verdict does not label it: it lacks the outstanding data.
-fn ack_sample(row: &TraceRow, mss_bytes: u32) -> FlowSample {
-    FlowSample {
-        time_us: row.time_us,
-        flow: row.flow.clone(),
-        snd_mss_bytes: Some(mss_bytes.into()),
-        snd_cwnd_segs: row.snd_cwnd_segs,
-        snd_ssthresh_segs: row.snd_ssthresh_segs,
-        srtt_us: row.srtt_us,
-        snd_wnd_bytes: row.snd_wnd_bytes,
-        ..FlowSample::default()
-    }
-}
-
 /// The verdict's context, without path and buffers: settings of other namespaces and hosts are not visible here.
 fn context(name: &str, flow: &Flow) -> FlowContext {
     FlowContext {
@@ -401,10 +393,6 @@ mod tests {
         assert_eq!((row.time_us, row.snd_cwnd_segs, row.rtt_us), (5, Some(11), Some(77)));
         assert_eq!((row.ack_bytes, row.snd_ssthresh_segs), (Some(1000), None));
         assert!(new_events.is_empty(), "{new_events:?}");
-        assert_eq!(
-            (ack_sample(&row, 1448).snd_cwnd_segs, ack_sample(&row, 1448).unacked_segs),
-            (Some(11), None)
-        );
     }
 
     #[test]

@@ -39,14 +39,13 @@ impl Outbox {
             let path = directory.clone();
             move |source| Error::Io { action, path, source }
         };
-        // Locked under a hidden name first: other programs take an outbox that is not locked for an abandoned one.
-        let hidden = directories.outboxes.join(format!(".{tag}"));
-        fs::create_dir_all(&hidden).map_err(failed("create"))?;
-        let lock = File::open(&hidden).map_err(failed("open"))?;
+        fs::create_dir_all(&directories.outboxes).map_err(failed("create"))?;
+        // Locked first: other programs take an outbox that is not locked for an abandoned one.
+        let lock = open_lock(&directory).map_err(failed("create"))?;
         // On file systems without locks no outbox counts as abandoned.
         let _ = lock.try_lock();
-        fs::write(hidden.join(ID_SUFFIX_FILE), tag).map_err(failed("write"))?;
-        fs::rename(&hidden, &directory).map_err(failed("create"))?;
+        fs::create_dir(&directory).map_err(failed("create"))?;
+        fs::write(directory.join(ID_SUFFIX_FILE), tag).map_err(failed("write"))?;
         let uploader = Uploader::new(&directory)?;
         let (end, requests) = channel();
         let worker = Worker {
@@ -93,6 +92,17 @@ fn remaining(error: Error, outbox: &Path) -> Error {
         },
         other => other,
     }
+}
+
+/// The file whose lock marks the outbox of a running program. It is beside the outbox, and exists before and after it.
+fn lock_path(outbox: &Path) -> PathBuf {
+    let tag = outbox.file_name().unwrap_or_default().to_string_lossy();
+    outbox.with_file_name(format!(".{tag}.lock"))
+}
+
+/// Opens this file, or creates it. NFS locks only files that are open for writing.
+pub(crate) fn open_lock(outbox: &Path) -> std::io::Result<File> {
+    File::options().append(true).create(true).open(lock_path(outbox))
 }
 
 /// A random name of 24 bits. It becomes the end of the records' ids, which also contain the second.
@@ -143,21 +153,30 @@ impl Worker {
         uploader.remove_journal()?;
         uploader.move_to(&self.directories.cache);
         let failed = |source| Error::Io { action: "remove", path: outbox.to_owned(), source };
-        fs::remove_dir_all(outbox).map_err(failed)
+        fs::remove_dir_all(outbox).map_err(failed)?;
+        // An empty file without its outbox does no harm.
+        let _ = fs::remove_file(lock_path(outbox));
+        Ok(())
     }
 
     /// Takes over the outboxes of programs that have ended.
     fn take_over_abandoned(&self) -> Result<(), Error> {
         for entry in fs::read_dir(&self.directories.outboxes).into_iter().flatten().flatten() {
             let directory = entry.path();
+            // Locks are hidden files.
             let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
-            let Ok(lock) = File::open(&directory) else { continue };
-            let is_own = directory == self.directory;
-            // Without the second look, a directory that another program has just taken over and removed.
-            if is_hidden || is_own || lock.try_lock().is_err() || !directory.exists() {
+            if is_hidden || directory == self.directory {
                 continue;
             }
-            self.end(Uploader::take_over(&directory)?, &directory)?;
+            let Ok(lock) = open_lock(&directory) else { continue };
+            if lock.try_lock().is_err() {
+                continue;
+            }
+            match directory.exists() {
+                true => self.end(Uploader::take_over(&directory)?, &directory)?,
+                // Its owner, or another program that took it over, has just removed it.
+                false => drop(fs::remove_file(lock_path(&directory))),
+            }
         }
         Ok(())
     }

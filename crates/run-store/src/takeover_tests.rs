@@ -20,7 +20,7 @@ use crate::client::Client;
 use crate::directories::Directories;
 use crate::http::Connector;
 use crate::journal::Journal;
-use crate::outbox::Outbox;
+use crate::outbox::{Outbox, open_lock};
 use crate::settings::Settings;
 use crate::upload::Uploader;
 
@@ -169,7 +169,7 @@ fn a_finished_record_remains_if_only_its_journal_is_left() {
 fn what_a_running_program_has_begun_is_not_touched() {
     let Some(place) = Place::new() else { return };
     let writer = Writer::begin(&place);
-    let lock = File::open(&writer.outbox).unwrap();
+    let lock = open_lock(&writer.outbox).unwrap();
     lock.try_lock().unwrap();
     let (path, id) = (format!("{KEY}/trace.parquet"), begin_upload(&place, &writer.outbox));
     // The record that it discards next.
@@ -221,6 +221,7 @@ fn large_files_are_uploaded_in_parts_whose_upload_an_error_does_not_leave_behind
     writer.uploader = Uploader::new(&writer.outbox).unwrap();
     writer.upload();
     assert!(!place.has_upload(&path, &id));
+    place.client.wait(place.client.abort_upload(&path, &id)).expect("an upload that has ended");
     let copy = place.user.path().join("copy");
     let mut copied = File::create(&copy).unwrap();
     assert!(place.client.wait(place.client.download(&path, &mut copied)).unwrap());

@@ -124,10 +124,16 @@ impl Client {
 
     /// The paths of all objects below `path`, relative to the prefix.
     pub(crate) async fn objects(&self, path: &str) -> Result<Vec<String>, RecordError> {
+        Ok(self.sizes(path).await?.into_iter().map(|(path, _)| path).collect())
+    }
+
+    /// The same with their sizes, bytes.
+    pub(crate) async fn sizes(&self, path: &str) -> Result<Vec<(String, u64)>, RecordError> {
         let key = self.address.key(path);
-        let listed = self.objects.list(Some(&key)).map_ok(|object| object.location).try_collect::<Vec<_>>();
+        let listed = self.objects.list(Some(&key)).try_collect::<Vec<_>>();
         let listed = self.in_time("list", path, listed).await?;
-        Ok(listed.iter().map(|key| self.address.relative(key).to_owned()).collect())
+        let relative = |key: &Key| self.address.relative(key).to_owned();
+        Ok(listed.iter().map(|object| (relative(&object.location), object.size)).collect())
     }
 
     /// A small object with the time of its last change; `None` if there is none.
@@ -180,7 +186,7 @@ impl Client {
         self.send(path, bytes).await
     }
 
-    /// Writes an object by one request, of which [`Uplink::share`] has waited for the share.
+    /// Writes an object by one request. The caller has its share of the uplink.
     async fn send(&self, path: &str, bytes: Vec<u8>) -> Result<(), RecordError> {
         let key = self.address.key(path);
         let deadline = DEADLINE + upload_time(bytes.len() as u64);

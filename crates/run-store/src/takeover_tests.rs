@@ -127,8 +127,15 @@ fn write_summary(directory: &Path, is_partial: bool) {
 #[test]
 fn parts_of_a_record_are_removed_if_its_writer_was_killed_after_it_was_finished() {
     let Some(place) = Place::new() else { return };
-    Writer::begin(&place).finish();
+    let writer = Writer::begin(&place);
+    writer.finish();
+    // A file that the store has is not uploaded again.
+    let scenario = "s/1-0a1b2c/scenario.toml";
+    fs::write(writer.outbox.join(scenario), "SCENARIO.TOML").unwrap();
+    drop(writer);
     place.next_program();
+    let (text, _) = place.client.wait(place.client.read(&format!("{KEY}/scenario.toml"))).unwrap().unwrap();
+    assert_eq!(text, b"scenario.toml");
     assert_eq!(place.objects(), objects(&["flows.parquet", "scenario.toml", "summary.json"]));
     assert!(place.directories().cache.join(KEY).join("flows.parquet").exists());
     assert_eq!(fs::read_dir(place.directories().outboxes).unwrap().count(), 0);

@@ -38,13 +38,15 @@ struct Sent {
     is_finished: bool,
     /// Whether the store may have files that the finished record does not have: parts of its tables.
     may_have_parts: bool,
+    /// Whether the store may have files that are not in `files`: after an error, and if a program that has ended began it.
+    may_have_more: bool,
     /// Whether a program that has ended began it.
     is_inherited: bool,
 }
 
 impl Sent {
     fn inherited() -> Self {
-        Sent { may_have_parts: true, is_inherited: true, ..Sent::default() }
+        Sent { may_have_parts: true, may_have_more: true, is_inherited: true, ..Sent::default() }
     }
 }
 
@@ -125,6 +127,9 @@ impl Uploader {
             }
         }
         drop(uploads);
+        if first_error.is_err() {
+            self.records.values_mut().for_each(|sent| sent.may_have_more = true);
+        }
         first_error?;
         self.upload_others(client).await
     }
@@ -252,6 +257,10 @@ async fn upload_record(
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .filter(|name| name != SUMMARY && !name.starts_with('.') && !name.ends_with(".tmp"))
         .collect();
+    if sent.may_have_more {
+        sent.files.extend(complete_files(client, record, &names).await?);
+        sent.may_have_more = false;
+    }
     let new: Vec<&String> = names.difference(&sent.files).collect();
     let uploads = new.into_iter().map(|name| async move {
         let path = format!("{}/{name}", record.key);
@@ -275,6 +284,20 @@ async fn upload_record(
         sent.is_finished = true;
     }
     Ok(())
+}
+
+/// The files of a record that the store has. A file never changes under its name, so an object of the same size is a copy of it.
+async fn complete_files(
+    client: &Client,
+    record: &OutboxRecord,
+    names: &BTreeSet<String>,
+) -> Result<BTreeSet<String>, Error> {
+    let stored: BTreeMap<String, u64> = client.sizes(&record.key).await?.into_iter().collect();
+    let is_complete = |name: &&String| {
+        let size = fs::metadata(record.directory.join(name)).ok().map(|file| file.len());
+        size.is_some() && size == stored.get(&format!("{}/{name}", record.key)).copied()
+    };
+    Ok(names.iter().filter(is_complete).cloned().collect())
 }
 
 /// The summary of a record with its address in the store; `None` if it cannot be read.

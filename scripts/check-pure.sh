@@ -5,4 +5,8 @@ target=wasm32-unknown-unknown
 if ! rustc --print target-libdir --target $target 2>/dev/null | xargs test -d 2>/dev/null; then
     rustup target add $target 2>/dev/null || { echo "skipped: rustup cannot add the target $target"; exit 0; }
 fi
-cargo build --quiet --locked --target $target -p longfat-units -p longfat-datagrams -p longfat-bulk -p longfat-capture -p longfat-model -p longfat-net -p longfat-probe -p longfat-schema -p longfat-verdict -p longfat-tcp -p longfat-engine-common -p longfat-sim -p longfat-computed-runs -p longfat-reservation -p longfat-limits
+# The playground includes the congestion controls, which scripts/playground.sh builds; here it has none.
+modules=$(realpath -m "${CARGO_TARGET_DIR:-target}")/no-controls
+mkdir -p "$modules"
+echo '&[]' >"$modules/algorithms.rs"
+LONGFAT_CC_MODULES=$modules cargo build --quiet --locked --target $target -p longfat-units -p longfat-datagrams -p longfat-bulk -p longfat-capture -p longfat-model -p longfat-net -p longfat-probe -p longfat-scenario -p longfat-schema -p longfat-verdict -p longfat-tcp -p longfat-engine-common -p longfat-sim -p longfat-computed-runs -p longfat-reservation -p longfat-limits -p longfat-playground

@@ -91,6 +91,10 @@ PYTHON = """# The Python package
 ::: longfat.cc
 
 ::: longfat.gym
+
+::: longfat.agent
+
+::: longfat.agent_documents
 """
 
 

@@ -17,6 +17,8 @@ from longfat._scenario import Scenario, built_in
 from longfat.errors import BadInput, Error, Missing, Mistake, ScenarioError
 
 __all__ = [
+    "Agent",
+    "AgentError",
     "BadInput",
     "Comparison",
     "Direction",
@@ -38,6 +40,7 @@ __all__ = [
     "Unknown",
     "Verdict",
     "__version__",
+    "agent",
     "bdp",
     "built_in",
     "cc",
@@ -52,6 +55,8 @@ __all__ = [
 
 # Loaded when used: they import dataclasses, concurrent.futures, subprocess and other libraries.
 _LAZY = {
+    "Agent": "agent",
+    "AgentError": "agent",
     "Direction": "_parts",
     "Fit": "_fit",
     "Flow": "_parts",
@@ -60,6 +65,7 @@ _LAZY = {
     "Sweep": "_sweep",
     "SweepPoint": "_sweep",
     "Unknown": "_fit",
+    "agent": "agent",
     "cc": "cc",
     "executors": "executors",
     "fit": "_fit",
@@ -69,10 +75,11 @@ _LAZY = {
 
 
 if TYPE_CHECKING:
-    from longfat import cc, executors, gym
+    from longfat import agent, cc, executors, gym
     from longfat._fit import Fit, Unknown, fit
     from longfat._parts import Direction, Flow, Host, Link
     from longfat._sweep import Sweep, SweepPoint, sweep
+    from longfat.agent import Agent, AgentError
 
 
 def __getattr__(name: str) -> object:

@@ -240,7 +240,8 @@ def run(
     :param variant: the scenario's variant; necessary if it has several.
     :param seed: seed of the random numbers, instead of the scenario's.
     :param progress: called a few times a second with the elapsed and the total seconds of the run's own time (``sim``).
-    :param runs: directory of records; without it the run leaves no files.
+    :param runs: directory of records, or an object store, as in ``s3://bucket/prefix``, to which the program writes; without it the
+        run leaves no files.
 
     The interpreter lock is released. Ctrl-C ends the run.
     """
@@ -248,9 +249,12 @@ def run(
         scenario = Scenario.load(scenario)
     if seed is not None:
         scenario = scenario.with_(seed=seed)
-    if engine in ("lab", "kernel") or engine.startswith("kernel:"):
-        return _run_by_program(scenario, engine, variant, runs)
     runs_dir = None if runs is None else os.fspath(runs)
+    is_in_store = runs_dir is not None and runs_dir.startswith(_STORE)
+    if is_in_store and progress is not None:
+        raise BadInput("progress= is not possible with an object store, to which the program writes the record")
+    if is_in_store or engine in ("lab", "kernel") or engine.startswith("kernel:"):
+        return _run_by_program(scenario, engine, variant, runs_dir)
     return Run(_native.run(scenario._native, engine, variant, progress, runs_dir))
 
 
@@ -275,7 +279,7 @@ def _run_by_program(scenario: Scenario, engine: str, variant: Optional[str], run
         summary = run_json(arguments, accepted=(0, 3))
         if len(summary["runs"]) != 1:
             raise BadInput(f"the scenario gives {len(summary['runs'])} runs; run takes one")
-        return Run(_native.open_run(summary["runs"][0]["record"], runs_dir))
+        return open(summary["runs"][0]["record"], runs_dir)
 
 
 def _file_of_text(scenario: Scenario, folder: Path) -> Path:

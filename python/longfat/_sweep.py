@@ -281,4 +281,6 @@ def sweep(
     if chunk is not None and chunk < 1:
         raise BadInput("chunk is at least 1")
     runs_dir = None if runs is None else os.fspath(runs)
+    if runs_dir is not None and runs_dir.startswith("s3://"):
+        raise BadInput(f"runs= must be a directory, not {runs_dir}: `longfat sweep --shard` stores results in an object store")
     return Sweep(scenario, over or {}, engine, variants, repeat, executor, runs_dir, chunk, progress)

@@ -239,6 +239,16 @@ test('form, text, result and address follow each other', async ({ browser }) => 
   }
 });
 
+test('the form suggests the congestion controls of the program', async ({ browser }) => {
+  const { page, trouble } = await visit(browser, address);
+  const own = (JSON.parse(site.longfat('--json', 'cc', 'list')) as { own: { name: string }[] }).own.map((one) => one.name);
+  const suggested = page.locator('#values-cc option');
+  await expect(suggested).toHaveCount(own.length);
+  expect(await suggested.evaluateAll((options) => options.map((one) => (one as HTMLOptionElement).value))).toEqual(own);
+  expect(own).toEqual(ALGORITHMS.toSorted());
+  expect(trouble).toEqual([]);
+});
+
 test('charts of a computed run are those of its record', async ({ browser }) => {
   const { page } = await visit(browser, address);
   const request = { name: 'charts.toml', toml: gigabit('4s').replace('queue = "1000p"', 'queue = "200p"'), engine: 'sim' };

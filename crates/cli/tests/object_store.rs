@@ -2,13 +2,14 @@
 //! cannot reach it; and errors.
 
 use std::{
-    net::TcpListener,
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
     path::PathBuf,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use testing::{
     Missing,
     s3::{BUCKET, S3Server},
@@ -210,7 +211,7 @@ fn what_cannot_be_uploaded_is_kept_and_uploaded_later() {
     let status = writer.wait().unwrap();
     assert!(begin.elapsed() < TIMEOUT);
     let mut stderr = String::new();
-    std::io::Read::read_to_string(&mut writer.stderr.take().unwrap(), &mut stderr).unwrap();
+    writer.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
     assert_eq!(status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("Connection refused") && stderr.contains("records remain in"), "{stderr}");
 }
@@ -220,6 +221,125 @@ fn writer_has_begun(stores: &std::path::Path) -> bool {
     let Some(store) = std::fs::read_dir(stores).unwrap().flatten().next() else { return false };
     let outboxes = std::fs::read_dir(store.path().join("outbox")).into_iter().flatten().flatten();
     outboxes.into_iter().any(|outbox| outbox.path().join("s").exists())
+}
+
+/// The page's server for a user with a cache; it ends when this is dropped.
+struct PageServer {
+    child: Child,
+    address: String,
+    cookie: String,
+}
+
+impl PageServer {
+    fn start(place: &Place, cache: &str) -> PageServer {
+        let mut command = place.command(cache, &["--json", "view", "--no-open", "--share-token"]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut reader = BufReader::new(child.stdout.take().unwrap());
+        let mut document = String::new();
+        while serde_json::from_str::<Value>(&document).is_err() {
+            assert!(reader.read_line(&mut document).unwrap() > 0, "{document}");
+        }
+        let started: Value = serde_json::from_str(&document).unwrap();
+        assert_eq!(started["runs_dir"], place.url.as_str());
+        let address = started["address"].as_str().unwrap().to_owned();
+        let mut server = PageServer { child, address, cookie: String::new() };
+        let (_, path) = started["url"].as_str().unwrap()["http://".len()..].split_once('/').unwrap();
+        let (head, _) = server.request("GET", &format!("/{path}"), "");
+        let cookie = head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
+        server.cookie = cookie.split(';').next().unwrap().to_owned();
+        server
+    }
+
+    /// The header and the body of a response.
+    fn request(&self, method: &str, path: &str, body: &str) -> (String, Vec<u8>) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nCookie: {}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+            self.address,
+            self.cookie,
+            body.len()
+        )
+        .unwrap();
+        let mut response = Vec::new();
+        stream.read_to_end(&mut response).unwrap();
+        let end = response.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap();
+        (String::from_utf8(response[..end].to_vec()).unwrap(), response[end + 4..].to_vec())
+    }
+
+    fn json(&self, method: &str, path: &str, body: &str) -> Value {
+        let (head, body) = self.request(method, path, body);
+        assert!(head.starts_with("HTTP/1.1 200"), "{path}: {head} {}", String::from_utf8_lossy(&body));
+        serde_json::from_slice(&body).unwrap()
+    }
+}
+
+impl Drop for PageServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_page_lists_and_opens_runs_in_the_store() {
+    let Some(place) = Place::new() else { return };
+    let ran = place.run(&["run", "s.toml", "--engine", "sim", "--json"]).json();
+    let (id, record) = (ran["runs"][0]["id"].as_str().unwrap(), &ran["runs"][0]["record"]);
+    let key = format!("s/{id}");
+    for (cache, is_listed_first) in [("other", true), ("third", false)] {
+        let page = PageServer::start(&place, cache);
+        if is_listed_first {
+            let list = page.json("GET", "/api/runs", "");
+            assert_eq!(list["runs_dir"], place.url.as_str());
+            assert_eq!(list["runs"].as_array().unwrap().len(), 1);
+            assert_eq!((&list["runs"][0]["path"], &list["runs"][0]["partial"]), (record, &false.into()));
+        }
+        let details = page.json("POST", "/api/open", &json!({ "runs": [key] }).to_string());
+        assert_eq!(details[0]["summary"]["flows"], ran["runs"][0]["flows"], "{cache}");
+        assert_eq!(details[0]["summary"]["record"], *record);
+        assert!(details[0]["rows"].as_u64().unwrap() > 5 && details[0]["topology"].is_object());
+        let flow = &ran["runs"][0]["flows"][0]["name"];
+        let request = json!({
+            "run": key, "flows": [flow], "measures": ["cwnd"], "link_measures": ["queue"], "from_s": 0, "to_s": 1000,
+            "columns": 100, "causes": true, "events": true,
+        });
+        let (head, body) = page.request("POST", "/api/series", &request.to_string());
+        assert!(head.starts_with("HTTP/1.1 200"), "{head} {}", String::from_utf8_lossy(&body));
+        let length = u32::from_le_bytes(body[..4].try_into().unwrap()) as usize;
+        let series: Value = serde_json::from_slice(&body[4..4 + length]).unwrap();
+        let curves = series["curves"].as_array().unwrap();
+        assert!(curves.iter().any(|curve| curve["subject"] == *flow && curve["points"].as_u64() > Some(2)));
+        let (head, _) = page.request("POST", "/api/open", r#"{"runs": ["s/none"]}"#);
+        assert!(head.starts_with("HTTP/1.1 404"), "{head}");
+    }
+    // A run that is written while the page is open.
+    let page = PageServer::start(&place, "other");
+    assert_eq!(page.json("GET", "/api/runs", "")["runs"].as_array().unwrap().len(), 1);
+    place.run(&["run", "s.toml", "--engine", "model"]);
+    assert!(eventually(|| page.json("GET", "/api/runs", "")["runs"].as_array().unwrap().len() == 2));
+}
+
+#[test]
+fn commands_that_need_no_record_do_not_start_the_client() {
+    let test_dir = TestDir::new(SMALL);
+    // A client for HTTPS cannot be started without CA certificates.
+    let run = |args: &[&str]| -> CommandOutput {
+        let mut command = test_dir.longfat(args);
+        command.env("LONGFAT_RUNS", "s3://runs/place").env("AWS_ENDPOINT_URL", "https://127.0.0.1:9");
+        command.env("AWS_ACCESS_KEY_ID", "key").env("AWS_SECRET_ACCESS_KEY", "secret");
+        command.env("SSL_CERT_FILE", "/nonexistent").env_remove("SSL_CERT_DIR");
+        command.env("XDG_CACHE_HOME", test_dir.path("cache"));
+        command.output().unwrap().into()
+    };
+    for args in [["bdp", "1gbit", "50ms"].as_slice(), &["scenario", "check", "s.toml"], &["config"]] {
+        let output = run(args);
+        assert_eq!(output.code, 0, "{args:?}: {output:?}");
+    }
+    for args in [["ls"].as_slice(), &["run", "s.toml", "--engine", "model"]] {
+        let output = run(args);
+        assert!(output.code != 0 && output.stderr.contains("CA certificates"), "{args:?}: {output:?}");
+    }
 }
 
 #[test]

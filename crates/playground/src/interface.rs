@@ -11,7 +11,7 @@ use computed_runs::MeasuredRun;
 use schema::{Cause, Event, FlowSample, LinkSample, Metrics};
 use units::Time;
 
-use crate::{Answer, compute, controls::Controls};
+use crate::{Answer, Library, compute, controls::Controls};
 
 #[link(wasm_import_module = "page")]
 unsafe extern "C" {
@@ -55,6 +55,13 @@ pub unsafe extern "C" fn run(request: *const u8, bytes: usize) {
     };
     let text = serde_json::to_string(&answer).unwrap_or_default();
     STATE.with_borrow_mut(|state| *state = State { run, text, cells: Vec::new() });
+}
+
+/// Replaces the answer by the names of the built-in congestion controls, a list.
+#[unsafe(no_mangle)]
+pub extern "C" fn read_algorithms() {
+    let text = serde_json::to_string(&Controls::default().names()).unwrap_or_default();
+    STATE.with_borrow_mut(|state| state.text = text);
 }
 
 /// Length of the answer, bytes.

@@ -153,6 +153,17 @@ impl RunsLocation {
         }
     }
 
+    /// Brings [`RunsLocation::readable`] up to date; a directory always is.
+    ///
+    /// # Errors
+    /// If the object store cannot be read.
+    pub fn refresh(&self) -> Result<(), Error> {
+        match &self.0 {
+            Kind::Directory(_) => Ok(()),
+            Kind::Store(store) => store.refresh(),
+        }
+    }
+
     /// Brings the files below a directory of [`RunsLocation::readable`] up to date that are not records.
     ///
     /// # Errors

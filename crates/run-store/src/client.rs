@@ -2,21 +2,25 @@
 
 use std::fs::File;
 use std::future::Future;
-use std::io::{BufReader, Read, Write};
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use futures_util::{StreamExt, TryStreamExt};
-use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::aws::AmazonS3;
+use object_store::multipart::MultipartStore;
 use object_store::path::Path as Key;
-use object_store::{BackoffConfig, ObjectStore, ObjectStoreExt, PutPayload, RetryConfig, WriteMultipart};
+use object_store::{BackoffConfig, ObjectStore, ObjectStoreExt, PutPayload, RetryConfig};
 use record::Error as RecordError;
 use tokio::runtime::Runtime;
 
-use crate::Error;
 use crate::address::Address;
 use crate::error::reason;
-use crate::http::{Connector, SLOWEST_UPLOAD};
+use crate::http::Connector;
+use crate::journal::Journal;
+use crate::settings::Settings;
+use crate::uplink::{Uplink, upload_time};
 
 /// Retries of a request after an error of the server or the network.
 const MAX_RETRIES: usize = 4;
@@ -29,7 +33,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// Deadline for the next bytes of a large reply.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// Files up to this size are uploaded by one request, larger ones in parts of it.
-const PART_BYTES: usize = 8 << 20;
+const PART_BYTES: u64 = 8 << 20;
 /// Parts of one file that are uploaded at once.
 const PARALLEL_PARTS: usize = 4;
 /// Threads for requests.
@@ -39,59 +43,32 @@ const THREADS: usize = 2;
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) address: Address,
-    pub(crate) endpoint: String,
+    endpoint: String,
     objects: AmazonS3,
     runtime: Runtime,
+    uplink: Uplink,
 }
 
 impl Client {
-    /// The client with the settings of the environment. Nothing is sent.
-    pub(crate) fn from_environment(address: Address) -> Result<Self, Error> {
-        let settings = |reason: String| Error::Settings { address: address.to_string(), reason };
-        let builder = AmazonS3Builder::from_env().with_bucket_name(&address.bucket);
-        let set = |key| builder.get_config_value(&key).filter(|value| !value.is_empty());
-        let endpoint = set(AmazonS3ConfigKey::S3Endpoint).or_else(|| set(AmazonS3ConfigKey::Endpoint));
-        let is_allowed = std::env::var("AWS_ALLOW_HTTP").is_ok_and(|value| value == "true" || value == "1");
-        // Schemes are case-insensitive (RFC 3986, section 3.1).
-        let is_plain = endpoint.as_ref().is_some_and(|endpoint| {
-            endpoint.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://"))
-        });
-        if is_plain && !is_allowed {
-            return Err(settings(
-                "AWS_ENDPOINT_URL is not encrypted (http://): set AWS_ALLOW_HTTP=true to allow that".into(),
-            ));
-        }
-        let has_credentials = [
-            AmazonS3ConfigKey::AccessKeyId,
-            AmazonS3ConfigKey::WebIdentityTokenFile,
-            AmazonS3ConfigKey::ContainerCredentialsRelativeUri,
-            AmazonS3ConfigKey::ContainerCredentialsFullUri,
-        ]
-        .into_iter()
-        .any(|key| set(key).is_some());
-        let is_unsigned = set(AmazonS3ConfigKey::SkipSignature).is_some_and(|value| value == "true");
-        // Only Amazon's virtual machines have credentials without variables; an endpoint that is set is usually a different server.
-        if endpoint.is_some() && !has_credentials && !is_unsigned {
-            return Err(settings(
-                "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY".into(),
-            ));
-        }
+    /// Starts the threads. Nothing is sent.
+    pub(crate) fn start(settings: &Settings) -> Result<Self, RecordError> {
         let retries = RetryConfig {
             backoff: BackoffConfig { init_backoff: RETRY_PAUSE.0, max_backoff: RETRY_PAUSE.1, base: 3.0 },
             max_retries: MAX_RETRIES,
             retry_timeout: RETRY_TIMEOUT,
         };
-        let objects = builder
-            .with_allow_http(is_plain)
+        let address = settings.address.clone();
+        let failed = |reason| RecordError::Store { action: "use", url: settings.address.to_string(), reason };
+        let objects = settings
+            .builder()
             .with_retry(retries)
-            .with_http_connector(Connector { needs_tls: !is_plain })
+            .with_http_connector(Connector { needs_tls: !settings.is_plain() })
             .build()
-            .map_err(|error| settings(error.to_string()))?;
+            .map_err(|error| failed(error.to_string()))?;
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build();
-        let runtime = runtime.map_err(|error| settings(format!("cannot start threads: {error}")))?;
-        let endpoint = endpoint.unwrap_or_else(|| "Amazon S3".into());
-        Ok(Client { address, endpoint, objects, runtime })
+        let runtime = runtime.map_err(|error| failed(format!("cannot start threads: {error}")))?;
+        Ok(Client { address, endpoint: settings.endpoint.clone(), objects, runtime, uplink: Uplink::new() })
     }
 
     /// Waits for requests. Not for asynchronous tasks.
@@ -147,10 +124,16 @@ impl Client {
 
     /// The paths of all objects below `path`, relative to the prefix.
     pub(crate) async fn objects(&self, path: &str) -> Result<Vec<String>, RecordError> {
+        Ok(self.sizes(path).await?.into_iter().map(|(path, _)| path).collect())
+    }
+
+    /// The same with their sizes, bytes.
+    pub(crate) async fn sizes(&self, path: &str) -> Result<Vec<(String, u64)>, RecordError> {
         let key = self.address.key(path);
-        let listed = self.objects.list(Some(&key)).map_ok(|object| object.location).try_collect::<Vec<_>>();
+        let listed = self.objects.list(Some(&key)).try_collect::<Vec<_>>();
         let listed = self.in_time("list", path, listed).await?;
-        Ok(listed.iter().map(|key| self.address.relative(key).to_owned()).collect())
+        let relative = |key: &Key| self.address.relative(key).to_owned();
+        Ok(listed.iter().map(|object| (relative(&object.location), object.size)).collect())
     }
 
     /// A small object with the time of its last change; `None` if there is none.
@@ -199,51 +182,91 @@ impl Client {
 
     /// Writes an object by one request.
     pub(crate) async fn write(&self, path: &str, bytes: Vec<u8>) -> Result<(), RecordError> {
+        let _share = self.uplink.share(bytes.len() as u64).await;
+        self.send(path, bytes).await
+    }
+
+    /// Writes an object by one request. The caller has its share of the uplink.
+    async fn send(&self, path: &str, bytes: Vec<u8>) -> Result<(), RecordError> {
         let key = self.address.key(path);
-        let deadline = DEADLINE + Duration::from_secs(bytes.len() as u64 / SLOWEST_UPLOAD);
+        let deadline = DEADLINE + upload_time(bytes.len() as u64);
         self.within(deadline, "write", path, self.objects.put(&key, PutPayload::from(bytes))).await.map(drop)
     }
 
     /// Writes an object with the contents of a file; `false` if the file has vanished.
-    pub(crate) async fn upload(&self, path: &str, file: &Path) -> Result<bool, RecordError> {
-        let local =
-            |error: std::io::Error| RecordError::Io { action: "read", path: file.to_owned(), source: error };
-        let opened = match File::open(file) {
+    pub(crate) async fn upload(
+        &self,
+        path: &str,
+        file: &Path,
+        journal: &Journal,
+    ) -> Result<bool, RecordError> {
+        let local = |source| RecordError::Io { action: "read", path: file.to_owned(), source };
+        let mut opened = match File::open(file) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
             opened => opened.map_err(local)?,
         };
-        let mut reader = BufReader::new(opened);
-        let mut first = Vec::new();
-        (&mut reader).take(PART_BYTES as u64 + 1).read_to_end(&mut first).map_err(local)?;
-        if first.len() <= PART_BYTES {
-            return self.write(path, first).await.map(|()| true);
+        let length = opened.metadata().map_err(local)?.len();
+        if length > PART_BYTES {
+            return self.upload_parts(path, &opened, length, file, journal).await.map(|()| true);
         }
-        let key = self.address.key(path);
-        let failed = |error: object_store::Error| self.failed("write", path, &error);
-        let upload = self.in_time("write", path, self.objects.put_multipart(&key)).await?;
-        let mut parts = WriteMultipart::new_with_chunk_size(upload, PART_BYTES);
-        parts.write(&first);
-        drop(first);
-        let mut buffer = vec![0; PART_BYTES];
-        let written = loop {
-            match reader.read(&mut buffer).map_err(local) {
-                Ok(0) => break Ok(()),
-                Ok(count) => {
-                    if let Err(error) = parts.wait_for_capacity(PARALLEL_PARTS).await {
-                        break Err(failed(error));
-                    }
-                    parts.write(&buffer[..count]);
+        let _share = self.uplink.share(length).await;
+        let mut bytes = Vec::new();
+        opened.read_to_end(&mut bytes).map_err(local)?;
+        self.send(path, bytes).await.map(|()| true)
+    }
+
+    /// Writes an object in parts with the contents of a file, whose name is `name`.
+    async fn upload_parts(
+        &self,
+        path: &str,
+        file: &File,
+        length: u64,
+        name: &Path,
+        journal: &Journal,
+    ) -> Result<(), RecordError> {
+        let key = &self.address.key(path);
+        let id = &self.in_time("write", path, self.objects.create_multipart(key)).await?;
+        journal.add_upload(path, id)?;
+        let parts = (0..length.div_ceil(PART_BYTES)).map(|number| async move {
+            let offset = number * PART_BYTES;
+            let size = PART_BYTES.min(length - offset);
+            let _share = self.uplink.share(size).await;
+            let mut bytes = vec![0; size as usize];
+            let local = |source| RecordError::Io { action: "read", path: name.to_owned(), source };
+            file.read_exact_at(&mut bytes, offset).map_err(local)?;
+            let sent = self.objects.put_part(key, id, number as usize, bytes.into());
+            self.within(DEADLINE + upload_time(size), "write", path, sent).await
+        });
+        let parts: Vec<_> = parts.collect();
+        let parts = futures_util::stream::iter(parts).buffered(PARALLEL_PARTS).try_collect::<Vec<_>>();
+        let written = match parts.await {
+            Ok(parts) => {
+                self.in_time("write", path, self.objects.complete_multipart(key, id, parts)).await.map(drop)
+            }
+            Err(error) => Err(error),
+        };
+        match &written {
+            Ok(()) => journal.close_upload(path, id),
+            // Otherwise the store keeps, and charges for, the parts. The first error is the one to report.
+            Err(_) => {
+                if self.abort_upload(path, id).await.is_ok() {
+                    journal.close_upload(path, id);
                 }
-                Err(error) => break Err(error),
+            }
+        }
+        written
+    }
+
+    /// Removes the parts of an object that has not been completed. An upload that does not exist is no error.
+    pub(crate) async fn abort_upload(&self, path: &str, id: &str) -> Result<(), RecordError> {
+        let (key, id) = (self.address.key(path), id.to_owned());
+        let request = async {
+            match self.objects.abort_multipart(&key, &id).await {
+                Err(error) if is_absent(&error) => Ok(()),
+                done => done,
             }
         };
-        if let Err(error) = written {
-            // Otherwise the store keeps, and charges for, the parts. The first error is the one to report.
-            let _ = parts.abort().await;
-            return Err(error);
-        }
-        parts.finish().await.map_err(failed)?;
-        Ok(true)
+        self.in_time("remove parts of", path, request).await
     }
 
     /// Removes objects. An object that does not exist is no error.

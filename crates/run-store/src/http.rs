@@ -14,12 +14,15 @@ use object_store::client::{
 };
 use object_store::{ClientOptions, Error};
 
+use crate::uplink::upload_time;
+
 /// Timeout of the TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of a reply's header. The time to send the request's body is added.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
-/// The lowest accepted rate of a request's body, bytes per second.
-pub(crate) const SLOWEST_UPLOAD: u64 = 100_000;
+/// A connection is closed if the server's machine has not acknowledged data for this time (tcp(7), `TCP_USER_TIMEOUT`), so that a
+/// large request to a server that has vanished does not wait for its deadline.
+const ACK_TIMEOUT: Duration = Duration::from_secs(30);
 /// Idle connections are closed after this time, before servers close them.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -35,6 +38,7 @@ impl HttpConnector for Connector {
         let mut tcp = connect::HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        tcp.set_tcp_user_timeout(Some(ACK_TIMEOUT));
         tcp.set_nodelay(true);
         let provider = rustls::crypto::ring::default_provider();
         match HttpsConnectorBuilder::new().with_provider_and_native_roots(provider) {
@@ -63,7 +67,7 @@ struct Service<C>(Client<C, HttpRequestBody>);
 impl<C: connect::Connect + Clone + Debug + Send + Sync + 'static> HttpService for Service<C> {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let bytes = request.body().content_length() as u64;
-        let timeout = REPLY_TIMEOUT + Duration::from_secs(bytes / SLOWEST_UPLOAD);
+        let timeout = REPLY_TIMEOUT + upload_time(bytes);
         let reply = tokio::time::timeout(timeout, self.0.request(request)).await;
         let reply = reply.map_err(|_| late(timeout))?.map_err(failed)?;
         let (head, body) = reply.into_parts();

@@ -12,8 +12,8 @@
 //!
 //! Writing: records are written to a directory first, the outbox, and uploaded in the background. See `outbox.rs`.
 //!
-//! Credentials and the endpoint are those of the usual environment variables, `AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL` and so on.
-//! Each request has a deadline. This crate prints nothing.
+//! Credentials and the endpoint are those of the usual environment variables, `AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL` and so on. The
+//! first request starts the client and its threads. Each request has a deadline. This crate prints nothing.
 
 mod address;
 mod cache;
@@ -22,8 +22,13 @@ mod directories;
 mod error;
 mod http;
 mod index;
+mod journal;
 mod outbox;
+mod settings;
 mod store;
+#[cfg(test)]
+mod takeover_tests;
+mod uplink;
 mod upload;
 
 pub use address::is_address;

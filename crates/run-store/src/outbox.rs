@@ -1,7 +1,8 @@
 //! The outbox of one program: a directory of records, and the thread that uploads it.
 //!
 //! A lock marks the outbox of a running program. If a program was killed or could not reach the store at its end, the next program that
-//! writes to the same place uploads and removes its outbox.
+//! writes to the same place takes over its outbox: it uploads what is missing in the store, removes there what the program had not
+//! completed (see `journal.rs`), and removes the outbox. The lock protects what a running program has begun.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -38,23 +39,23 @@ impl Outbox {
             let path = directory.clone();
             move |source| Error::Io { action, path, source }
         };
-        // Locked under a hidden name first: other programs take an outbox that is not locked for an abandoned one.
-        let hidden = directories.outboxes.join(format!(".{tag}"));
-        fs::create_dir_all(&hidden).map_err(failed("create"))?;
-        let lock = File::open(&hidden).map_err(failed("open"))?;
+        fs::create_dir_all(&directories.outboxes).map_err(failed("create"))?;
+        // Locked first: other programs take an outbox that is not locked for an abandoned one.
+        let lock = open_lock(&directory).map_err(failed("create"))?;
         // On file systems without locks no outbox counts as abandoned.
         let _ = lock.try_lock();
-        fs::write(hidden.join(ID_SUFFIX_FILE), tag).map_err(failed("write"))?;
-        fs::rename(&hidden, &directory).map_err(failed("create"))?;
+        fs::create_dir(&directory).map_err(failed("create"))?;
+        fs::write(directory.join(ID_SUFFIX_FILE), tag).map_err(failed("write"))?;
+        let uploader = Uploader::new(&directory)?;
         let (end, requests) = channel();
         let worker = Worker {
             client: Arc::clone(client),
             directories: directories.clone(),
-            uploader: Uploader::new(&directory),
             directory: directory.clone(),
             _lock: lock,
         };
-        let thread = thread::Builder::new().name("upload".into()).spawn(move || worker.run(&requests));
+        let thread =
+            thread::Builder::new().name("upload".into()).spawn(move || worker.run(uploader, &requests));
         Ok(Outbox { directory: directory.clone(), end, thread: thread.map_err(failed("upload"))? })
     }
 
@@ -93,6 +94,17 @@ fn remaining(error: Error, outbox: &Path) -> Error {
     }
 }
 
+/// The file whose lock marks the outbox of a running program. It is beside the outbox, and exists before and after it.
+fn lock_path(outbox: &Path) -> PathBuf {
+    let tag = outbox.file_name().unwrap_or_default().to_string_lossy();
+    outbox.with_file_name(format!(".{tag}.lock"))
+}
+
+/// Opens this file, or creates it. NFS locks only files that are open for writing.
+pub(crate) fn open_lock(outbox: &Path) -> std::io::Result<File> {
+    File::options().append(true).create(true).open(lock_path(outbox))
+}
+
 /// A random name of 24 bits. It becomes the end of the records' ids, which also contain the second.
 fn tag() -> Result<String, Error> {
     let mut random = [0; 3];
@@ -108,19 +120,18 @@ fn tag() -> Result<String, Error> {
 struct Worker {
     client: Arc<Client>,
     directories: Directories,
-    uploader: Uploader,
     directory: PathBuf,
     _lock: File,
 }
 
 impl Worker {
-    fn run(mut self, requests: &Receiver<()>) -> Result<(), Error> {
-        if let Err(error) = self.upload_abandoned() {
+    fn run(self, mut uploader: Uploader, requests: &Receiver<()>) -> Result<(), Error> {
+        if let Err(error) = self.take_over_abandoned() {
             tracing::warn!("cannot upload the records of an earlier program: {error}");
         }
         let mut pause = PAUSE;
         while let Err(RecvTimeoutError::Timeout) = requests.recv_timeout(pause) {
-            pause = match self.client.wait(self.uploader.upload(&self.client)) {
+            pause = match self.client.wait(uploader.upload(&self.client)) {
                 Ok(()) => PAUSE,
                 Err(error) => {
                     tracing::warn!("{error}; trying again");
@@ -128,7 +139,6 @@ impl Worker {
                 }
             };
         }
-        let uploader = std::mem::replace(&mut self.uploader, Uploader::new(&self.directory));
         self.end(uploader, &self.directory)
     }
 
@@ -139,21 +149,34 @@ impl Worker {
             uploader.upload(&self.client).await?;
             uploader.write_index(&self.client, &tag).await
         })?;
+        // From now on no record of the outbox may be removed from the store, even if it is no longer here.
+        uploader.remove_journal()?;
         uploader.move_to(&self.directories.cache);
         let failed = |source| Error::Io { action: "remove", path: outbox.to_owned(), source };
-        fs::remove_dir_all(outbox).map_err(failed)
+        fs::remove_dir_all(outbox).map_err(failed)?;
+        // An empty file without its outbox does no harm.
+        let _ = fs::remove_file(lock_path(outbox));
+        Ok(())
     }
 
-    /// Uploads and removes the outboxes of programs that have ended.
-    fn upload_abandoned(&self) -> Result<(), Error> {
+    /// Takes over the outboxes of programs that have ended.
+    fn take_over_abandoned(&self) -> Result<(), Error> {
         for entry in fs::read_dir(&self.directories.outboxes).into_iter().flatten().flatten() {
             let directory = entry.path();
+            // Locks are hidden files.
             let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
-            let Ok(lock) = File::open(&directory) else { continue };
-            if is_hidden || directory == self.directory || lock.try_lock().is_err() {
+            if is_hidden || directory == self.directory {
                 continue;
             }
-            self.end(Uploader::new(&directory), &directory)?;
+            let Ok(lock) = open_lock(&directory) else { continue };
+            if lock.try_lock().is_err() {
+                continue;
+            }
+            match directory.exists() {
+                true => self.end(Uploader::take_over(&directory)?, &directory)?,
+                // Its owner, or another program that took it over, has just removed it.
+                false => drop(fs::remove_file(lock_path(&directory))),
+            }
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use crate::cache::{self, SUMMARY};
 use crate::client::Client;
 use crate::directories::Directories;
 use crate::outbox::Outbox;
+use crate::settings::Settings;
 use crate::{Error, upload};
 
 /// Maximum age of a list before it is requested again: a page requests several lists at once.
@@ -21,7 +22,9 @@ const TRIAL: &str = ".longfat/trial";
 /// Records in a bucket of an S3-compatible object store.
 #[derive(Debug)]
 pub struct S3Store {
-    client: Arc<Client>,
+    settings: Settings,
+    /// Started by the first request: many commands have a place of records and do not use it.
+    client: Mutex<Option<Arc<Client>>>,
     url: String,
     directories: Directories,
     refreshed: Mutex<Option<Instant>>,
@@ -29,21 +32,34 @@ pub struct S3Store {
 }
 
 impl S3Store {
-    /// The place at `address`, as in `s3://bucket/prefix`, with the settings of the environment. Nothing is sent yet.
+    /// The place at `address`, as in `s3://bucket/prefix`, with the settings of the environment. Nothing is sent or started yet.
     ///
     /// # Errors
     /// If the address or a setting is wrong.
     pub fn open(address: &str) -> Result<Self, Error> {
-        let address = Address::parse(address)?;
-        let client = Client::from_environment(address)?;
-        let directories = Directories::of_this_user(&client.address, &client.endpoint)?;
-        Ok(S3Store {
-            url: client.address.to_string(),
-            client: Arc::new(client),
+        let settings = Settings::from_environment(Address::parse(address)?)?;
+        let directories = Directories::of_this_user(&settings.address, &settings.endpoint)?;
+        Ok(Self::new(settings, directories))
+    }
+
+    fn new(settings: Settings, directories: Directories) -> Self {
+        S3Store {
+            url: settings.address.to_string(),
+            settings,
+            client: Mutex::new(None),
             directories,
             refreshed: Mutex::new(None),
             outbox: Mutex::new(None),
-        })
+        }
+    }
+
+    fn client(&self) -> Result<Arc<Client>, RecordError> {
+        let mut client = lock(&self.client);
+        let started = match client.take() {
+            Some(started) => started,
+            None => Arc::new(Client::start(&self.settings)?),
+        };
+        Ok(Arc::clone(client.insert(started)))
     }
 
     /// The path below the prefix of the record whose directory in the cache is `directory`.
@@ -57,10 +73,10 @@ impl S3Store {
     }
 
     /// Writes and removes an object, so that a measurement does not begin if its record could not be uploaded.
-    fn try_to_write(&self) -> Result<(), RecordError> {
-        self.client.wait(async {
-            self.client.write(TRIAL, Vec::new()).await?;
-            self.client.remove(&[TRIAL.to_owned()]).await
+    fn try_to_write(client: &Client) -> Result<(), RecordError> {
+        client.wait(async {
+            client.write(TRIAL, Vec::new()).await?;
+            client.remove(&[TRIAL.to_owned()]).await
         })
     }
 }
@@ -90,18 +106,19 @@ impl RunStore for S3Store {
         if refreshed.is_some_and(|at| at.elapsed() < MAX_LIST_AGE) {
             return Ok(());
         }
-        cache::refresh(&self.client, &self.directories.cache)?;
+        cache::refresh(&*self.client()?, &self.directories.cache)?;
         *refreshed = Some(Instant::now());
         Ok(())
     }
 
     fn refresh_files(&self, directory: &str) -> Result<(), RecordError> {
-        cache::refresh_files(&self.client, &self.directories.cache, directory)
+        cache::refresh_files(&*self.client()?, &self.directories.cache, directory)
     }
 
     fn file_names(&self, directory: &Path) -> Result<Vec<String>, RecordError> {
         let path = self.path_of(directory)?;
-        let objects = self.client.wait(self.client.objects(&path))?;
+        let client = self.client()?;
+        let objects = client.wait(client.objects(&path))?;
         let names = objects.iter().filter_map(|object| object.strip_prefix(&path)?.strip_prefix('/'));
         Ok(names.filter(|name| !name.contains('/')).map(str::to_owned).collect())
     }
@@ -112,15 +129,17 @@ impl RunStore for S3Store {
             return Ok(());
         }
         let path = format!("{}/{file}", self.path_of(directory)?);
-        self.client.wait(cache::fetch(&self.client, &path, &local))
+        let client = self.client()?;
+        client.wait(cache::fetch(&client, &path, &local))
     }
 
     fn remove(&self, directory: &Path) -> Result<(), RecordError> {
         let path = self.path_of(directory)?;
-        self.client.wait(async {
+        let client = self.client()?;
+        client.wait(async {
             // Without its summary, what remains of an interrupted removal is not a finished record.
-            self.client.remove(&[format!("{path}/{SUMMARY}")]).await?;
-            self.client.remove(&self.client.objects(&path).await?).await
+            client.remove(&[format!("{path}/{SUMMARY}")]).await?;
+            client.remove(&client.objects(&path).await?).await
         })?;
         *lock(&self.refreshed) = None;
         // A directory that remains is removed by the next refresh.
@@ -133,8 +152,9 @@ impl RunStore for S3Store {
         let open = match outbox.take() {
             Some(open) => open,
             None => {
-                self.try_to_write()?;
-                Outbox::start(&self.client, &self.directories)?
+                let client = self.client()?;
+                Self::try_to_write(&client)?;
+                Outbox::start(&client, &self.directories)?
             }
         };
         Ok(outbox.insert(open).directory().to_owned())

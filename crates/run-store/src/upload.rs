@@ -15,8 +15,9 @@ use serde_json::Value;
 use crate::cache::{SUMMARY, is_partial};
 use crate::client::Client;
 use crate::index;
+use crate::journal::Journal;
 
-/// Records that are uploaded at once, and files of each.
+/// Records that are uploaded at once, and files of each. The uplink limits them further.
 const PARALLEL: (usize, usize) = (8, 4);
 
 /// A record in an outbox.
@@ -35,39 +36,83 @@ struct Sent {
     /// The last summary; empty if there was none.
     summary: Vec<u8>,
     is_finished: bool,
+    /// Whether the store may have files that the finished record does not have: parts of its tables.
+    may_have_parts: bool,
+    /// Whether the store may have files that are not in `files`: after an error, and if a program that has ended began it.
+    may_have_more: bool,
+    /// Whether a program that has ended began it.
+    is_inherited: bool,
+}
+
+impl Sent {
+    fn inherited() -> Self {
+        Sent { may_have_parts: true, may_have_more: true, is_inherited: true, ..Sent::default() }
+    }
 }
 
 /// Uploads an outbox, again and again while records are written to it.
 #[derive(Debug)]
 pub(crate) struct Uploader {
     outbox: PathBuf,
+    journal: Journal,
     records: BTreeMap<String, Sent>,
     /// Other files, relative to the outbox. They never change.
     others: BTreeSet<String>,
+    /// Whether the outbox is that of a program that has ended.
+    is_inherited: bool,
 }
 
 impl Uploader {
-    pub(crate) fn new(outbox: &Path) -> Self {
-        Uploader { outbox: outbox.to_owned(), records: BTreeMap::new(), others: BTreeSet::new() }
+    /// Of an outbox that this program has created.
+    pub(crate) fn new(outbox: &Path) -> Result<Self, Error> {
+        Ok(Uploader {
+            outbox: outbox.to_owned(),
+            journal: Journal::open(outbox)?,
+            records: BTreeMap::new(),
+            others: BTreeSet::new(),
+            is_inherited: false,
+        })
+    }
+
+    /// Of the outbox of a program that has ended.
+    pub(crate) fn take_over(outbox: &Path) -> Result<Self, Error> {
+        let mut own = Self::new(outbox)?;
+        own.is_inherited = true;
+        own.records = own.journal.records().into_iter().map(|key| (key, Sent::inherited())).collect();
+        Ok(own)
     }
 
     /// Uploads all new files, until the first error.
     pub(crate) async fn upload(&mut self, client: &Client) -> Result<(), Error> {
+        // Those of a program that has ended, or of the last call, which an error ended.
+        for (path, id) in self.journal.uploads() {
+            client.abort_upload(&path, &id).await?;
+            self.journal.close_upload(&path, &id);
+        }
         let found = records(&self.outbox);
         let is_there = |key: &String| found.iter().any(|record| record.key == *key);
         let removed: Vec<String> = self.records.keys().filter(|key| !is_there(key)).cloned().collect();
         for key in removed {
             // A discarded try, or a run without any row.
-            client.remove(&client.objects(&key).await?).await?;
+            if !self.records[&key].is_inherited || is_unfinished(client, &key).await? {
+                client.remove(&client.objects(&key).await?).await?;
+            }
             self.records.remove(&key);
         }
         let mut uploads = Vec::new();
+        let journal = &self.journal;
         for record in found {
+            let new = || if self.is_inherited { Sent::inherited() } else { Sent::default() };
+            let known = self.records.entry(record.key.clone()).or_insert_with(new);
+            if !record.is_finished {
+                journal.add_record(&record.key)?;
+                known.may_have_parts = true;
+            }
             // A copy, because the first error ends all uploads.
-            let mut sent = self.records.entry(record.key.clone()).or_default().clone();
+            let mut sent = known.clone();
             if !sent.is_finished {
                 uploads.push(async move {
-                    let done = upload_record(client, &record, &mut sent).await;
+                    let done = upload_record(client, &record, &mut sent, journal).await;
                     (record.key, sent, done)
                 });
             }
@@ -82,6 +127,9 @@ impl Uploader {
             }
         }
         drop(uploads);
+        if first_error.is_err() {
+            self.records.values_mut().for_each(|sent| sent.may_have_more = true);
+        }
         first_error?;
         self.upload_others(client).await
     }
@@ -90,9 +138,10 @@ impl Uploader {
         let mut files = Vec::new();
         collect_files(&self.outbox, "", &mut files);
         let new: Vec<String> = files.into_iter().filter(|file| !self.others.contains(file)).collect();
-        let outbox = &self.outbox;
-        let uploads =
-            new.iter().map(|path| async move { client.upload(path, &outbox.join(path)).await.map(|_| path) });
+        let (outbox, journal) = (&self.outbox, &self.journal);
+        let uploads = new
+            .iter()
+            .map(|path| async move { client.upload(path, &outbox.join(path), journal).await.map(|_| path) });
         let uploads: Vec<_> = uploads.collect();
         let uploads = futures_util::stream::iter(uploads).buffer_unordered(PARALLEL.0 * PARALLEL.1);
         let sent: Vec<&String> = uploads.try_collect().await?;
@@ -111,6 +160,11 @@ impl Uploader {
             Some(bytes) => client.write(&format!("{}/{name}", index::DIRECTORY), bytes).await,
             None => Ok(()),
         }
+    }
+
+    /// Removes the journal. The outbox must have been uploaded.
+    pub(crate) fn remove_journal(&self) -> Result<(), Error> {
+        self.journal.remove()
     }
 
     /// Moves the uploaded records to the cache, where they need not be fetched.
@@ -171,8 +225,19 @@ fn collect_files(outbox: &Path, below: &str, files: &mut Vec<String>) {
     }
 }
 
+/// Whether the store has a record that is not finished, or nothing of it.
+async fn is_unfinished(client: &Client, key: &str) -> Result<bool, Error> {
+    let summary = client.read(&format!("{key}/{SUMMARY}")).await?;
+    Ok(summary.is_none_or(|(json, _)| is_partial(&json)))
+}
+
 /// Uploads the new files of a record. Files that vanish meanwhile belong to a record that has just been finished or removed.
-async fn upload_record(client: &Client, record: &OutboxRecord, sent: &mut Sent) -> Result<(), Error> {
+async fn upload_record(
+    client: &Client,
+    record: &OutboxRecord,
+    sent: &mut Sent,
+    journal: &Journal,
+) -> Result<(), Error> {
     let summary_path = format!("{}/{SUMMARY}", record.key);
     let Some(summary) = summary(record, &client.url(&record.key)) else { return Ok(()) };
     if !record.is_finished {
@@ -192,9 +257,14 @@ async fn upload_record(client: &Client, record: &OutboxRecord, sent: &mut Sent) 
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .filter(|name| name != SUMMARY && !name.starts_with('.') && !name.ends_with(".tmp"))
         .collect();
+    if sent.may_have_more {
+        sent.files.extend(complete_files(client, record, &names).await?);
+        sent.may_have_more = false;
+    }
     let new: Vec<&String> = names.difference(&sent.files).collect();
     let uploads = new.into_iter().map(|name| async move {
-        let is_there = client.upload(&format!("{}/{name}", record.key), &record.directory.join(name)).await?;
+        let path = format!("{}/{name}", record.key);
+        let is_there = client.upload(&path, &record.directory.join(name), journal).await?;
         Ok::<_, Error>(is_there.then(|| name.clone()))
     });
     let uploads: Vec<_> = uploads.collect();
@@ -202,14 +272,32 @@ async fn upload_record(client: &Client, record: &OutboxRecord, sent: &mut Sent) 
     let uploaded: Vec<Option<String>> = uploads.try_collect().await?;
     sent.files.extend(uploaded.into_iter().flatten());
     if record.is_finished {
-        let parts: Vec<String> =
-            sent.files.difference(&names).map(|name| format!("{}/{name}", record.key)).collect();
-        client.remove(&parts).await?;
+        if sent.may_have_parts {
+            // Not those in `sent`: an upload that failed or was ended may be there too.
+            let mut others = client.objects(&record.key).await?;
+            let name_of = |path: &String| path.rsplit('/').next().unwrap_or_default().to_owned();
+            others.retain(|path| name_of(path) != SUMMARY && !names.contains(&name_of(path)));
+            client.remove(&others).await?;
+        }
         client.write(&summary_path, summary.clone()).await?;
         sent.summary = summary;
         sent.is_finished = true;
     }
     Ok(())
+}
+
+/// The files of a record that the store has. A file never changes under its name, so an object of the same size is a copy of it.
+async fn complete_files(
+    client: &Client,
+    record: &OutboxRecord,
+    names: &BTreeSet<String>,
+) -> Result<BTreeSet<String>, Error> {
+    let stored: BTreeMap<String, u64> = client.sizes(&record.key).await?.into_iter().collect();
+    let is_complete = |name: &&String| {
+        let size = fs::metadata(record.directory.join(name)).ok().map(|file| file.len());
+        size.is_some() && size == stored.get(&format!("{}/{name}", record.key)).copied()
+    };
+    Ok(names.iter().filter(is_complete).cloned().collect())
 }
 
 /// The summary of a record with its address in the store; `None` if it cannot be read.

@@ -60,6 +60,12 @@ export class Computer {
     this.module.catch(() => {});
   }
 
+  /** The names of the congestion controls that the module contains. */
+  async algorithms(): Promise<string[]> {
+    const reply = await this.ask(this.started(await this.module), { kind: 'algorithms' });
+    return reply.kind === 'algorithms' ? reply.algorithms : [];
+  }
+
   /** Computes a run. A run in progress ends: its outcome is `replaced`. */
   async compute(request: Request): Promise<Outcome> {
     const module = await this.module;

@@ -12,6 +12,7 @@ interface Exports {
   cells(name: number, bytes: number): number;
   cells_address(): number;
   read_events(): void;
+  read_algorithms(): void;
 }
 
 /** A time in microseconds, a subject, a kind and a value. */
@@ -55,6 +56,12 @@ export class Instance {
   events(): EventRow[] {
     this.exports.read_events();
     return JSON.parse(this.answer()) as EventRow[];
+  }
+
+  /** The names of the built-in congestion controls. */
+  algorithms(): string[] {
+    this.exports.read_algorithms();
+    return JSON.parse(this.answer()) as string[];
   }
 
   private answer(): string {

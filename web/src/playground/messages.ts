@@ -4,11 +4,13 @@ import type { EventRow } from './instance';
 
 export type ToWorker =
   | { kind: 'module'; module: WebAssembly.Module }
+  | { kind: 'algorithms'; id: number }
   | { kind: 'run'; id: number; request: string }
   | { kind: 'cells'; id: number; table: string; subject: string; column: string }
   | { kind: 'events'; id: number };
 
 export type FromWorker =
+  | { kind: 'algorithms'; id: number; algorithms: string[] }
   | { kind: 'answer'; id: number; answer: string; wall_ms: number }
   | { kind: 'cells'; id: number; cells: Float64Array }
   | { kind: 'events'; id: number; events: EventRow[] }

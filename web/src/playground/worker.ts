@@ -13,7 +13,9 @@ const send = (message: FromWorker) => postMessage(message);
 onmessage = ({ data }: MessageEvent<ToWorker>) => {
   try {
     if (data.kind === 'module') module = data.module;
-    else if (data.kind === 'run' && module) send({ kind: 'answer', id: data.id, ...computed(module, data.request) });
+    else if (data.kind === 'algorithms' && module) {
+      send({ kind: 'algorithms', id: data.id, algorithms: new Instance(module, () => {}).algorithms() });
+    } else if (data.kind === 'run' && module) send({ kind: 'answer', id: data.id, ...computed(module, data.request) });
     else if (data.kind === 'cells' && instance) {
       const { id, table, subject, column } = data;
       send({ kind: 'cells', id, cells: instance.cells(table, subject, column) });

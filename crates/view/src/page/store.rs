@@ -207,9 +207,14 @@ impl Store {
         let dir = self.runs.readable().join(scenario);
         let paths =
             [dir.join(id), dir.join(format!("{RUN_PARTITION}{id}")), dir.join(format!(".{id}.partial"))];
-        let path = paths.into_iter().find(|path| path.is_dir()).ok_or_else(none)?;
-        self.inside(&path).ok_or_else(none)?;
-        Ok(self.runs.open(&path)?)
+        let existing = || paths.iter().find(|path| path.is_dir());
+        let path = match existing() {
+            Some(path) => path,
+            // A page that was left open knows runs that the cache of an object store may not have yet.
+            None => self.runs.refresh().map(|()| existing())?.ok_or_else(none)?,
+        };
+        self.inside(path).ok_or_else(none)?;
+        Ok(self.runs.open(path)?)
     }
 
     /// `path` with all symbolic links followed, where it exists and is below the runs directory.

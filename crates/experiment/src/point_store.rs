@@ -15,6 +15,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
+use data_encoding::HEXLOWER;
 use record::RunsLocation;
 use scenario::{Cc, FlowKind};
 use schema::RunSummary;
@@ -112,10 +113,7 @@ impl Job<'_> {
                 text.push_str(source);
             }
         }
-        Sha256::digest(text.as_bytes()).iter().fold(String::new(), |mut hex, byte| {
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        })
+        HEXLOWER.encode(&Sha256::digest(text.as_bytes()))
     }
 }
 

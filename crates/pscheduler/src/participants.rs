@@ -26,10 +26,8 @@ pub(crate) fn data(input: &ParticipantInput, port: u16) -> Result<Value, Error> 
     if input.test.kind != throughput::NAME || input.participant != throughput::SERVER {
         return Ok(data);
     }
-    let mut secret = [0; SECRET_BYTES];
-    getrandom::fill(&mut secret)
+    let secret = os::random_hex(SECRET_BYTES)
         .map_err(|error| Error::System { what: "cannot draw a random number", cause: error.to_string() })?;
-    let secret = secret.iter().map(|byte| format!("{byte:02x}")).collect();
     let server = serde_json::to_value(ServerData { port, secret });
     let server =
         server.map_err(|error| Error::System { what: "cannot write JSON", cause: error.to_string() })?;

@@ -8,12 +8,9 @@
 use std::{collections::BTreeMap, sync::atomic::AtomicBool};
 
 use scenario::ScenarioFile;
-use schema::{Event, FlowSample, LinkSample};
 use serde::Serialize;
 
-use crate::{
-    Backend, Error, Journal, Observer, Progress, RunOptions, acquire_privilege, clock::TimeMode, run::run,
-};
+use crate::{Backend, Error, Journal, RunOptions, acquire_privilege, clock::TimeMode, run::run};
 
 /// Echoes for 0.3 s, then a TCP flow for 0.4 s.
 const SCENARIO: &str = r#"
@@ -94,28 +91,12 @@ pub(crate) fn measure() -> Result<Option<Turnaround>, Error> {
         congestion_controls: &BTreeMap::from([("tcp".into(), "reno".into())]),
         stop: &AtomicBool::new(false),
     };
-    let outcome = run(&scenario, &options, &mut Ignore)?;
+    let outcome = run(&scenario, &options, &mut ())?;
     let half_of = |flow: &str| {
         let rows = outcome.flows.iter().filter(|row| row.flow == flow);
         HalfRoundTrips::of(&rows.filter_map(|row| row.srtt_us).collect::<Vec<_>>())
     };
     Ok(half_of("echo").zip(half_of("tcp")).map(|(echo, tcp)| Turnaround { echo, tcp }))
-}
-
-/// The outcome has all rows.
-struct Ignore;
-
-impl Observer for Ignore {
-    fn rows(
-        &mut self,
-        _: &[FlowSample],
-        _: &[LinkSample],
-        _: &[Event],
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        Ok(())
-    }
-
-    fn progress(&mut self, _: &Progress) {}
 }
 
 #[cfg(test)]

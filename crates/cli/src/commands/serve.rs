@@ -16,8 +16,7 @@ use anyhow::Context;
 use clap::Args;
 use hosts::HostService;
 use iperf3::{
-    Authority, IpVersion, Observer, Padding, SampleBuffer, Server, ServerObserver, ServerOptions, TIME_SKEW,
-    TokenGate,
+    Authority, Observer, Padding, SampleBuffer, Server, ServerObserver, ServerOptions, TIME_SKEW, TokenGate,
     document::{self, RateUnit, TextFormat},
     flow_name,
     report::{Interval, Report, ServerOutput, Start},
@@ -32,9 +31,12 @@ use transfer::stream::StreamService;
 use units::BitRate;
 use verdict::judge_receiver;
 
-use super::test::{
-    args,
-    unattended::{self, UnattendedArgs},
+use super::{
+    ip_version::IpVersionArgs,
+    test::{
+        args,
+        unattended::{self, UnattendedArgs},
+    },
 };
 use crate::{
     commands,
@@ -64,12 +66,8 @@ pub struct ServeArgs {
     /// Device to listen on
     #[arg(long, value_name = "DEVICE")]
     bind_dev: Option<String>,
-    /// Use IPv4 only
-    #[arg(short = '4', long, conflicts_with = "version6")]
-    version4: bool,
-    /// Use IPv6 only
-    #[arg(short = '6', long)]
-    version6: bool,
+    #[command(flatten)]
+    ip_version: IpVersionArgs,
     /// Exit after one test
     #[arg(short = '1', long)]
     one_off: bool,
@@ -280,7 +278,7 @@ impl ServeArgs {
         iperf2::ServerOptions {
             bind,
             device,
-            ip: self.ip(),
+            ip: self.ip_version.required(),
             interval: self.interval,
             header_timeout: self.phase_timeout,
             idle_timeout: self.rcv_timeout.min(defaults.idle_timeout),
@@ -288,10 +286,6 @@ impl ServeArgs {
             pin: self.affinity.clone(),
             ..defaults
         }
-    }
-
-    fn ip(&self) -> Option<IpVersion> {
-        iperf3_values::ip_version(self.version4, self.version6)
     }
 
     fn options(&self) -> anyhow::Result<ServerOptions> {
@@ -316,7 +310,7 @@ impl ServeArgs {
             bind,
             device,
             port: self.port,
-            ip: self.ip(),
+            ip: self.ip_version.required(),
             clients: usize::from(self.clients),
             queue: usize::from(self.queue),
             queue_timeout: self.queue_timeout,

@@ -203,7 +203,7 @@ impl Recording {
         }
         if watcher.lost_events() > 0 {
             run.quality
-                .add_fault(format!("{} events were lost: they arrived too fast", watcher.lost_events()));
+                .add_fault(format!("{} events were lost: they arrived faster than they were read", watcher.lost_events()));
         }
         let mut rows = Vec::new();
         // Flows without data are omitted.

@@ -69,7 +69,7 @@ pub struct RunArgs {
     /// Also write an HTML report of these runs
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Keep no record of these runs
+    /// Write no record of these runs
     #[arg(long, conflicts_with_all = ["report", "trace"])]
     no_record: bool,
     /// Exit with code 5 if a measurement is unreliable

@@ -93,7 +93,7 @@ pub struct ServeArgs {
     /// Timeout without acknowledgement of sent data, in milliseconds or as in 2s
     #[arg(long, value_name = "MS", value_parser = iperf3_values::milliseconds, help_heading = "Clients")]
     snd_timeout: Option<Duration>,
-    /// Maximum rate of a test, all streams together, averaged over SECONDS (5)
+    /// Maximum total rate of the streams of a test, averaged over SECONDS [default: 5]
     #[arg(long, value_name = "RATE[/SECONDS]", value_parser = rate_limit, help_heading = "Clients")]
     server_bitrate_limit: Option<(BitRate, Duration)>,
     /// Maximum duration of a test

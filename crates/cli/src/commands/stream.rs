@@ -32,7 +32,7 @@ const DEFAULT_RATES: &str = "256mbit,512mbit,1024mbit,2048mbit";
 pub struct StreamArgs {
     /// Host that runs `longfat serve`
     host: String,
-    /// Its port; with --recorder the recorder's UDP port
+    /// Port of the server; with --recorder the UDP port of the recorder
     #[arg(short, long, default_value_t = 5201)]
     port: u16,
     /// Rates of payload, which are tried in this order until one is not sustainable
@@ -47,7 +47,7 @@ pub struct StreamArgs {
     /// Request missing packets again while they can arrive in time
     #[arg(long)]
     repair: bool,
-    /// A stream is sustainable if at most this percentage of its packets misses its time
+    /// A stream is sustainable if at most this percentage of its packets miss their play-out time
     #[arg(long, value_name = "PERCENT", default_value_t = 0.1)]
     tolerate_loss: f64,
     /// The server sends

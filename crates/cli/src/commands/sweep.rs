@@ -99,7 +99,7 @@ pub struct SweepArgs {
     /// Write the tables and the plot as one HTML page
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// Keep no records of these runs
+    /// Write no records of these runs
     #[arg(long)]
     pub no_record: bool,
     /// Exit with code 5 if a measurement is unreliable

@@ -25,7 +25,7 @@ pub struct AdviseArgs {
     /// The point to which the command sends. The command runs on the host of this point's agent
     #[arg(long, value_name = "POINT")]
     to: String,
-    /// Data that the command sends, about
+    /// Approximate amount of data that the command sends
     #[arg(long, value_name = "SIZE")]
     bytes: Bytes,
     /// Time in which the transfer must be complete

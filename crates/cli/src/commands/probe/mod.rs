@@ -84,7 +84,7 @@ pub struct DelayArgs {
     /// Authenticate packets of STAMP with the key in this file (its bytes without a final newline)
     #[arg(long, value_name = "FILE")]
     stamp_key: Option<PathBuf>,
-    /// The session's identifier of STAMP (RFC 8972)
+    /// STAMP session identifier, SSID (RFC 8972)
     #[arg(long, value_name = "N", default_value_t = 0)]
     ssid: u16,
 }
@@ -103,7 +103,7 @@ enum DelayProtocol {
 /// Distributions of the intervals of `probe delay`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum DelaySpacing {
-    /// All equal
+    /// All intervals are equal
     Fixed,
     /// Exponential: a Poisson process
     Exponential,

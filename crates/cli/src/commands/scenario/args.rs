@@ -51,7 +51,7 @@ pub struct NewArgs {
     #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete_scenario),
           conflicts_with_all = ["rate", "rtt", "queue", "loss", "cc", "flows", "duration", "mtu"])]
     pub template: Option<PathBuf>,
-    /// The same as FILE
+    /// The file to write, as FILE
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Replace the file if it exists

@@ -25,7 +25,7 @@ use sheets::{Check, NETWORK, SHEETS, Sheet, Step};
 pub struct GuideArgs {
     /// The sheet: lab8 (buffers and the bandwidth-delay product) or lab13 (segment size and loss)
     sheet: String,
-    /// Execute all steps and check them, without a person
+    /// Execute and check all steps without waiting for a user
     #[arg(long)]
     auto: bool,
     /// Length of the guide's own throughput measurements, in seconds

@@ -24,10 +24,11 @@ enum CellForm {
     Short,
 }
 
-/// Columns of the list of runs in the order in which a narrow terminal drops them. Ids name variant and
-/// engine too.
+/// Columns of the list of runs in the order in which they are omitted on a narrow terminal. An id contains the
+/// variant and the engine.
 const SHORT_LIST_DROPS: [&str; 6] = ["VARIANT", "ENGINE", "LIMITED BY", "CHANGED", "GOODPUT", "SCENARIO"];
-/// Columns of the long list in the order in which a narrow terminal drops them. A record's directory names the scenario and the id.
+/// Columns of the long list in the order in which they are omitted on a narrow terminal. A record's directory contains the scenario and
+/// the id.
 const LONG_LIST_DROPS: [&str; 8] =
     ["VARIANT", "ENGINE", "SCENARIO", "ID", "LIMITED BY", "CHANGED", "FILE", "GOODPUT"];
 

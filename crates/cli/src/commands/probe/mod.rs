@@ -321,12 +321,12 @@ fn measure<M: Method>(
 ) -> anyhow::Result<Measured<M::Output>> {
     let stop = interrupt::flag()?;
     let failed = |error| failed(&args.host, error);
-    output::note("longfat: the path's MTU");
+    output::note("longfat: measuring the path's MTU");
     let mut session = Session::open(&args.session_options(), &stop).map_err(failed)?;
     let limits = session.limits();
     if !limits.allow_trains() {
         return Err(Exit::BadInput(format!(
-            "--max-rate {} allows less than 64 packets of {} bytes a second",
+            "--max-rate {} allows fewer than 64 packets of {} bytes a second",
             args.max_rate, limits.mtu
         ))
         .into());

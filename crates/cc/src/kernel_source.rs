@@ -1,4 +1,4 @@
-//! Where the kernel's own congestion controls are in its source, and their module parameters on this machine.
+//! The source files of the kernel's own congestion controls, and their module parameters on this machine.
 
 use std::{fs, path::Path};
 

@@ -168,7 +168,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
     let (rates, sizes) = config.units();
     ::view::number::use_units(rates, sizes);
     let done = run_command(cli, &config, &runs);
-    // What was recorded before an error is uploaded too.
+    // Records made before an error are uploaded too.
     match (done, runs.finish()) {
         (Err(error), Err(not_uploaded)) => {
             output::note(&format!("longfat: {not_uploaded}"));

@@ -126,7 +126,7 @@ impl Config {
         Ok(Config { files: paths.into_iter().flatten().map(read_file).collect::<anyhow::Result<_>>()? })
     }
 
-    /// Where records are; `given` is what the command line or the environment says.
+    /// The location of records; `given` is the value of the command line or the environment.
     pub fn runs(&self, given: Option<&Path>) -> RunsName {
         let own = || self.last(|settings| settings.runs.clone()).map(|(value, _)| value);
         RunsName(given.map(Path::to_owned).or_else(own).unwrap_or_else(|| DEFAULT_RUNS.into()))

@@ -157,7 +157,7 @@ pub fn lost_at_once(rows: &[FlowSample]) -> u64 {
 }
 
 impl Arrived {
-    /// From a burst's samples; `payload` of a datagram in bytes. `None` with too few samples.
+    /// The arrivals that a burst's samples show; `payload`: bytes of a datagram. `None` with too few samples.
     pub fn of(rows: &[FlowSample], payload: u32) -> Option<Self> {
         let received: Vec<(i64, i64)> =
             rows.iter().filter_map(|row| Some((row.time_us, row.datagrams_received?))).collect();

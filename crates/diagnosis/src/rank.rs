@@ -1,4 +1,4 @@
-//! From observations to the ranked list of limits: a method per family of causes, and the order at the end.
+//! Derives the ranked list of limits from observations: a method per family of causes, and the order at the end.
 
 use schema::Cause;
 use tune::HostFacts;

@@ -124,7 +124,7 @@ const DIRECTORY: &str = ".points";
 #[derive(Debug, Clone)]
 pub struct PointStore {
     directory: PathBuf,
-    /// Where results are written. Another directory where the records are in an object store: results are uploaded from there.
+    /// The directory to which results are written. If the records are in an object store, results are uploaded from it.
     outbox: PathBuf,
     name: String,
 }

@@ -13,7 +13,7 @@ use crate::{Error, host_locations::HostLocations};
 /// How a scenario is run.
 #[derive(Debug, Clone, Copy)]
 pub struct RunOptions<'a> {
-    /// Where the hosts are.
+    /// The addresses of the hosts.
     pub locations: &'a HostLocations,
     /// The secret of all servers.
     pub token: Option<&'a Token>,

@@ -42,9 +42,9 @@ const SKIPPED: usize = 10;
 /// The turnaround of a host of this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Turnaround {
-    /// That of ICMP echoes, to which the kernel replies.
+    /// The turnaround of ICMP echoes, to which the kernel replies.
     pub echo: HalfRoundTrips,
-    /// That of a TCP flow with a small window, including the programs at both ends. This is the value for a scenario.
+    /// The turnaround of a TCP flow with a small window, including the programs at both ends. This is the value for a scenario.
     pub tcp: HalfRoundTrips,
 }
 
@@ -60,7 +60,7 @@ pub struct HalfRoundTrips {
 }
 
 impl HalfRoundTrips {
-    /// From round-trip times in microseconds; `None` without any after those that are skipped.
+    /// Half of these round-trip times in microseconds; `None` if there are no more than are skipped.
     fn of(rtts_us: &[i64]) -> Option<Self> {
         let mut sorted = rtts_us.get(SKIPPED..)?.to_vec();
         sorted.sort_unstable();

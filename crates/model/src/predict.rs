@@ -255,7 +255,7 @@ fn path_limit(
 /// The limits by both windows.
 struct WindowLimits {
     limits: [GoodputLimit; 2],
-    /// They are nearly equal.
+    /// Whether both limits are nearly equal.
     both_bind: bool,
 }
 
@@ -306,9 +306,9 @@ fn window_limits(
 
 /// Goodput of the cycle of both windows, bit/s.
 enum Cycle {
-    /// The windows limit it.
+    /// The windows limit the goodput.
     Limits(f64),
-    /// They fill the path, whose rate this is.
+    /// The windows fill the path, whose rate limits the goodput.
     FillsPath(f64),
 }
 

@@ -1,4 +1,4 @@
-//! What a call into a point returns.
+//! The result of a call into a point.
 
 use crate::{Event, Message, PointName, ReservationId};
 

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Where Debian keeps the server's programs, by version.
+/// The directory in which Debian installs the server's programs, by version.
 const VERSIONS: &str = "/usr/lib/postgresql";
 /// The user that runs the server if the test is run by root, which it refuses.
 const USER: &str = "postgres";

@@ -10,9 +10,9 @@ use crate::{number, words};
 /// Which columns the list of runs has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunColumns {
-    /// Those that distinguish runs, and the main result.
+    /// The columns that distinguish runs, and the main result.
     Short,
-    /// Also the scenario file and the record's directory.
+    /// Also the columns of the scenario file and the record's directory.
     Long,
 }
 

@@ -16,7 +16,7 @@ use crate::{
     path_comparison,
 };
 
-/// Where the hosts of a scenario are, for all runs of a process.
+/// The addresses of a scenario's hosts, for all runs of a process.
 #[derive(Debug, Clone, Default)]
 pub struct HostsSetup {
     /// The hosts' locations.

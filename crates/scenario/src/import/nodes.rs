@@ -39,7 +39,7 @@ pub struct MnNode {
     pub gateway: Option<IpAddr>,
     pub start: Option<String>,
     pub stop: Option<String>,
-    /// From start commands, added by `commands.rs`; so are the MTUs and routes.
+    /// Interfaces, MTUs and routes that the start commands set; `commands.rs` adds them.
     pub interfaces: Vec<Interface>,
     pub mtus: Vec<u32>,
     pub routes: Vec<StaticRoute>,

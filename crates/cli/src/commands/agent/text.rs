@@ -169,7 +169,7 @@ pub fn plan(plan: &PlanDocument) -> String {
     lines.join("\n")
 }
 
-/// What earlier tests say about a session.
+/// Whether earlier tests reached the rate of a session.
 pub fn session_check(session: &Session, slots: usize, plans: &[PlanDocument]) -> String {
     let rows = plans.iter().map(|plan| {
         let reaches = match plan.rate_bps {

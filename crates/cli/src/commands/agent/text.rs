@@ -255,7 +255,7 @@ fn result(row: &TestRow) -> String {
     if let Some(verdict) = &figures.verdict {
         let evidence = figures.evidence.as_ref().map_or(String::new(), |text| format!(": {text}"));
         lines.push(match verdict.as_str() {
-            "healthy" => "  healthy: TCP gets the rate of the path".into(),
+            "healthy" => "  healthy: TCP reaches the rate of the path".into(),
             limit => format!("  limited by {}{evidence}", limit.replace('_', " ")),
         });
     }

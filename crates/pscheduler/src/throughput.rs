@@ -23,7 +23,7 @@ use crate::{
     Error, Settings,
     documents::{RunInput, read},
     duration::IsoDuration,
-    participants::ServerData,
+    server_data::ServerData,
     slot, verdict_text,
 };
 

@@ -111,7 +111,11 @@ pub(crate) fn decode_tsunami(reader: &mut Reader) -> TsunamiSpec {
     }
     let error_threshold = reader.share("error_threshold");
     if error_threshold.is_some_and(|share| share * ERROR_UNITS >= ERROR_UNITS) {
-        reader.report("error_threshold", "\"error_threshold\" must be below 100 %", "write for example \"7.5%\"");
+        reader.report(
+            "error_threshold",
+            "\"error_threshold\" must be below 100 %",
+            "write for example \"7.5%\"",
+        );
     }
     TsunamiSpec { size, rate, block, error_threshold }
 }

@@ -3,8 +3,7 @@
 use record::RunEntry;
 use schema::{FlowSummary, RunSummary};
 
-use crate::table::{UNKNOWN, or_unknown, table, texts};
-use crate::text_table::{drop_columns, line_width};
+use crate::text_table::{UNKNOWN, drop_columns, line_width, or_unknown, table, texts};
 use crate::{number, words};
 
 /// Which columns the list of runs has.

@@ -183,7 +183,8 @@ impl Limits<'_> {
     /// Disabled selective acknowledgement that did not limit the test: the first losses of a larger window would be the next limit.
     pub(super) fn sack(&mut self) {
         let is_known = self.found.iter().any(|limit| limit.kind == Kind::SackOff);
-        let Some(host) = self.host_with_disabled(SACK).filter(|_| !is_known && !self.seen.reached_full_rate())
+        let Some(host) =
+            self.host_with_disabled(SACK).filter(|_| !is_known && !self.seen.reached_full_rate())
         else {
             return;
         };

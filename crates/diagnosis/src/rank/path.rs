@@ -98,7 +98,11 @@ impl Limits<'_> {
         }
         if reached_full_rate {
             let share = self.test_bps / carried * 100.0;
-            evidence.push(format!("the test reached {}, {:.0} % of it", rate(self.test_bps), share.min(100.0)));
+            evidence.push(format!(
+                "the test reached {}, {:.0} % of it",
+                rate(self.test_bps),
+                share.min(100.0)
+            ));
         }
         if seen.policed_bps().is_some() {
             let faster = match seen.capacity.as_ref().and_then(|capacity| capacity.later_bps) {

@@ -9,7 +9,6 @@ pub mod diagnose;
 pub mod export;
 pub mod guest;
 pub mod import;
-mod ip_version;
 pub mod kernel;
 pub mod lab;
 pub mod manual;

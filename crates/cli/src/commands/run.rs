@@ -18,15 +18,14 @@ use schema::{RunSummary, Summary};
 use units::KernelVersion;
 use view::{LoadedRun, ReportExtra};
 
-use super::{
-    completions::complete_scenario, real_hosts::RealHostFlags, records::check_page, scenario::args::PathFlags,
-};
+use super::{completions::complete_scenario, real_hosts::RealHostFlags, records::check_page};
 use crate::{
     config_file::{Config, RUNS_VARIABLE},
     exit::Exit,
     interrupt,
     open::{experiment_of, parse_set, parse_simulated_kernel},
     output,
+    path_flags::PathFlags,
     progress::ProgressDisplay,
     records_directory::RecordsDirectory,
     reliability::{require, require_published},

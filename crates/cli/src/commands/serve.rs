@@ -31,17 +31,16 @@ use transfer::stream::StreamService;
 use units::BitRate;
 use verdict::judge_receiver;
 
-use super::{
-    ip_version::IpVersionArgs,
-    test::{
-        args,
-        unattended::{self, UnattendedArgs},
-    },
+use super::test::{
+    args,
+    unattended::{self, UnattendedArgs},
 };
 use crate::{
     commands,
     exit::Exit,
-    interrupt, iperf3_values,
+    interrupt,
+    ip_version::IpVersionArgs,
+    iperf3_values,
     output::{self, Finish},
 };
 

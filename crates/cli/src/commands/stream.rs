@@ -19,8 +19,8 @@ use transfer::stream::{
 use units::{BitRate, Time};
 use view::number;
 
-use super::{ip_version::IpVersionArgs, test::args, transfer::exit};
-use crate::{config_file::Config, exit::Exit, interrupt, iperf3_values, output};
+use super::{test::args, transfer::exit};
+use crate::{config_file::Config, exit::Exit, interrupt, ip_version::IpVersionArgs, iperf3_values, output};
 
 /// The schema of the document that `--json` prints.
 const SCHEMA: &str = "longfat.stream/1";

@@ -18,7 +18,7 @@ use units::KernelVersion;
 
 use super::{
     completions::complete_scenario, picture::PictureArgs, real_hosts::RealHostFlags, records,
-    run::command_line, scenario::args::PathFlags,
+    run::command_line,
 };
 use crate::{
     config_file::Config,
@@ -26,6 +26,7 @@ use crate::{
     interrupt,
     open::{experiment_of, parse_set, parse_simulated_kernel},
     output,
+    path_flags::PathFlags,
     progress::ProgressDisplay,
     records_directory::RecordsDirectory,
 };

@@ -21,8 +21,8 @@ use serde_json::json;
 use stamp::{ControlProtocol, Key, Protocol, SenderOptions, Spacing};
 use units::{BitRate, Time};
 
-use super::{ip_version::IpVersionArgs, records::check_svg};
-use crate::{exit::Exit, interrupt, iperf3_values, output};
+use super::records::check_svg;
+use crate::{exit::Exit, interrupt, ip_version::IpVersionArgs, iperf3_values, output};
 
 /// The schema of the document that `--json` prints.
 const SCHEMA: &str = "longfat.probe/1";

@@ -17,9 +17,9 @@ use units::{BitRate, Bytes};
 
 use super::unattended::UnattendedArgs;
 use crate::{
-    commands::ip_version::IpVersionArgs,
     config_file::Config,
     exit::Exit,
+    ip_version::IpVersionArgs,
     iperf3_values::{self, Bitrate, Until},
 };
 

@@ -164,7 +164,6 @@ impl Facts {
     }
 }
 
-/// The value of a sysctl; empty if it does not exist.
 /// The soft limit of real-time priority in /proc/self/limits; `None` if unlimited or unknown.
 fn real_time_limit(limits: &str) -> Option<u64> {
     let rest = limits.lines().find_map(|line| line.strip_prefix("Max realtime priority"))?;

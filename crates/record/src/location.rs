@@ -68,7 +68,7 @@ impl RunsLocation {
     /// Checks that records can be written.
     ///
     /// # Errors
-    /// If they cannot.
+    /// If records cannot be written.
     pub fn check_writable(&self) -> Result<(), Error> {
         match &self.0 {
             Kind::Directory(directory) => check_writable(directory),
@@ -95,7 +95,7 @@ impl RunsLocation {
         }
     }
 
-    /// Brings the files below a directory of [`RunsLocation::readable`] up to date that are not records.
+    /// Brings files that are not records up to date: those below a directory of [`RunsLocation::readable`].
     ///
     /// # Errors
     /// If the object store cannot be read.

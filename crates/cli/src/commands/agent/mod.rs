@@ -71,7 +71,7 @@ pub enum AgentCommand {
     Limits(limits::LimitsCommand),
 }
 
-/// The point.
+/// The point's directory.
 #[derive(Debug, Args)]
 pub struct Directory {
     /// Directory of the point: agent.toml, limits.toml, state/

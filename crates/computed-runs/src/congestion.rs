@@ -58,7 +58,7 @@ pub fn name_mistake(
     Some(CcMistake { flow: flow.name.clone(), parameter: None, message, help })
 }
 
-/// The mistake of a flow whose congestion control is none of the program's, which are `built_in`.
+/// The mistake of a flow whose congestion control is not part of this program, which has those in `built_in`.
 pub fn missing_algorithm(flow: &FlowSpec, cc: &Cc, built_in: &[&str]) -> CcMistake {
     CcMistake {
         flow: flow.name.clone(),

@@ -19,7 +19,7 @@ pub struct RunOptions<'a> {
     pub token: Option<&'a Token>,
     /// Whether this machine's settings may be changed for the run. Servers decide for their own.
     pub allows_tune: bool,
-    /// For how long flows are tried to be continued after their connection was lost; `None`: they have ended then.
+    /// How long the run tries to continue flows whose connection was lost; `None`: such flows have ended.
     pub reconnect: Option<Duration>,
     /// Set it to end the run early.
     pub stop: &'a AtomicBool,

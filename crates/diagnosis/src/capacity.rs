@@ -28,7 +28,7 @@ const MIN_LOSS_TIME: f64 = 2.5;
 const LONG_OVERLOAD_TIME: Time = Time::from_secs(3);
 /// The measurement of the loss rate lasts until this many losses are expected.
 const EXPECTED_LOSSES: f64 = 8.0;
-/// Minimum number of losses between two samples that are one.
+/// At least this number of losses between two samples counts as one loss.
 const MIN_CLUMP: u64 = 3;
 /// The rate of a burst is measured after this share of its time, when the queue has filled.
 const SETTLING_SHARE: f64 = 0.4;
@@ -249,7 +249,7 @@ mod tests {
     fn losses_between_two_samples_are_counted() {
         let row = |lost| FlowSample { datagrams_lost: lost, ..FlowSample::default() };
         assert_eq!(lost_at_once(&[row(None), row(Some(0)), row(Some(7)), row(None), row(Some(8))]), 7);
-        // Reordered datagrams arrive later: they are lost no more.
+        // Reordered datagrams arrive later: they no longer count as lost.
         assert_eq!(lost_at_once(&[row(Some(2)), row(Some(1))]), 0);
         assert_eq!(lost_at_once(&[]), 0);
     }

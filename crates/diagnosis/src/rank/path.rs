@@ -5,7 +5,7 @@ use schema::Cause;
 use super::{Allows, FAIR_SHARE, Limits, losses::LossCause, rate};
 use crate::{change::Change, limit::Kind, observed::FairQueueing};
 
-/// Minimum share of the available bandwidth that a test limited by other traffic gets.
+/// Minimum share of the available bandwidth that a test limited by other traffic reaches.
 const MIN_SHARE_OF_AVAILABLE: f64 = 0.8;
 /// Minimum ratio of the rates before and after a change that counts as a change of the path, if other traffic shares the path.
 const MIN_CHANGE_ON_SHARED_PATH: f64 = 2.0;

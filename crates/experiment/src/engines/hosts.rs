@@ -27,7 +27,7 @@ pub struct HostsSetup {
     pub allows_tune: bool,
     /// Maximum rate of each TCP flow, by pacing.
     pub max_rate: Option<BitRate>,
-    /// For how long flows are tried to be continued in the same record after their connection was lost.
+    /// How long a run tries to continue flows in the same record after their connection was lost.
     pub reconnect: Option<Duration>,
 }
 

@@ -83,7 +83,7 @@ pub struct Setting {
     pub source: String,
 }
 
-/// The name of a place of records: a directory, or the address of an object store.
+/// The name of a location of records: a directory, or the address of an object store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunsName(PathBuf);
 
@@ -94,7 +94,7 @@ impl fmt::Display for RunsName {
 }
 
 impl RunsName {
-    /// The place. An object store is not contacted yet.
+    /// The location. An object store is not contacted yet.
     ///
     /// # Errors
     /// The address or the settings of an object store are wrong.

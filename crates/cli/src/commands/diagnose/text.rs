@@ -229,7 +229,7 @@ fn fix(change: &str, indent: &str, lines: &mut Vec<String>) {
     }
 }
 
-/// The host, the command and the note in brackets of `on HOST: COMMAND (NOTE)`.
+/// The host, the command and the note in parentheses of `on HOST: COMMAND (NOTE)`.
 fn command_on_host(change: &str) -> Option<(&str, &str, Option<&str>)> {
     let (host, rest) = change.strip_prefix("on ")?.split_once(": ")?;
     match rest.find(" (").filter(|_| rest.ends_with(')')) {

@@ -95,7 +95,7 @@ impl RunsLocation {
         }
     }
 
-    /// Brings files that are not records up to date: those below a directory of [`RunsLocation::readable`].
+    /// Brings the files below a directory of [`RunsLocation::readable`] up to date that are not records.
     ///
     /// # Errors
     /// If the object store cannot be read.

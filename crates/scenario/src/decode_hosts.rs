@@ -133,7 +133,7 @@ fn decode_turnaround(reader: &mut Reader) -> Time {
     if turnaround > MAX_TURNAROUND {
         reader.report(
             "turnaround",
-            format!("\"turnaround\" exceeds {MAX_TURNAROUND}"),
+            format!("\"turnaround\" is over {MAX_TURNAROUND}"),
             "write for example \"15us\"; longfat lab check measures this machine's",
         );
     }

@@ -866,7 +866,7 @@ at = "node2:0"
             r#"address = "10.0.1.1/24"
 turnaround = "15s"
 "#,
-            r#"f.toml:4:14: "turnaround" exceeds 1 s; write for example "15us"; longfat lab check measures this machine's"#,
+            r#"f.toml:4:14: "turnaround" is over 1 s; write for example "15us"; longfat lab check measures this machine's"#,
         ),
         (
             r#"address = "10.0.1.1/24"

@@ -121,7 +121,7 @@ impl CalendarFile {
         let events = file.events()?;
         let point = Point::recover(name, settings, &events);
         let point = point.map_err(|cause| Error::Damaged { path: path.into(), cause })?;
-        let snapshot = point.snapshot();
+        let snapshot = point.state().snapshot();
         if events.len() as i64 > snapshot.len() as i64 + MAX_EVENTS_SINCE_SNAPSHOT {
             file.replace(&snapshot)?;
         }

@@ -26,7 +26,6 @@ mod files;
 mod frame;
 #[doc(hidden)]
 pub mod fuzzing;
-mod hex;
 mod http;
 mod init;
 mod mesh;

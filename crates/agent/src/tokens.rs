@@ -10,11 +10,12 @@ use std::{
     time::Duration,
 };
 
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::{Error, audit, files, hex, mesh::check_name};
+use crate::{Error, audit, files, mesh::check_name};
 
 /// Bytes of a token's secret.
 const SECRET_BYTES: usize = 32;
@@ -132,10 +133,8 @@ impl Tokens {
         if self.entries.contains_key(name) {
             return Err(Error::Refused(format!("there is a token of the name {name}; remove it first")));
         }
-        let mut secret = [0; SECRET_BYTES];
-        getrandom::fill(&mut secret)
-            .map_err(|error| Error::system("draw a random number", io::Error::other(error.to_string())))?;
-        let secret = hex::encode(&secret);
+        let secret =
+            os::random_hex(SECRET_BYTES).map_err(|error| Error::system("draw a random number", error))?;
         let mut scopes = scopes.to_vec();
         scopes.sort();
         scopes.dedup();
@@ -186,7 +185,7 @@ impl Tokens {
 }
 
 fn digest(secret: &str) -> String {
-    hex::encode(&Sha256::digest(secret.as_bytes()))
+    HEXLOWER.encode(&Sha256::digest(secret.as_bytes()))
 }
 
 #[cfg(test)]

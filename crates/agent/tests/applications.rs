@@ -10,6 +10,7 @@ use std::{
 
 use agent::{NewReservation, Session, State, TransferReport};
 use jiff::{SignedDuration, Timestamp};
+use testing::iperf3_server::QuietServer;
 
 use crate::{
     agents::{Agent, Mesh, end, wait_until, wanted},
@@ -146,7 +147,7 @@ fn servers_that_know_nothing_of_the_mesh_are_ends_of_tests() {
     let stop = Arc::new(AtomicBool::new(false));
     let mut threads = Vec::new();
     let ended = Arc::clone(&stop);
-    threads.push(std::thread::spawn(move || iperf3.run(&ended, &Silent).unwrap()));
+    threads.push(std::thread::spawn(move || iperf3.run(&ended, &QuietServer::default()).unwrap()));
     let ended = Arc::clone(&stop);
     threads.push(std::thread::spawn(move || twamp.run(&ended, &|_| {}).unwrap()));
 
@@ -179,22 +180,4 @@ fn servers_that_know_nothing_of_the_mesh_are_ends_of_tests() {
     assert!(error.contains("has no service for a test of the kind diagnose"), "{error}");
     stop.store(true, Ordering::Release);
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-}
-
-struct Silent;
-
-impl iperf3::ServerObserver for Silent {
-    fn note(&self, _: &str) {}
-
-    fn begin(&self, _: std::net::SocketAddr) -> Box<dyn iperf3::Observer + '_> {
-        struct Nothing;
-        impl iperf3::Observer for Nothing {}
-        Box::new(Nothing)
-    }
-
-    fn end(&self, _: std::net::SocketAddr, _: &iperf3::report::Report, _: Option<&iperf3::Error>) {}
-
-    fn output(&self, report: &iperf3::report::Report) -> iperf3::report::ServerOutput {
-        iperf3::report::ServerOutput::Json(iperf3::document::to_json(report))
-    }
 }

@@ -1,4 +1,4 @@
-//! A TCP connection, from its handshake or from the begin of the capture.
+//! A TCP connection, from its handshake or from the beginning of the capture.
 
 use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 

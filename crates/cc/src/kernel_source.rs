@@ -1,26 +1,8 @@
-//! Where the kernel's own congestion controls are in its source, and their module parameters on this machine.
+//! The source files of the kernel's own congestion controls, and their module parameters on this machine.
 
 use std::{fs, path::Path};
 
-/// The congestion controls of Linux 6.18's `net/ipv4/Kconfig`, except Reno, each in `net/ipv4/tcp_NAME.c`.
-const IN_LINUX: [&str; 16] = [
-    "bbr",
-    "bic",
-    "cdg",
-    "cubic",
-    "dctcp",
-    "highspeed",
-    "htcp",
-    "hybla",
-    "illinois",
-    "lp",
-    "nv",
-    "scalable",
-    "vegas",
-    "veno",
-    "westwood",
-    "yeah",
-];
+use tcp::LINUX_CONGESTION_CONTROLS;
 
 /// A parameter of a kernel module and its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +17,7 @@ pub struct ModuleParameter {
 pub fn kernel_source_file(name: &str) -> Option<String> {
     match name {
         "reno" => Some("net/ipv4/tcp_cong.c".into()),
-        _ => IN_LINUX.contains(&name).then(|| format!("net/ipv4/tcp_{name}.c")),
+        _ => LINUX_CONGESTION_CONTROLS.contains(&name).then(|| format!("net/ipv4/tcp_{name}.c")),
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Maximum size of a C file, bytes: a larger file cannot be a congestion control.
-const LARGEST_BYTES: u64 = 4_000_000;
+const MAX_SOURCE_BYTES: u64 = 4_000_000;
 
 /// A built-in algorithm: its text and both of its builds.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ pub enum Source {
     BuiltIn(&'static Algorithm),
     /// A user's file.
     File {
-        /// Path of the file; headers beside it are found.
+        /// Path of the file; the compiler also searches its directory for headers.
         path: PathBuf,
         /// Its text.
         text: String,
@@ -140,8 +140,8 @@ fn read(path: &Path) -> io::Result<String> {
     if !about.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
-    if about.len() > LARGEST_BYTES {
-        return Err(io::Error::other(format!("larger than {} MB", LARGEST_BYTES / 1_000_000)));
+    if about.len() > MAX_SOURCE_BYTES {
+        return Err(io::Error::other(format!("larger than {} MB", MAX_SOURCE_BYTES / 1_000_000)));
     }
     std::fs::read_to_string(path)
 }

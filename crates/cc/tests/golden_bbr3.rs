@@ -35,8 +35,8 @@ fn the_phases_have_three_gains() {
         percent.insert(gain_percent(flow).round() as u32);
     });
     for seen in &percent {
-        let of = [0.90625, 1.0, 1.25].map(|gain: f64| (f64::from(*seen) - gain * 99.0).abs());
-        assert!(of.iter().any(|difference| *difference < 1.5), "paced at {seen} %, expected {percent:?}");
+        let differences = [0.90625, 1.0, 1.25].map(|gain: f64| (f64::from(*seen) - gain * 99.0).abs());
+        assert!(differences.iter().any(|difference| *difference < 1.5), "paced at {seen} %: {percent:?}");
     }
     assert!(percent.len() >= 3, "{percent:?}");
 }

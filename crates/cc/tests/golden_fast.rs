@@ -1,4 +1,4 @@
-//! FAST's equilibrium: alpha packets in the queue; and its approach, gamma of the distance per round trip.
+//! FAST's equilibrium: alpha packets in the queue; and the approach to it, by the share `gain` of the distance per round trip.
 
 use crate::support;
 use cc::ParameterValue;
@@ -28,7 +28,7 @@ fn alpha_packets_are_queued() {
 }
 
 #[test]
-fn two_flows_worth_of_rate_change_leaves_alpha_packets() {
+fn alpha_packets_are_queued_after_a_change_of_the_rate() {
     let mut flow = Flow::new(controller("fast", &[]), PATH);
     flow.run_until(3.0, |_| ());
     for rate_pps in [5_000, 20_000] {

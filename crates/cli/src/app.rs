@@ -16,9 +16,12 @@ use crate::{
     log, other_tools, output,
 };
 
+/// The heading of the options that every command has.
+const GLOBAL_OPTIONS: &str = "Global options";
+
 const ENVIRONMENT: &str = "\
 Environment:
-  LONGFAT_RUNS  Place of records, as --runs
+  LONGFAT_RUNS  Location of records, as --runs
   LONGFAT_LOG   Diagnostic log on standard error: error, warn, info,
                 debug or trace, for all or by crate, as in
                 lab=debug,iperf3=trace";
@@ -32,10 +35,10 @@ Environment:
 #[command(name = "longfat", version, max_term_width = 100, after_help = ENVIRONMENT)]
 struct Cli {
     /// Print one JSON document on standard output and nothing else there
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL_OPTIONS)]
     json: bool,
     /// Directory of records, or an object store as in s3://BUCKET/PREFIX [default: runs; see `longfat config`]
-    #[arg(long, global = true, value_name = "PLACE", env = RUNS_VARIABLE, hide_env = true)]
+    #[arg(long, global = true, help_heading = GLOBAL_OPTIONS, value_name = "LOCATION", env = RUNS_VARIABLE, hide_env = true)]
     runs: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
@@ -73,21 +76,21 @@ enum Command {
     Receive(Box<transfer::ReceiveArgs>),
     /// Send or receive a real-time stream at a constant rate; measures the share that arrives in time and the highest sustainable rate
     Stream(Box<stream::StreamArgs>),
-    /// Probe a path: capacity, available bandwidth, bottleneck buffer, hops, delay, MTU, packet size x spacing
+    /// Probe a path: capacity, available bandwidth, bottleneck buffer, hops, delay, MTU, and UDP by packet size and spacing
     #[command(subcommand)]
     Probe(probe::ProbeCommand),
     /// Find what limits TCP throughput to a host and how to fix it
     Diagnose(Box<diagnose::DiagnoseArgs>),
     /// Show, plan, apply, revert, check or export a host's settings for a path
     Tune(Box<tune::TuneArgs>),
-    /// A measurement point: reserve slots with other points, test in them, keep the results
+    /// Run a measurement point: reserve slots with other points, test in them, archive the results
     #[command(subcommand)]
     Agent(agent::AgentCommand),
-    /// Plan a bulk transfer from this measurement point, run it in a reserved slot, and show what it got and what limited it
+    /// Plan a bulk transfer from this measurement point, run it in a reserved slot, and show its goodput and what limited it
     Advise(agent::advise::AdviseArgs),
-    /// A method of the pScheduler tool plug-in, which runs tests of perfSONAR by longfat
+    /// Execute a method of longfat's pScheduler plug-in, by which perfSONAR tests with longfat
     PschedulerTool(pscheduler_tool::PschedulerToolArgs),
-    /// Watch live TCP connections and what limits each
+    /// Watch live TCP connections and show what limits each
     Watch(Box<watch::WatchArgs>),
     /// List recorded runs
     Ls(records::LsArgs),
@@ -97,7 +100,7 @@ enum Command {
     Prune(records::PruneArgs),
     /// Show one run
     Show(records::ShowArgs),
-    /// Compare two runs by each metric
+    /// Compare two runs metric by metric
     Compare(records::CompareArgs),
     /// Plot a run's metrics over time as SVG, PNG or PDF
     Plot(plot::PlotArgs),
@@ -121,7 +124,7 @@ enum Command {
     GuardSettings,
     /// Show the settings of the configuration files and where each comes from
     Config(config::ConfigArgs),
-    /// Print or install shell completions; runs are completed too
+    /// Print or install shell completions, which also complete the names of runs
     Completions(completions::CompletionsArgs),
 }
 
@@ -165,7 +168,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
     let (rates, sizes) = config.units();
     ::view::number::use_units(rates, sizes);
     let done = run_command(cli, &config, &runs);
-    // What was recorded before an error is uploaded too.
+    // Records made before an error are uploaded too.
     match (done, runs.finish()) {
         (Err(error), Err(not_uploaded)) => {
             output::note(&format!("longfat: {not_uploaded}"));

@@ -83,7 +83,7 @@ pub struct Setting {
     pub source: String,
 }
 
-/// The name of a place of records: a directory, or the address of an object store.
+/// The name of a location of records: a directory, or the address of an object store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunsName(PathBuf);
 
@@ -94,7 +94,7 @@ impl fmt::Display for RunsName {
 }
 
 impl RunsName {
-    /// The place. An object store is not contacted yet.
+    /// The location. An object store is not contacted yet.
     ///
     /// # Errors
     /// The address or the settings of an object store are wrong.
@@ -126,7 +126,7 @@ impl Config {
         Ok(Config { files: paths.into_iter().flatten().map(read_file).collect::<anyhow::Result<_>>()? })
     }
 
-    /// Where records are; `given` is what the command line or the environment says.
+    /// The location of records; `given` is the value of the command line or the environment.
     pub fn runs(&self, given: Option<&Path>) -> RunsName {
         let own = || self.last(|settings| settings.runs.clone()).map(|(value, _)| value);
         RunsName(given.map(Path::to_owned).or_else(own).unwrap_or_else(|| DEFAULT_RUNS.into()))

@@ -3,7 +3,6 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use iperf3::IpVersion;
 use units::{BitRate, Bytes, Time};
 
 /// Maximum time, seconds: a century.
@@ -54,15 +53,6 @@ pub enum Until {
     Time(Duration),
     /// `auto`: until the goodput is known well enough.
     Known,
-}
-
-/// The IP version that `-4` or `-6` requires.
-pub fn ip_version(version4: bool, version6: bool) -> Option<IpVersion> {
-    match (version4, version6) {
-        (true, _) => Some(IpVersion::V4),
-        (_, true) => Some(IpVersion::V6),
-        _ => None,
-    }
 }
 
 /// `10`, `0.5`, `500ms`.

@@ -6,7 +6,7 @@ use experiment::{Experiment, scenario_file};
 use scenario::ScenarioFile;
 use units::{KernelVersion, KernelVersionError};
 
-use crate::{commands::scenario::args::PathFlags, exit::Exit, output};
+use crate::{exit::Exit, output, path_flags::PathFlags};
 
 /// Reads and checks a scenario file; notes which parts of a MiniEdit topology have no effect.
 pub fn read_scenario(path: &Path) -> anyhow::Result<ScenarioFile> {

@@ -12,7 +12,7 @@ use crate::{exit::Exit, output};
 /// The directory of a command's records.
 #[derive(Debug)]
 pub enum RecordsDirectory {
-    /// These are kept, and written to this directory.
+    /// Records are kept, and written to this directory.
     Kept(RunsLocation, PathBuf),
     /// No records are kept. Lab and guest runs write theirs to this directory, which is removed at the end.
     Temporary(TempDir),

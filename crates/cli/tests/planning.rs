@@ -64,7 +64,7 @@ fn a_transfer_is_planned_run_in_its_slot_and_judged() {
     assert!(printed.contains("a to b: 1 of 1 tests reached"), "{printed}");
     assert!(printed.contains("planned: it ends"), "{printed}");
     assert!(printed.contains("transfer a to b: goodput"), "{printed}");
-    assert!(printed.contains("planned with"), "{printed}");
+    assert!(printed.contains(", reached "), "{printed}");
     let received = std::fs::metadata(dir.path("received/file")).unwrap();
     assert_eq!(received.len(), 200 << 20);
 }

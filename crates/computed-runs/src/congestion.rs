@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use scenario::{Cc, CcMistake, CcValue, FlowKind, FlowSpec, Host, Scenario};
 use schema::Setting;
-use tcp::parameters::{Parameter, ParameterError, ParameterValue, ParameterValues, encode};
+use tcp::{
+    LINUX_CONGESTION_CONTROLS,
+    parameters::{Parameter, ParameterError, ParameterValue, ParameterValues, encode},
+};
 
 use crate::{EngineChoice, Sysctls, flow_context::setting};
 
@@ -13,28 +16,8 @@ pub const CC_SYSCTL: &str = "net.ipv4.tcp_congestion_control";
 /// Source of congestion controls that are part of this program.
 pub const FROM_LONGFAT: &str = "longfat";
 
-/// Congestion controls of Linux by their names in the kernel. A guest kernel can have those that this
-/// machine's lacks.
-const OF_LINUX: [&str; 18] = [
-    "bbr",
-    "bic",
-    "cdg",
-    "cubic",
-    "dctcp",
-    "dctcp-reno",
-    "highspeed",
-    "htcp",
-    "hybla",
-    "illinois",
-    "lp",
-    "nv",
-    "reno",
-    "scalable",
-    "vegas",
-    "veno",
-    "westwood",
-    "yeah",
-];
+/// The congestion control that the kernel's module tcp_dctcp uses for connections without ECN.
+const DCTCP_RENO: &str = "dctcp-reno";
 
 /// The default congestion control of a host.
 pub fn default_cc(sysctls: Sysctls<'_>, host: Option<&Host>) -> String {
@@ -49,7 +32,8 @@ pub fn name_mistake(
     engine: &EngineChoice,
     built_in: &[&str],
 ) -> Option<CcMistake> {
-    let is_of_linux = OF_LINUX.contains(&name);
+    // A guest kernel can have algorithms that this machine's kernel lacks.
+    let is_of_linux = name == DCTCP_RENO || LINUX_CONGESTION_CONTROLS.contains(&name);
     if built_in.contains(&name) {
         return None;
     }
@@ -61,9 +45,10 @@ pub fn name_mistake(
         // Each host says which algorithms its kernel has.
         EngineChoice::Hosts => return None,
         EngineChoice::Lab | EngineChoice::Model | EngineChoice::Kernel(_) if is_of_linux => return None,
-        EngineChoice::Lab | EngineChoice::Model | EngineChoice::Kernel(_) => {
-            (format!("unknown congestion control \"{name}\""), OF_LINUX.to_vec())
-        }
+        EngineChoice::Lab | EngineChoice::Model | EngineChoice::Kernel(_) => (
+            format!("unknown congestion control \"{name}\""),
+            [&LINUX_CONGESTION_CONTROLS[..], &[DCTCP_RENO]].concat(),
+        ),
     };
     let known: Vec<&str> = [built_in, &known].concat();
     let help = match scenario::nearest(name, &known) {
@@ -73,7 +58,7 @@ pub fn name_mistake(
     Some(CcMistake { flow: flow.name.clone(), parameter: None, message, help })
 }
 
-/// The mistake of a flow whose congestion control is none of the program's, which are `built_in`.
+/// The mistake of a flow whose congestion control is not part of this program, which has those in `built_in`.
 pub fn missing_algorithm(flow: &FlowSpec, cc: &Cc, built_in: &[&str]) -> CcMistake {
     CcMistake {
         flow: flow.name.clone(),

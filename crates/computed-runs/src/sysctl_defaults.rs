@@ -20,7 +20,7 @@ const CC: &str = "net.ipv4.tcp_congestion_control";
 /// (SO_RCVBUFFORCE).
 const MACHINE_WIDE: [&str; 2] = ["net.core.rmem_max", "net.core.wmem_max"];
 
-/// Where a host's unstated sysctls come from.
+/// The origin of the sysctls that a host does not state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Origin {
     Machine,

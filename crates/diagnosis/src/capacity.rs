@@ -28,7 +28,7 @@ const MIN_LOSS_TIME: f64 = 2.5;
 const LONG_OVERLOAD_TIME: Time = Time::from_secs(3);
 /// The measurement of the loss rate lasts until this many losses are expected.
 const EXPECTED_LOSSES: f64 = 8.0;
-/// Minimum number of losses between two samples that are one.
+/// At least this number of losses between two samples counts as one loss.
 const MIN_CLUMP: u64 = 3;
 /// The rate of a burst is measured after this share of its time, when the queue has filled.
 const SETTLING_SHARE: f64 = 0.4;
@@ -59,7 +59,7 @@ pub(crate) fn measure<P: Path>(
         rate = BitRate(rate.0.saturating_mul(RATE_FACTOR)).min(max_rate);
     }
     let best = bursts.iter().max_by(|a, b| a.arrived.bps.total_cmp(&b.arrived.bps));
-    // A faster one that got as much shows what an overload does.
+    // A faster burst of which as much arrived shows the effect of an overload.
     let is_as_fast = |burst: &&Burst| {
         is_overload(burst) && best.is_some_and(|best| burst.arrived.bps >= MIN_EQUAL_BURST * best.arrived.bps)
     };
@@ -157,7 +157,7 @@ pub fn lost_at_once(rows: &[FlowSample]) -> u64 {
 }
 
 impl Arrived {
-    /// From a burst's samples; `payload` of a datagram in bytes. `None` with too few samples.
+    /// The arrivals that a burst's samples show; `payload`: bytes of a datagram. `None` with too few samples.
     pub fn of(rows: &[FlowSample], payload: u32) -> Option<Self> {
         let received: Vec<(i64, i64)> =
             rows.iter().filter_map(|row| Some((row.time_us, row.datagrams_received?))).collect();
@@ -249,7 +249,7 @@ mod tests {
     fn losses_between_two_samples_are_counted() {
         let row = |lost| FlowSample { datagrams_lost: lost, ..FlowSample::default() };
         assert_eq!(lost_at_once(&[row(None), row(Some(0)), row(Some(7)), row(None), row(Some(8))]), 7);
-        // Reordered datagrams arrive later: they are lost no more.
+        // Reordered datagrams arrive later: they no longer count as lost.
         assert_eq!(lost_at_once(&[row(Some(2)), row(Some(1))]), 0);
         assert_eq!(lost_at_once(&[]), 0);
     }

@@ -93,7 +93,7 @@ pub struct Doubt {
 pub struct Ranking {
     /// First the limits that bound the test, by the gain of removing each; then the others, lowest first.
     pub limits: Vec<Limit>,
-    /// TCP gets the path's full rate, and that rate is as expected.
+    /// TCP reaches the path's full rate, and that rate is as expected.
     pub healthy: bool,
     /// Two limits that hide each other: removing only one gains little.
     pub together: Option<JointRemoval>,

@@ -12,7 +12,7 @@ pub struct Losses {
     pub outstanding_bytes: f64,
     /// Round-trip time at the losses, microseconds: the median over episodes of the maximum in the two preceding round trips.
     pub rtt_us: Option<f64>,
-    /// The maximum of these.
+    /// The maximum over episodes of the same round-trip times, microseconds.
     pub longest_rtt_us: Option<f64>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn queued_share(rows: &[FlowSample], base_us: f64) -> Option<f64> {
     })
 }
 
-/// Share of the same samples with more queueing delay than the test's data in flight can cause on a link of `capacity_bps`: others'
+/// Share of the samples in the second half with more queueing delay than the test's data in flight can cause on a link of `capacity_bps`: others'
 /// packets were in the queue. `None` without samples.
 pub(crate) fn behind_others_share(rows: &[FlowSample], base_us: f64, capacity_bps: f64) -> Option<f64> {
     settled_share(rows, |row| {

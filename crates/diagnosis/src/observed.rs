@@ -23,7 +23,7 @@ const MIN_BURST_SHARE_OF_TEST: f64 = 0.95;
 /// Minimum share of the time that a saturated thread runs or waits for a CPU.
 const MIN_BUSY_SHARE: f64 = 0.85;
 
-/// A path is policed if a longer load gets less than this share of the rate of a shorter one.
+/// A path is policed if less than this share of the rate of a shorter load passes from a longer one.
 pub(crate) const MAX_POLICED_SHARE: f64 = 0.93;
 /// Minimum share of samples with a queue, for a standing queue.
 const MIN_STANDING_SHARE: f64 = 0.8;
@@ -244,7 +244,7 @@ impl Observed {
             && self.capacity.as_ref().is_some_and(|capacity| !capacity.at_least)
     }
 
-    /// Fair queueing with other connections: several connections get more than one, and a burst of datagrams gets as much as one
+    /// Fair queueing with other connections: several connections reach more than one, and a burst of datagrams as much as one
     /// connection.
     pub(crate) fn fair_queueing(&self) -> Option<FairQueueing> {
         let (connections, total_bps) = self.parallel.filter(|_| self.is_burst_valid())?;
@@ -289,7 +289,7 @@ impl Observed {
             return false;
         };
         self.policed_bps().is_some()
-            || (!self.got_full_rate()
+            || (!self.reached_full_rate()
                 && self.verdict() == Some(Cause::Loss)
                 && self.was_queue_half_empty_at_losses(capacity))
     }
@@ -339,7 +339,7 @@ impl Observed {
             && self.others_had_bps().is_none()
     }
 
-    /// Whether this available bandwidth is a measurement of this host's own queue: the host drops bursts itself, and the test got
+    /// Whether this available bandwidth is a measurement of this host's own queue: the host drops bursts itself, and the test reached
     /// more.
     fn dropped_probes_here(&self, left: Interval) -> bool {
         self.capacity.as_ref().is_some_and(|capacity| capacity.overflows_here)
@@ -352,7 +352,7 @@ impl Observed {
         known.is_none_or(|(carried, left)| left.value <= MAX_ELASTIC_AVAILABLE * carried)
     }
 
-    /// Available bandwidth from the share that an overloading burst gets of the capacity.
+    /// Available bandwidth, computed from the share of the capacity that an overloading burst takes.
     fn available_by_burst(&self) -> Option<Interval> {
         let capacity = self.capacity.as_ref()?;
         let (carried, offered) = (self.capacity_bps()?, capacity.offered_bps?);
@@ -439,7 +439,7 @@ impl Observed {
     /// The loss rate that must be detectable: the minimum of the test's and the largest at which Reno fills the path (Mathis et al. 1997).
     /// `None` if nothing limits TCP below the path's rate.
     pub(crate) fn loss_rate_to_find(&self) -> Option<f64> {
-        if self.got_full_rate() {
+        if self.reached_full_rate() {
             return self.test_loss_rate();
         }
         let packets = self.bdp()? / self.flow.as_ref()?.mss_bytes.unwrap_or(1448) as f64;
@@ -491,8 +491,8 @@ impl Observed {
         others.max_by(|a, b| share(a).total_cmp(&share(b))).or(flow.verdict)
     }
 
-    /// Whether the test got the path's full rate.
-    pub(crate) fn got_full_rate(&self) -> bool {
+    /// Whether the test reached the path's full rate.
+    pub(crate) fn reached_full_rate(&self) -> bool {
         let has_standing_queue = self.queued.is_some_and(|queued| queued >= MIN_STANDING_SHARE);
         let full_share = match self.verdict() {
             Some(Cause::ReceiveWindow | Cause::SendBuffer) if !has_standing_queue => MIN_FULL_SHARE_OF_WINDOW,

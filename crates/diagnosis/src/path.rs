@@ -69,9 +69,9 @@ pub struct RoundTrips {
 /// A burst of datagrams.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DatagramPlan {
-    /// Payload, bit/s.
+    /// Rate of payload, bit/s.
     pub rate: BitRate,
-    /// Payload of each, bytes.
+    /// Payload of a datagram, bytes.
     pub payload: u32,
     /// Duration.
     pub time: Time,

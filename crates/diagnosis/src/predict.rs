@@ -13,12 +13,12 @@ use crate::{
 const MIN_RATIO: f64 = 1.03;
 /// Minimum gain that is worth a change, as a share of the test's goodput.
 const MIN_WORTHWHILE: f64 = 0.15;
-/// Maximum number of limits that are tried in pairs.
+/// Maximum number of limits of which each pair is simulated.
 const MAX_PAIRED: usize = 4;
 /// Minimum gain of the second limit, as a share of the first one's, that makes the first one uncertain.
 const MIN_NEAR_GAIN: f64 = 0.6;
 
-/// Sets the gains of the limits by simulating the path without each, and their order, if the path is known well enough.
+/// Simulates the path without each limit and sorts the limits by their gain, if the path is known well enough.
 pub(crate) fn predict(seen: &Observed, time: Time, ranking: &mut Ranking) {
     let test_bps = seen.test_goodput_bps();
     let path = if ranking.healthy { None } else { SimulatedPath::of(seen, time, &ranking.limits) };
@@ -35,7 +35,7 @@ pub(crate) fn predict(seen: &Observed, time: Time, ranking: &mut Ranking) {
         .iter()
         .map(|limit| {
             let without_bps = path.without(limit.kind)?.mean_goodput()?;
-            // Repeated runs of the same path differ by as much.
+            // Smaller differences are noise: repeated runs of one path differ by as much.
             Some(if without_bps < MIN_RATIO * simulated_bps {
                 0.0
             } else {
@@ -80,13 +80,13 @@ fn sort(ranking: &mut Ranking, test_bps: f64) {
         |limit: &Limit| limit.gain_bps.filter(|gain| *gain >= (MIN_RATIO - 1.0) * test_bps).unwrap_or(0.0);
     // Stable sort: limits without gain keep their order.
     ranking.limits.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
-    let bound = ranking.limits.iter().find(|limit| limit.measured).map(|limit| limit.kind);
+    let measured = ranking.limits.iter().find(|limit| limit.measured).map(|limit| limit.kind);
     let [first, second, ..] = ranking.limits.as_mut_slice() else { return };
     let (largest, next) = (gain(first), gain(second));
-    if first.doubt.is_none() && !first.measured && bound.is_some() {
+    if first.doubt.is_none() && !first.measured && measured.is_some() {
         first.doubt = Some(Doubt {
-            instead: bound,
-            why: "its removal gains most in the simulation, but it did not bind in the test".into(),
+            instead: measured,
+            why: "its removal gains most in the simulation, but it did not limit the test".into(),
             decide: "remove one of them and test again".into(),
         });
     }
@@ -108,7 +108,7 @@ fn doubt(ranking: &mut Ranking, simulated: f64, test_bps: f64, variation: Option
     let second = ranking.limits.get(1).map(|limit| limit.kind);
     let Some(first) = ranking.limits.first_mut().filter(|first| first.doubt.is_none()) else { return };
     let unexplained = format!(
-        "a simulated path with these limits gives {}, but the test got {}",
+        "a simulation of the path with these limits reaches {}, but the test reached {}",
         rate(simulated),
         rate(test_bps)
     );
@@ -122,8 +122,8 @@ fn doubt(ranking: &mut Ranking, simulated: f64, test_bps: f64, variation: Option
     });
 }
 
-/// Other traffic in a full queue and a lower rate of the link look the same to a single connection: doubts either if the rate varied
-/// and no probe confirmed the available bandwidth.
+/// A single connection cannot distinguish other traffic in a full queue from a lower rate of the link. Marks either limit as uncertain
+/// if the rate varied and no probe confirmed the available bandwidth.
 fn doubt_variation(ranking: &mut Ranking, seen: &Observed) {
     let Some(variation) = seen.variation.filter(|_| !seen.is_available_confirmed()) else { return };
     let is_of_path = |limit: &&mut Limit| matches!(limit.kind, Kind::CompetingTraffic | Kind::SlowHop);
@@ -137,13 +137,13 @@ fn varied(Variation { low_bps, high_bps }: Variation, also: &str) -> Doubt {
     Doubt {
         instead: Some(Kind::PathChanged),
         why: format!(
-            "the path was full while its rate varied between {} and {}: either its own rate changes again and again, or other traffic comes \
-             and goes; {also}",
+            "the path was full while its rate varied between {} and {}: either its own rate changes repeatedly, or other traffic starts and stops; \
+             {also}",
             rate(low_bps),
             rate(high_bps)
         ),
-        decide: "plot the test's record: rates that return to the same levels are the path's own; then repeat the diagnosis when the path \
-                 is otherwise idle"
+        decide: "plot the test's record: if the rate returns to the same levels, the path's own rate changes; then repeat the diagnosis \
+                 when the path has no other traffic"
             .into(),
     }
 }

@@ -23,7 +23,7 @@ const DEFAULT_MTU: u32 = 1500;
 const MAX_LOSS_TIME: Time = Time::from_secs(20);
 const MAX_NO_LOSS_TIME: Time = Time::from_secs(10);
 
-/// Number of parallel connections that test a slow path for fair queueing: then they get more than one connection.
+/// Number of parallel connections that test a slow path for fair queueing: with it, they are faster than one connection.
 const PARALLEL_CONNECTIONS: u32 = 4;
 const PARALLEL_TIME: Time = Time::from_secs(4);
 

@@ -1,4 +1,4 @@
-//! From observations to the ranked list of limits: a method per family of causes, and the order at the end.
+//! Derives the ranked list of limits from observations: a method per family of causes, and the order at the end.
 
 use schema::Cause;
 use tune::HostFacts;
@@ -86,7 +86,7 @@ impl<'a> Limits<'a> {
     /// The test's verdict, if no other limit explains the test.
     fn add_verdict(&mut self) {
         let seen = self.seen;
-        if self.found.iter().any(|limit| limit.measured) || seen.got_full_rate() {
+        if self.found.iter().any(|limit| limit.measured) || seen.reached_full_rate() {
             return;
         }
         let Some(flow) = &seen.flow else { return };

@@ -232,7 +232,7 @@ impl SimulatedPath {
         } else {
             vec![self]
         };
-        // A test that a window limits gets the same goodput at different thresholds, but not the same marks.
+        // A test that a window limits has the same goodput at different thresholds, but not the same marks.
         let misfit = |(path, now): &(SimulatedPath, SimulatedTest)| {
             let marks = ((now.marked_segs + 1) as f64 / (marked_segs + 1) as f64).ln().abs();
             let marks = if path.marks_from.is_some() { WEIGHT_OF_MARKS * marks } else { 0.0 };

@@ -112,7 +112,7 @@ fn a_test_that_got_more_than_expected_is_explained_by_that_and_not_by_its_own_li
     seen.flow.as_mut().unwrap().evidence = vec!["the hosts did not keep up".into()];
     let path = &rank(&seen).limits[0];
     assert_eq!(path.kind, Kind::PathRate);
-    assert_eq!(path.evidence, ["expected from --rate 100 Mb/s: 94.1 Mb/s; the test got 290 Mb/s"]);
+    assert_eq!(path.evidence, ["expected from --rate 100 Mb/s: 94.1 Mb/s; the test reached 290 Mb/s"]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use scenario::{Published, ScenarioFile, SimplePath};
 use schema::{HostInfo, PublishedResult, PublishedVerdict, RunSummary, SUMMARY_SCHEMA, Summary};
 use units::KernelVersion;
 
-use crate::{Result, engines::ModelPredictions, published, scenario_file};
+use crate::{Result, model_predictions::ModelPredictions, published, scenario_file};
 
 /// A scenario file and the settings that all of its runs share.
 #[derive(Debug, Clone)]

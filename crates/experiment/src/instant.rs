@@ -15,7 +15,7 @@ pub fn compact(started: &str) -> String {
     started.chars().filter(|c| !matches!(c, '-' | ':')).collect()
 }
 
-/// An instant in RFC 3339 from what a user writes: a duration before now (`90min`, `2h`, `7d`), or a date, a
+/// Converts a user's text into an instant in RFC 3339: a duration before now (`90min`, `2h`, `7d`), or a date, a
 /// date and time of this machine's time zone, or an RFC 3339 instant.
 ///
 /// # Errors

@@ -40,6 +40,7 @@ mod job;
 mod load;
 pub mod machine;
 pub mod mininet;
+mod model_predictions;
 mod observer;
 mod order;
 pub mod path_comparison;

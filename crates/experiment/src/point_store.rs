@@ -16,6 +16,7 @@ use std::{
 };
 
 use cc::UserHeader;
+use data_encoding::HEXLOWER;
 use record::RunsLocation;
 use scenario::{Cc, FlowKind};
 use schema::RunSummary;
@@ -119,10 +120,7 @@ impl Job<'_> {
             hash.update(format!("\n{name} {}\n", content.len()));
             hash.update(&content);
         }
-        hash.finalize().iter().fold(String::new(), |mut hex, byte| {
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        })
+        HEXLOWER.encode(&hash.finalize())
     }
 }
 
@@ -133,7 +131,7 @@ const DIRECTORY: &str = ".points";
 #[derive(Debug, Clone)]
 pub struct PointStore {
     directory: PathBuf,
-    /// Where results are written. Another directory where the records are in an object store: results are uploaded from there.
+    /// The directory to which results are written. If the records are in an object store, results are uploaded from it.
     outbox: PathBuf,
     name: String,
 }

@@ -21,7 +21,7 @@ pub trait Predictions {
     /// The model's figure without a run: a closed form, or the prediction for a kernel for which the published figure holds.
     fn model(&self, published: &Published) -> Option<f64>;
 
-    /// Why the model ignores what decides the published figure; `None` if its figure applies.
+    /// Why the model's figure does not apply: the decisive effect that it ignores. `None` if its figure applies.
     fn model_ignores(&self, published: &Published) -> Option<String>;
 
     /// The requested size of a flow's send or receive buffer in a variant, bytes.

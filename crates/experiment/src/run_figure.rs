@@ -18,7 +18,7 @@ impl RunFigure {
     /// `run.goodput`.
     ///
     /// # Errors
-    /// None of `runs` has such a metric, or none has a value of it.
+    /// No run of `runs` has such a metric, or none has a value of it.
     pub fn find(text: &str, runs: &[&RunSummary]) -> Result<Self> {
         let wanted = text.replacen(".forward.", ".", 1);
         let known = paths(runs);

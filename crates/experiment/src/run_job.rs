@@ -66,7 +66,7 @@ pub struct RunOptions<'a> {
     pub lab: Option<&'a LabSetup>,
     /// The data that are retained of each run.
     pub retention: Retention<'a>,
-    /// Where the hosts are, for runs between real hosts.
+    /// The addresses of the hosts, for runs between real hosts.
     pub hosts: Option<&'a HostsSetup>,
     /// Receives progress and rows.
     pub observer: &'a dyn Observer,

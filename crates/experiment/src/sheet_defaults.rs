@@ -7,7 +7,7 @@ use crate::machine::machine_setting;
 pub struct SheetDefaults {
     /// Its name on the command line.
     pub name: &'static str,
-    /// The owner of these settings.
+    /// The machine that has these settings.
     pub about: &'static str,
     /// The sysctls, by name.
     pub sysctls: &'static [(&'static str, &'static str)],
@@ -44,7 +44,7 @@ pub struct Difference {
 }
 
 impl SheetDefaults {
-    /// The values to set in a scenario, as of `--set`, for all hosts; without those that hosts cannot have here.
+    /// The values to set in a scenario, as by `--set`, for all hosts; without values that hosts cannot have on this machine.
     pub fn sets(&self) -> Vec<(String, String)> {
         self.sets_unless(is_restricted)
     }

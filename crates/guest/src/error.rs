@@ -76,7 +76,7 @@ pub enum Error {
     NotAKernel {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Why it cannot be booted.
         why: String,
     },
     /// A kernel without options that the lab needs.

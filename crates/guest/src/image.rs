@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use units::KernelVersion;
@@ -178,7 +179,7 @@ pub(crate) fn sha256_of(path: &Path) -> Result<String> {
     let mut buffer = vec![0; 1 << 16];
     loop {
         match file.read(&mut buffer).attempted(|| format!("read {}", path.display()))? {
-            0 => return Ok(hexadecimal(&hash.finalize())),
+            0 => return Ok(HEXLOWER.encode(&hash.finalize())),
             count => hash.update(&buffer[..count]),
         }
     }
@@ -186,9 +187,5 @@ pub(crate) fn sha256_of(path: &Path) -> Result<String> {
 
 /// SHA-256 of a text, in hexadecimal.
 pub(crate) fn sha256_of_text(text: &str) -> String {
-    hexadecimal(&Sha256::digest(text.as_bytes()))
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&Sha256::digest(text.as_bytes()))
 }

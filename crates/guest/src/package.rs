@@ -51,7 +51,7 @@ fn upstream(version: &str) -> &str {
     version.rsplit_once('-').map_or(version, |(upstream, _)| upstream)
 }
 
-/// Parses a requested version: `6.1` is any 6.1.x, `6.1.187` exactly this one. Not `<6.6`, nor a name.
+/// Parses a requested version: `6.1` is any 6.1.x, `6.1.187` exactly this one. Rejects `<6.6` and names.
 pub(crate) fn version_request(text: &str) -> Option<KernelRequirement> {
     let is_version = text.starts_with(|c: char| c.is_ascii_digit())
         && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');

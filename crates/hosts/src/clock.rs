@@ -19,7 +19,7 @@ pub(crate) struct Exchange {
 }
 
 impl ClockOffset {
-    /// From several exchanges; `None` without any.
+    /// The offset computed from several exchanges; `None` without any.
     pub(crate) fn of(exchanges: &[Exchange]) -> Option<Self> {
         let best = exchanges.iter().min_by_key(|one| one.received_ns.saturating_sub(one.sent_ns))?;
         let middle = best.sent_ns / 2 + best.received_ns / 2;

@@ -143,7 +143,7 @@ fn spec(request: &FlowRequest) -> TestSpec {
             write_rate,
             write_size,
         } => {
-            // An iperf3 accepts one size for all buffers.
+            // An iperf3 server accepts one size for all buffers.
             let window = send_buffer.filter(|size| Some(*size) == *receive_buffer);
             let base = TestSpec::new(Protocol::Tcp, amount(*size));
             TestSpec {

@@ -13,13 +13,13 @@ use crate::{Error, host_locations::HostLocations};
 /// How a scenario is run.
 #[derive(Debug, Clone, Copy)]
 pub struct RunOptions<'a> {
-    /// Where the hosts are.
+    /// The addresses of the hosts.
     pub locations: &'a HostLocations,
     /// The secret of all servers.
     pub token: Option<&'a Token>,
     /// Whether this machine's settings may be changed for the run. Servers decide for their own.
     pub allows_tune: bool,
-    /// For how long flows are tried to be continued after their connection was lost; `None`: they have ended then.
+    /// How long the run tries to continue flows whose connection was lost; `None`: such flows have ended.
     pub reconnect: Option<Duration>,
     /// Set it to end the run early.
     pub stop: &'a AtomicBool,

@@ -19,12 +19,12 @@ pub(crate) enum Server<'a> {
     Iperf3,
 }
 
-/// Where a flow is started.
+/// The program that starts a flow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Starter {
-    /// On this machine.
+    /// This program.
     Here,
-    /// By the server of this host.
+    /// The server at this host.
     Host(String),
 }
 

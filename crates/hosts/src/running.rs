@@ -47,7 +47,7 @@ pub(crate) struct Running<'a> {
 #[derive(Debug, Default)]
 struct FlowState {
     is_requested: bool,
-    /// By this machine's clock.
+    /// Start of the flow by this machine's clock.
     started_ns: Option<i64>,
     /// Rows since the flow's start; the message about its end replaces them by those of both ends.
     rows: Vec<FlowSample>,

@@ -96,10 +96,10 @@ impl ChangedSettings {
         let guard = Command::new("/proc/self/exe")
             .arg(GUARD_COMMAND)
             .stdin(Stdio::piped())
-            // It holds the lock until it ends.
+            // The second process holds the lock until it ends.
             .stdout(Stdio::from(OwnedFd::from(guard_lock)))
             .stderr(Stdio::null())
-            // Signals of the terminal do not reach it.
+            // Signals of the terminal do not reach the second process.
             .process_group(0)
             .spawn()
             .attempted(|| "cannot start the process that restores settings".into())?;
@@ -130,14 +130,14 @@ impl ChangedSettings {
     fn restore_now(&mut self) -> Result<Reverted, Error> {
         let Some(mut guard) = self.guard.take() else { return Ok(Reverted::default()) };
         let reverted = tune::revert(&self.paths, |_| {});
-        // It finds nothing to restore, or tries again.
+        // The second process finds nothing to restore, or tries again what failed.
         drop(guard.stdin.take());
         let _ = guard.wait();
         Ok(reverted?.unwrap_or_default())
     }
 }
 
-/// Two runs that change a host's settings would each measure with those of the other, and restore them too early.
+/// Two runs that change the settings of one host would each measure with the settings of the other, and restore them too early.
 fn lock_changes() -> Result<UnixListener, Error> {
     let what = || "lock the settings of this host".to_owned();
     let address = SocketAddr::from_abstract_name(CHANGES_LOCK).attempted(what)?;

@@ -12,34 +12,16 @@ use std::{
 };
 
 use hosts::{Address, Error, HostLocation, HostLocations, HostService, Measured, Observer, RunOptions, run};
-use iperf3::{
-    Server, ServerObserver, ServerOptions,
-    report::{Report, ServerOutput},
-};
+use iperf3::{Server, ServerOptions};
 use scenario::{Scenario, ScenarioFile};
 use schema::FlowSample;
+use testing::iperf3_server::QuietServer;
 use units::Time;
 
 /// Longer than all timeouts of a run together, also on a busy machine, and shorter than the flows.
 const DEADLINE: Duration = Duration::from_secs(150);
 
 struct Silent;
-
-impl iperf3::Observer for Silent {}
-
-impl ServerObserver for Silent {
-    fn note(&self, _: &str) {}
-
-    fn begin(&self, _: SocketAddr) -> Box<dyn iperf3::Observer + '_> {
-        Box::new(Silent)
-    }
-
-    fn end(&self, _: SocketAddr, _: &Report, _: Option<&iperf3::Error>) {}
-
-    fn output(&self, _: &Report) -> ServerOutput {
-        ServerOutput::Text(String::new())
-    }
-}
 
 impl Observer for Silent {
     fn note(&mut self, _: &str) {}
@@ -144,7 +126,7 @@ fn vanish(from: &str, vanishes: Vanishes) -> (Result<Measured, Error>, Duration)
     let port = relay(server.address(), vanishes, &stop);
     std::thread::scope(|scope| {
         let stop_server = stop.clone();
-        scope.spawn(move || server.run(&stop_server, &Silent));
+        scope.spawn(move || server.run(&stop_server, &QuietServer::default()));
         let at = HostLocation::At(Address { host: "127.0.0.1".into(), port });
         let locations = HostLocations::new([("h2".into(), at)]);
         let options = RunOptions {

@@ -30,24 +30,10 @@ cc = "cubic"
 /// A part of the bench.
 type Part = fn(&lab::RunOptions<'_>);
 
-struct Quiet;
-
-impl lab::Observer for Quiet {
-    fn rows(
-        &mut self,
-        _: &[schema::FlowSample],
-        _: &[schema::LinkSample],
-        _: &[schema::Event],
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        Ok(())
-    }
-    fn progress(&mut self, _: &lab::Progress) {}
-}
-
 /// Goodput of the last `SPAN`, bit/s, and the quality of the run.
 fn lab(mtu: u32, link: &str, options: &lab::RunOptions<'_>) -> (f64, schema::Quality) {
     let scenario = scenario(mtu, link);
-    let outcome = lab::run(&scenario, options, &mut Quiet).unwrap_or_else(|e| panic!("{e}"));
+    let outcome = lab::run(&scenario, options, &mut ()).unwrap_or_else(|e| panic!("{e}"));
     let end = outcome.flows.last().map_or(0, |row| row.time_us);
     let from = end - SPAN.as_micros() as i64;
     let mut bits = 0.0;
@@ -133,7 +119,7 @@ fn round_trips(options: &lab::RunOptions<'_>) {
     let scenario = ScenarioFile::parse("ping.toml", text).and_then(|f| f.resolve(None, &[]));
     let outcome = scenario
         .map_err(|e| e.to_string())
-        .and_then(|s| lab::run(&s, options, &mut Quiet).map_err(|e| e.to_string()));
+        .and_then(|s| lab::run(&s, options, &mut ()).map_err(|e| e.to_string()));
     let outcome = outcome.unwrap_or_else(|e| panic!("{e}"));
     let errors: Vec<i64> = outcome.flows.iter().filter_map(|r| Some(r.srtt_us? - 20_000)).skip(1).collect();
     println!("\nRound-trip time error over {} echoes at 20 ms: {}", errors.len(), quantiles(errors));

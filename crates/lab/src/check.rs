@@ -8,7 +8,8 @@ use serde::Serialize;
 use crate::{
     Error,
     error::Attempted,
-    facts::{Attempt, Facts, NamespaceLimits, Settings, Tun},
+    facts::{Attempt, Facts, Settings, Tun},
+    namespace_limits::standing_remedy,
     stalls::LATE_NS,
     turnaround::{self, Turnaround},
 };
@@ -130,72 +131,8 @@ fn judge_namespaces(facts: &Facts) -> CheckItem {
                 _ => None,
             },
         );
-    let (cause, remedy) = no_namespaces(&facts.limits, failed.unwrap_or(0));
+    let (cause, remedy) = facts.limits.cause_and_remedy(failed.unwrap_or(0));
     missing(NAME, format!("no network namespaces: {} ({cause})", error_text(failed.unwrap_or(0))), remedy)
-}
-
-impl NamespaceLimits {
-    /// The error of a lab that could not create namespaces.
-    pub(crate) fn explain(&self, source: std::io::Error) -> Error {
-        let (cause, remedy) = no_namespaces(self, source.raw_os_error().unwrap_or(0));
-        Error::NoPrivilege { source, cause, remedy }
-    }
-}
-
-/// The reason why namespaces cannot be created, and the remedy.
-fn no_namespaces(limits: &NamespaceLimits, errno: i32) -> (&'static str, &'static str) {
-    let NamespaceLimits {
-        unprivileged_userns_clone: clone,
-        max_user_namespaces,
-        max_net_namespaces,
-        apparmor_restrict_userns: apparmor,
-        seccomp,
-        root,
-    } = *limits;
-    let denied = errno == libc::EPERM || errno == libc::EACCES;
-    if max_user_namespaces == Some(0) {
-        return (
-            "user.max_user_namespaces is 0",
-            "sudo sysctl -w user.max_user_namespaces=10000, or use sudo",
-        );
-    }
-    if max_net_namespaces == Some(0) {
-        return ("user.max_net_namespaces is 0", "sudo sysctl -w user.max_net_namespaces=10000");
-    }
-    if errno == libc::ENOSPC || errno == libc::EUSERS {
-        return (
-            "too many namespaces exist",
-            "end the programs that created them, or raise user.max_user_namespaces and user.max_net_namespaces",
-        );
-    }
-    if errno == libc::ENOSYS || errno == libc::EINVAL {
-        return (
-            "this kernel was built without namespaces",
-            "use sudo, or a kernel with CONFIG_USER_NS and CONFIG_NET_NS",
-        );
-    }
-    if denied && clone == Some(0) {
-        return (
-            "kernel.unprivileged_userns_clone is 0",
-            "sudo sysctl -w kernel.unprivileged_userns_clone=1, or use sudo",
-        );
-    }
-    // Ubuntu 23.10 and later: the namespace can be created, but without any capability in it.
-    if denied && apparmor.is_some_and(|restricted| restricted != 0) && !root {
-        return (
-            "AppArmor denies them to programs without a profile, as on Ubuntu since 23.10",
-            "use sudo, or give longfat an AppArmor profile with the rule `userns,`, or \
-             sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
-        );
-    }
-    if denied && (seccomp || root) {
-        return (
-            "the container's seccomp filter denies them",
-            "start the container with --cap-add SYS_ADMIN --cap-add NET_ADMIN --device /dev/net/tun \
-             --security-opt seccomp=unconfined --security-opt apparmor=unconfined, or with --privileged",
-        );
-    }
-    ("the kernel gives no reason", "use sudo")
 }
 
 fn judge_tun(facts: &Facts) -> CheckItem {
@@ -414,15 +351,6 @@ fn judge_turnaround(measured: &Result<Option<Turnaround>, Error>) -> CheckItem {
         Err(error) => error.to_string(),
     };
     limited(NAME, format!("not measured: {why}"), "close other programs and check again")
-}
-
-/// The remedy if the kernel refuses the namespaces of `longfat lab up`.
-pub(crate) fn standing_remedy(errno: i32) -> &'static str {
-    match errno {
-        libc::EINVAL | libc::ENOSYS => "use a kernel with CONFIG_PID_NS",
-        libc::ENOSPC | libc::EUSERS => "raise user.max_pid_namespaces and user.max_mnt_namespaces",
-        _ => "in a container: --privileged; elsewhere use sudo",
-    }
 }
 
 fn why(attempt: Attempt) -> String {

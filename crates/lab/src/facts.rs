@@ -11,9 +11,10 @@ use crate::{
     child::in_child,
     cpu_latency::request_low_latency,
     driver::DRIVER_PRIORITY,
+    namespace_limits::NamespaceLimits,
     port::{Backend, Port},
     standing::try_isolation,
-    sys,
+    sys, sysctl,
 };
 
 /// Programs that users often run on a lab's hosts.
@@ -108,32 +109,6 @@ pub(crate) struct Settings {
     pub(crate) wmem_max: Option<i64>,
 }
 
-/// Settings that can prevent this process from creating namespaces.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct NamespaceLimits {
-    pub(crate) unprivileged_userns_clone: Option<i64>,
-    pub(crate) max_user_namespaces: Option<i64>,
-    pub(crate) max_net_namespaces: Option<i64>,
-    pub(crate) apparmor_restrict_userns: Option<i64>,
-    /// Whether system calls are filtered, as in most containers.
-    pub(crate) seccomp: bool,
-    pub(crate) root: bool,
-}
-
-impl NamespaceLimits {
-    pub(crate) fn of_this_process() -> Self {
-        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        NamespaceLimits {
-            unprivileged_userns_clone: number("kernel.unprivileged_userns_clone"),
-            max_user_namespaces: number("user.max_user_namespaces"),
-            max_net_namespaces: number("user.max_net_namespaces"),
-            apparmor_restrict_userns: number("kernel.apparmor_restrict_unprivileged_userns"),
-            seccomp: status.lines().any(|l| l.starts_with("Seccomp:") && l.ends_with('2')),
-            root: os::is_root(),
-        }
-    }
-}
-
 /// All facts that the check judges.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
@@ -161,20 +136,20 @@ impl Facts {
     /// Gathers the facts, in about a third of a second. The process must have one thread only.
     pub(crate) fn gather() -> io::Result<Self> {
         let attempts = try_in_child()?;
-        let words = |name: &str| sysctl(name).split_whitespace().map(Into::into).collect();
+        let words = |name: &str| sysctl::text(name).split_whitespace().map(Into::into).collect();
         let tun = fs::metadata("/dev/net/tun").ok().map(|found| Tun {
             mode: found.permissions().mode() & 0o777,
             opens: Attempt::of(fs::File::options().read(true).write(true).open("/dev/net/tun")),
         });
         Ok(Facts {
-            kernel: sysctl("kernel.osrelease"),
+            kernel: sysctl::text("kernel.osrelease"),
             root: os::is_root(),
             attempts,
             low_latency: Attempt::of(request_low_latency()),
             settings: Settings {
-                rt_runtime_us: number("kernel.sched_rt_runtime_us"),
-                rmem_max: number("net.core.rmem_max"),
-                wmem_max: number("net.core.wmem_max"),
+                rt_runtime_us: sysctl::number("kernel.sched_rt_runtime_us"),
+                rmem_max: sysctl::number("net.core.rmem_max"),
+                wmem_max: sysctl::number("net.core.wmem_max"),
             },
             limits: NamespaceLimits::of_this_process(),
             tun,
@@ -183,20 +158,10 @@ impl Facts {
             late_ns: lateness(),
             cc_available: words("net.ipv4.tcp_available_congestion_control"),
             cc_allowed: words("net.ipv4.tcp_allowed_congestion_control"),
-            cc_default: sysctl("net.ipv4.tcp_congestion_control"),
+            cc_default: sysctl::text("net.ipv4.tcp_congestion_control"),
             tools: TOOLS.iter().map(|tool| (tool.to_string(), find(tool))).collect(),
         })
     }
-}
-
-/// The value of a sysctl; empty if it does not exist.
-fn sysctl(name: &str) -> String {
-    let path = format!("/proc/sys/{}", name.replace('.', "/"));
-    fs::read_to_string(path).unwrap_or_default().trim().into()
-}
-
-fn number(name: &str) -> Option<i64> {
-    sysctl(name).parse().ok()
 }
 
 /// The soft limit of real-time priority in /proc/self/limits; `None` if unlimited or unknown.

@@ -100,7 +100,7 @@ impl Flow {
         state.datagrams.as_ref().map_or(bulk, |counts| counts.tally.lock().dropped_at_socket)
     }
 
-    /// True once its threads have ended.
+    /// Whether its threads have ended.
     pub(crate) fn is_done(&self) -> bool {
         self.done.load(Ordering::Acquire)
     }

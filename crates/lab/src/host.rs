@@ -29,9 +29,9 @@ pub(crate) struct Host {
 /// Packets dropped by the devices of hosts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct HostDrops {
-    /// Outside the emulated network, so not part of the experiment.
+    /// Packets dropped outside the emulated network, so not part of the experiment.
     pub(crate) outside: u64,
-    /// At transmit queues that the scenario sets.
+    /// Packets dropped at transmit queues that the scenario sets.
     pub(crate) tx_queue: u64,
 }
 

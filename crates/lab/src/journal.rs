@@ -311,9 +311,8 @@ fn namespace_inode(file: &Path) -> u64 {
     fs::metadata(file).map_or(0, |found| found.ino())
 }
 
-/// Acquires the machine-wide busy-poll lock: its holder may poll at real-time priority on a dedicated processor. One
-/// lab of a
-/// machine holds it at a time. `None` if a lab of any user holds it. Drop, or the end of the process, releases it.
+/// Acquires the machine-wide busy-poll lock: its holder may poll at real-time priority on a dedicated processor. One lab
+/// of a machine holds it at a time. `None` if a lab of any user holds it. Drop, or the end of the process, releases it.
 pub(crate) fn acquire_busy_poll_lock() -> Option<UnixListener> {
     acquire_lock("longfat-spin")
 }
@@ -345,7 +344,7 @@ fn is_unfinished_of_dead_owner(name: &str) -> bool {
 /// A process's start time; an error if there is no such process, or if it is a zombie.
 fn start_time(pid: u32) -> io::Result<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The command's name is in brackets and may itself contain brackets and blanks.
+    // The command's name is in parentheses and may itself contain parentheses and blanks.
     let (_, after_name) = stat.rsplit_once(')').ok_or(io::ErrorKind::InvalidData)?;
     let fields: Vec<&str> = after_name.split_whitespace().collect();
     if matches!(fields.first(), Some(&"Z" | &"X")) {

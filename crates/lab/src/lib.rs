@@ -36,6 +36,7 @@ mod host;
 mod journal;
 mod machine;
 mod namespace;
+mod namespace_limits;
 mod netlink;
 mod outcome;
 mod port;

@@ -4,7 +4,7 @@ use std::{fs, io, time::Duration};
 
 use schema::HostInfo;
 
-use crate::{Error, facts::NamespaceLimits, sys};
+use crate::{Error, namespace_limits::NamespaceLimits, sys, sysctl};
 
 /// The privilege with which the lab runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +60,7 @@ fn unshare_user() -> io::Result<()> {
 
 /// Kernel and processors of this machine, for the summary.
 pub fn host_info() -> HostInfo {
-    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_string();
+    let kernel = sysctl::text("kernel.osrelease");
     HostInfo { kernel, cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32) }
 }
 

@@ -44,6 +44,20 @@ pub trait Observer {
     fn progress(&mut self, progress: &Progress);
 }
 
+/// Ignores rows and progress: the outcome has all rows.
+impl Observer for () {
+    fn rows(
+        &mut self,
+        _: &[FlowSample],
+        _: &[LinkSample],
+        _: &[Event],
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        Ok(())
+    }
+
+    fn progress(&mut self, _: &Progress) {}
+}
+
 /// Progress of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Progress {

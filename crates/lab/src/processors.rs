@@ -50,7 +50,7 @@ pub(crate) struct CpuMonitor {
     before: CpuTimes,
     at: Instant,
     spun_ns: u64,
-    /// At the start: the machine's times, the wall clock, and this program's user time.
+    /// The machine's times, the wall clock, and this program's user time at the start.
     first: (CpuTimes, Instant, Time),
     /// This process, including its flows, was started at real-time priority.
     is_real_time: bool,

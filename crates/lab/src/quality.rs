@@ -13,13 +13,13 @@ use crate::{
 };
 
 /// Minimum idle share of the processors; below it they may have limited throughput.
-const IDLE_SHARE: f64 = 0.02;
-/// Share of the run for which the emulator stalled that makes the measurement unreliable.
-const STALLED_SHARE: f64 = 0.01;
-/// Share of time taken by the hypervisor from which on there is a warning.
-const STOLEN_SHARE: f64 = 0.05;
+const MIN_IDLE_SHARE: f64 = 0.02;
+/// Maximum share of the run for which the emulator may stall in a reliable measurement.
+const MAX_STALLED_SHARE: f64 = 0.01;
+/// Maximum share of time that the hypervisor may take without a warning.
+const MAX_STOLEN_SHARE: f64 = 0.05;
 
-/// Lateness in virtual time from which on there is a warning, ns: 1 us is visible in records.
+/// Minimum lateness in virtual time that causes a warning, ns: 1 us is visible in records.
 const VISIBLE_LATENESS_NS: u64 = 1_000;
 /// Lateness in virtual time above which the emulator has a defect, ns. Reading a stock kernel's clock takes 256 ns.
 const MAX_VIRTUAL_LATENESS_NS: u64 = 50_000;
@@ -122,7 +122,7 @@ fn disturbances(report: &DriverReport, conditions: &RunConditions) -> Vec<String
         ));
     }
     let stalled = report.stalls.total as f64 / conditions.wall.as_nanos().max(1) as f64;
-    if stalled > STALLED_SHARE {
+    if stalled > MAX_STALLED_SHARE {
         faults.push(format!(
             "the emulator stalled {}, {:.1} % of the run",
             report.stalls.extent(),
@@ -130,7 +130,7 @@ fn disturbances(report: &DriverReport, conditions: &RunConditions) -> Vec<String
         ));
     }
     faults.extend(conditions.stall_effects.iter().cloned());
-    if conditions.has_bulk && conditions.cpu.idle < IDLE_SHARE {
+    if conditions.has_bulk && conditions.cpu.idle < MIN_IDLE_SHARE {
         faults.push(format!(
             "the processors were busy: only {:.1} % idle in one second, so they may have limited throughput",
             conditions.cpu.idle * 100.0
@@ -184,7 +184,7 @@ fn warnings(report: &DriverReport, conditions: &RunConditions) -> Vec<String> {
     if !conditions.alone {
         warnings.push("another lab was running when this one started; both share the processors".into());
     }
-    if conditions.cpu.stolen > STOLEN_SHARE {
+    if conditions.cpu.stolen > MAX_STOLEN_SHARE {
         warnings.push(format!(
             "the hypervisor took up to {:.0} % of processor time for other virtual machines",
             conditions.cpu.stolen * 100.0

@@ -1,4 +1,4 @@
-//! Sysctls of a host's network namespace.
+//! Sysctls: those of a host's network namespace, and those of this machine.
 
 use std::{fs, io};
 
@@ -61,6 +61,17 @@ fn set_sysctl(host: &str, name: &str, value: &str) -> Result<(), Error> {
         value: value.into(),
         got: got.trim().into(),
     })
+}
+
+/// The value of a sysctl; empty if it does not exist or cannot be read.
+pub(crate) fn text(name: &str) -> String {
+    let path = format!("/proc/sys/{}", name.replace('.', "/"));
+    fs::read_to_string(path).unwrap_or_default().trim().into()
+}
+
+/// The value of a sysctl that is one number.
+pub(crate) fn number(name: &str) -> Option<i64> {
+    text(name).parse().ok()
 }
 
 #[cfg(test)]

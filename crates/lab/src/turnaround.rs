@@ -8,12 +8,9 @@
 use std::{collections::BTreeMap, sync::atomic::AtomicBool};
 
 use scenario::ScenarioFile;
-use schema::{Event, FlowSample, LinkSample};
 use serde::Serialize;
 
-use crate::{
-    Backend, Error, Journal, Observer, Progress, RunOptions, acquire_privilege, clock::TimeMode, run::run,
-};
+use crate::{Backend, Error, Journal, RunOptions, acquire_privilege, clock::TimeMode, run::run};
 
 /// Echoes for 0.3 s, then a TCP flow for 0.4 s.
 const SCENARIO: &str = r#"
@@ -45,9 +42,9 @@ const SKIPPED: usize = 10;
 /// The turnaround of a host of this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Turnaround {
-    /// That of ICMP echoes, to which the kernel replies.
+    /// The turnaround of ICMP echoes, to which the kernel replies.
     pub echo: HalfRoundTrips,
-    /// That of a TCP flow with a small window, including the programs at both ends. This is the value for a scenario.
+    /// The turnaround of a TCP flow with a small window, including the programs at both ends. This is the value for a scenario.
     pub tcp: HalfRoundTrips,
 }
 
@@ -63,7 +60,7 @@ pub struct HalfRoundTrips {
 }
 
 impl HalfRoundTrips {
-    /// From round-trip times in microseconds; `None` without any after those that are skipped.
+    /// Half of these round-trip times in microseconds; `None` if there are no more than are skipped.
     fn of(rtts_us: &[i64]) -> Option<Self> {
         let mut sorted = rtts_us.get(SKIPPED..)?.to_vec();
         sorted.sort_unstable();
@@ -94,28 +91,12 @@ pub(crate) fn measure() -> Result<Option<Turnaround>, Error> {
         congestion_controls: &BTreeMap::from([("tcp".into(), "reno".into())]),
         stop: &AtomicBool::new(false),
     };
-    let outcome = run(&scenario, &options, &mut Ignore)?;
+    let outcome = run(&scenario, &options, &mut ())?;
     let half_of = |flow: &str| {
         let rows = outcome.flows.iter().filter(|row| row.flow == flow);
         HalfRoundTrips::of(&rows.filter_map(|row| row.srtt_us).collect::<Vec<_>>())
     };
     Ok(half_of("echo").zip(half_of("tcp")).map(|(echo, tcp)| Turnaround { echo, tcp }))
-}
-
-/// The outcome has all rows.
-struct Ignore;
-
-impl Observer for Ignore {
-    fn rows(
-        &mut self,
-        _: &[FlowSample],
-        _: &[LinkSample],
-        _: &[Event],
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        Ok(())
-    }
-
-    fn progress(&mut self, _: &Progress) {}
 }
 
 #[cfg(test)]

@@ -21,20 +21,6 @@ count = 3
 interval = "100ms"
 "#;
 
-struct Quiet;
-
-impl lab::Observer for Quiet {
-    fn rows(
-        &mut self,
-        _: &[schema::FlowSample],
-        _: &[schema::LinkSample],
-        _: &[schema::Event],
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        Ok(())
-    }
-    fn progress(&mut self, _: &lab::Progress) {}
-}
-
 /// Time, interface and ICMP type of each echo request and reply in a file.
 fn echoes(path: &Path) -> Vec<(f64, String, u32)> {
     let fields = ["frame.time_relative", "frame.interface_name", "icmp.type"].iter().flat_map(|f| ["-e", f]);
@@ -81,7 +67,7 @@ fn packets_are_captured_at_a_host_and_on_a_link() {
         congestion_controls: &Default::default(),
         stop: &AtomicBool::new(false),
     };
-    let outcome = lab::run(&scenario, &options, &mut Quiet).unwrap();
+    let outcome = lab::run(&scenario, &options, &mut ()).unwrap();
     assert!(!outcome.quality.notes.iter().any(|n| n.contains("capture")), "{:?}", outcome.quality.notes);
 
     // A reply arrives 20 ms after its request and never earlier. A delayed sender may send the next request before.

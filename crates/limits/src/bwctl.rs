@@ -41,7 +41,7 @@ pub struct Imported {
 #[derive(Debug, Clone, Default)]
 struct Resolved {
     parent: Option<String>,
-    /// By key; 0: no limit.
+    /// The numeric limits by their keys; 0: no limit.
     numbers: BTreeMap<&'static str, u64>,
     permissions: [bool; 3],
 }

@@ -36,7 +36,7 @@ pub struct Link {
     pub name: String,
     /// Tests with hosts in these networks use it.
     pub nets: Vec<Net>,
-    /// Its rate: what a TCP test without a rate is assumed to send.
+    /// Its rate, at which a TCP test without a rate is assumed to send.
     pub rate: BitRate,
     /// Maximum number of bytes that tests send and receive on a day of UTC.
     pub daily_bytes: Bytes,

@@ -253,7 +253,7 @@ fn transferred(rows: &[FlowSample]) -> u64 {
     let growth = |count: fn(&FlowSample) -> Option<i64>| {
         let mut counts = rows.iter().filter_map(count);
         let first = counts.next()?;
-        u64::try_from(counts.last().unwrap_or(first).saturating_sub(first)).ok()
+        u64::try_from(counts.next_back().unwrap_or(first).saturating_sub(first)).ok()
     };
     growth(|row| row.bytes_received).or_else(|| growth(|row| row.bytes_acked)).unwrap_or(0)
 }

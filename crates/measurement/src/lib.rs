@@ -4,7 +4,7 @@
 //! and logs of `ss`; [`export`] converts any record to iperf3's report. [`steadiness`] decides during a test whether its goodput is
 //! known well enough. [`watched`] records live connections. [`path`] measures a path between this host and another, for a [`diagnosis`].
 //!
-//! [`stream`] records a real-time stream.
+//! [`unattended`] runs and records a test that no user watches, [`stream`] records a real-time stream.
 //!
 //! Not here: the tests themselves ([`iperf3`](::iperf3), [`transfer`]).
 
@@ -20,6 +20,7 @@ pub mod steadiness;
 pub mod stream;
 mod streams;
 pub mod test;
+pub mod unattended;
 pub mod watched;
 
 pub use experiment::{Error, Result, error};

@@ -25,9 +25,9 @@ const SAME_EPOCH_ROUND_TRIPS: f64 = 2.0;
 const MIN_SLOW_START_GROWTH: f64 = 1.05;
 /// Interval between two evaluations, seconds.
 const EVALUATION_INTERVAL_S: f64 = 0.1;
-/// A test that would need more time than this for the required precision is given up after [`MIN_HOPELESS_S`], seconds.
+/// A test that would need more time than this for the required precision ends after [`MIN_IMPRECISE_TEST_S`], seconds.
 const MAX_NEEDED_S: f64 = 600.0;
-const MIN_HOPELESS_S: f64 = 30.0;
+const MIN_IMPRECISE_TEST_S: f64 = 30.0;
 
 /// The samples of a test's streams.
 #[derive(Debug, Default)]
@@ -106,8 +106,8 @@ impl Steadiness {
         }
         self.evaluated_s = now_s;
         self.estimate().is_some_and(|estimate| {
-            let is_hopeless = now_s >= MIN_HOPELESS_S && estimate.needed_s() > MAX_NEEDED_S;
-            estimate.is_precise() || is_hopeless
+            let takes_too_long = now_s >= MIN_IMPRECISE_TEST_S && estimate.needed_s() > MAX_NEEDED_S;
+            estimate.is_precise() || takes_too_long
         })
     }
 
@@ -170,7 +170,7 @@ impl Steadiness {
 mod tests {
     use super::*;
 
-    /// A flow at 20 ms that gets `rate(t)` and loses at multiples of `tooth_s`, sampled every 10 ms.
+    /// A flow with a round-trip time of 20 ms that reaches `rate(t)` and loses packets at multiples of `tooth_s`, sampled every 10 ms.
     fn after(seconds: f64, tooth_s: Option<f64>, rate: impl Fn(f64) -> f64) -> Steadiness {
         let mut steadiness = Steadiness::default();
         for i in 1..=(seconds * 100.0) as i64 {

@@ -9,7 +9,7 @@ use std::{
 use ::record::Writer;
 use diagnosis::Change;
 use iperf3::{
-    ClientOptions, Observer, SampleBuffer, flow_name,
+    ClientOptions, SampleBuffer, flow_name,
     report::{Protocol, Report, Start, StreamEnd, TestSpec},
 };
 use os::{TransmitQueue, TxCounters};
@@ -67,46 +67,6 @@ pub struct SampleCollector {
     notes: Vec<String>,
     recording: Option<Recording>,
     steadiness: Option<Steadiness>,
-}
-
-/// Collects the samples of a test that nobody watches: what goes wrong is logged.
-pub struct LoggingCollector {
-    samples: SampleCollector,
-    interval: Duration,
-}
-
-impl LoggingCollector {
-    /// Collects into `samples`, which were created with the same interval.
-    pub fn new(samples: SampleCollector, interval: Duration) -> Self {
-        LoggingCollector { samples, interval }
-    }
-
-    /// All samples and notes.
-    pub fn finish(self) -> TestSamples {
-        self.samples.finish()
-    }
-}
-
-impl Observer for LoggingCollector {
-    fn note(&mut self, text: &str) {
-        self.samples.note(text);
-    }
-
-    fn start(&mut self, start: &Start) {
-        if let Err(note) = self.samples.start(start) {
-            tracing::warn!("{note}");
-        }
-    }
-
-    fn sample_interval(&self) -> Option<Duration> {
-        Some(self.interval)
-    }
-
-    fn samples(&mut self, rows: &[FlowSample]) {
-        if let Err(note) = self.samples.samples(rows) {
-            tracing::warn!("{note}");
-        }
-    }
 }
 
 impl SampleCollector {

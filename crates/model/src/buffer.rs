@@ -12,7 +12,7 @@ use crate::window_share;
 pub enum SocketBuffer {
     /// Autotuned by the kernel up to the third value of `tcp_rmem` or `tcp_wmem`.
     Tuned {
-        /// That value.
+        /// The third value, at which the buffer stops growing.
         largest: Bytes,
     },
     /// Set with SO_RCVBUF or SO_SNDBUF; the kernel doubles it.

@@ -141,7 +141,7 @@ pub struct Prediction {
     pub verdict_also: Option<Cause>,
 }
 
-/// Two windows both bind if the larger, or what it allows, is at most this share larger. Which of them is filled for longer
+/// Two windows are both limits if the larger, or what it allows, is at most this share larger. Which of them is filled for longer
 /// then depends on effects that the closed forms ignore, the kernel's version and the run's length.
 const MAX_DIFFERENCE_OF_BINDING_WINDOWS: f64 = 0.15;
 
@@ -255,7 +255,7 @@ fn path_limit(
 /// The limits by both windows.
 struct WindowLimits {
     limits: [GoodputLimit; 2],
-    /// They are nearly equal.
+    /// Whether both limits are nearly equal.
     both_bind: bool,
 }
 
@@ -306,9 +306,9 @@ fn window_limits(
 
 /// Goodput of the cycle of both windows, bit/s.
 enum Cycle {
-    /// The windows limit it.
+    /// The windows limit the goodput.
     Limits(f64),
-    /// They fill the path, whose rate this is.
+    /// The windows fill the path, whose rate limits the goodput.
     FillsPath(f64),
 }
 

@@ -100,7 +100,7 @@ impl<P> InFlight<P> {
         self.entries.push_back(entry);
     }
 
-    /// Grows by a thirty-second: doubling would waste half of a large window's memory.
+    /// Grows by 1/32: doubling would waste half of a large window's memory.
     #[cold]
     fn grow(&mut self) {
         self.entries.reserve_exact(16 + self.entries.len() / 32);

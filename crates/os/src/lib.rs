@@ -10,6 +10,7 @@ pub mod file;
 pub mod netlink;
 mod poll;
 mod process;
+mod random;
 mod socket;
 mod thread;
 mod transmit;
@@ -21,6 +22,7 @@ pub use clock::{
 pub use device::DeviceControl;
 pub use poll::{wait_any, wait_readable, wait_writable};
 pub use process::{duplicate_descriptor, raise_file_limit};
+pub use random::{fill_random, random_hex};
 pub use socket::{read_option, set_option, unacknowledged_bytes, unread_bytes};
 pub use thread::{
     allowed_cpus, enter_network, set_allowed_cpus, thread_cpu_time, thread_usage, unshare_network,

@@ -1,44 +1,16 @@
 //! A session over loopback: the probe service at the port of an iperf3 server, and at that of a server without it.
 
 use std::{
-    net::{IpAddr, SocketAddr},
-    sync::{
-        Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
+    net::IpAddr,
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
-use iperf3::{
-    Observer, Server, ServerObserver, ServerOptions,
-    report::{Report, ServerOutput},
-};
+use iperf3::{Server, ServerOptions};
 use probe::{RequestResponse, UdpmonGrid, UdpmonPlan};
 use probe_transport::{ArrivalStamps, ProbeService, Session, SessionOptions};
+use testing::iperf3_server::QuietServer;
 use units::{BitRate, Time};
-
-#[derive(Default)]
-struct Log(Mutex<Vec<String>>);
-
-struct Quiet;
-
-impl Observer for Quiet {}
-
-impl ServerObserver for Log {
-    fn note(&self, text: &str) {
-        self.0.lock().unwrap().push(text.into());
-    }
-
-    fn begin(&self, _: SocketAddr) -> Box<dyn Observer + '_> {
-        Box::new(Quiet)
-    }
-
-    fn end(&self, _: SocketAddr, _: &Report, _: Option<&iperf3::Error>) {}
-
-    fn output(&self, _: &Report) -> ServerOutput {
-        ServerOutput::Text(String::new())
-    }
-}
 
 /// Opens a session with this server; returns what `with` makes of it, and the server's log.
 fn opened<T>(server: Server, with: impl FnOnce(Session) -> T) -> (Option<T>, Vec<String>) {
@@ -50,7 +22,7 @@ fn opened<T>(server: Server, with: impl FnOnce(Session) -> T) -> (Option<T>, Vec
         mtu: Some(1500),
         timeout: Duration::from_secs(10),
     };
-    let (stop, log) = (AtomicBool::new(false), Log::default());
+    let (stop, log) = (AtomicBool::new(false), QuietServer::default());
     let result = std::thread::scope(|scope| {
         scope.spawn(|| server.run(&stop, &log).unwrap());
         let session = Session::open(&options, &AtomicBool::new(false));
@@ -58,7 +30,7 @@ fn opened<T>(server: Server, with: impl FnOnce(Session) -> T) -> (Option<T>, Vec
         stop.store(true, Ordering::Release);
         result
     });
-    (result, log.0.into_inner().unwrap())
+    (result, log.into_notes())
 }
 
 fn server() -> Server {

@@ -54,7 +54,7 @@ impl Budget {
         if own > self.max_bytes_per_second {
             return Err(TrainTooLarge { required_rate: BitRate(own * 8) });
         }
-        // Trains that ended a second before the begin share no second with this train.
+        // Trains that ended a second before this train's start share no second with it.
         let mut begin = now.0;
         loop {
             while self.recent.front().is_some_and(|(end, _)| end + SECOND_NS <= begin) {

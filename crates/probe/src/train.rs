@@ -77,7 +77,7 @@ impl Train {
 pub struct Fleet {
     /// The trains.
     pub trains: Vec<Train>,
-    /// Minimum time between the end of a train and the begin of the next.
+    /// Minimum time between the end of a train and the start of the next.
     pub gap: Time,
 }
 

@@ -28,10 +28,10 @@ pub(crate) struct ParticipantInput {
 /// When a run takes place.
 #[derive(Debug, Clone, Copy, Deserialize)]
 pub(crate) struct Schedule {
-    /// Its start.
+    /// Start of the run.
     #[serde(deserialize_with = "timestamp")]
     pub start: Timestamp,
-    /// Its length, with the times for its start and its end.
+    /// Length of the run, including the times to start and to end the test.
     pub duration: IsoDuration,
 }
 
@@ -43,7 +43,7 @@ fn timestamp<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D:
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct RunInput {
-    /// When.
+    /// When the run takes place.
     pub schedule: Schedule,
     /// The test.
     pub test: TestSpecification,

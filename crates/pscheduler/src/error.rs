@@ -9,7 +9,7 @@ pub enum Error {
     /// The machine failed.
     #[error("{what}: {cause}")]
     System {
-        /// What was attempted.
+        /// The operation that failed.
         what: &'static str,
         /// Why it failed.
         cause: String,

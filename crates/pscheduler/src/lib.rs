@@ -21,11 +21,13 @@ mod documents;
 mod duration;
 mod error;
 mod method;
-mod participants;
 pub mod rtt;
+mod server_data;
+mod settings;
 mod slot;
 pub mod throughput;
 mod verdict_text;
 
 pub use error::Error;
-pub use method::{Method, Settings, call};
+pub use method::{Method, call};
+pub use settings::Settings;

@@ -1,25 +1,25 @@
 //! The methods of the plug-in.
 
-use std::{
-    fmt,
-    path::PathBuf,
-    str::FromStr,
-    sync::{Arc, atomic::AtomicBool},
-};
+use std::{fmt, str::FromStr};
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
-    Error,
+    Error, Settings,
     documents::{MergeInput, ParticipantInput, RunInput, TestSpecification, read},
     duration::IsoDuration,
-    participants, rtt, throughput,
+    rtt,
+    server_data::ServerData,
+    throughput,
 };
 
 /// The name of the tool, and of its directory.
 const TOOL: &str = "longfat";
 /// Below iperf3's preference (10): pScheduler selects iperf3, which all nodes have, if the user does not name a tool.
 const PREFERENCE: i32 = 5;
+/// The version of the data of participants.
+const PARTICIPANT_SCHEMA: u32 = 1;
 
 /// A method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,23 +84,6 @@ impl FromStr for Method {
     }
 }
 
-/// Settings that do not come from pScheduler.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// The port of the server of a throughput test.
-    pub port: u16,
-    /// The directory of records; `None`: no records.
-    pub runs_dir: Option<PathBuf>,
-    /// Set to end a run.
-    pub stop: Arc<AtomicBool>,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Settings { port: 5201, runs_dir: None, stop: Arc::default() }
-    }
-}
-
 /// Calls a method with its input document.
 ///
 /// # Errors
@@ -129,7 +112,7 @@ pub fn call(method: Method, input: &str, settings: &Settings) -> Result<Value, E
         }
         Method::ParticipantData => {
             let input: ParticipantInput = read(method.name(), input)?;
-            participants::data(&input, settings.port)
+            participant_data(&input, settings.port)
         }
         Method::Run => {
             let input: RunInput = read(method.name(), input)?;
@@ -144,6 +127,22 @@ pub fn call(method: Method, input: &str, settings: &Settings) -> Result<Value, E
             Ok(merge(&input))
         }
     }
+}
+
+/// The data that a participant sends to the others.
+#[derive(Serialize)]
+struct ParticipantData {
+    schema: u32,
+    /// Of the participant that runs the server of a throughput test.
+    #[serde(flatten)]
+    server: Option<ServerData>,
+}
+
+fn participant_data(input: &ParticipantInput, port: u16) -> Result<Value, Error> {
+    let is_server = input.test.kind == throughput::NAME && input.participant == throughput::SERVER;
+    let server = is_server.then(|| ServerData::new(port)).transpose()?;
+    serde_json::to_value(ParticipantData { schema: PARTICIPANT_SCHEMA, server })
+        .map_err(|error| Error::System { what: "cannot write JSON", cause: error.to_string() })
 }
 
 fn enumerate() -> Value {

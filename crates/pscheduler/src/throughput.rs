@@ -10,11 +10,11 @@ use std::{
 
 use iperf3::{
     ClientOptions, Error as TestError, IpVersion, Observer, Server, ServerObserver, ServerOptions, TIME_SKEW,
-    TestOutcome, Token, TokenGate, document,
+    Token, TokenGate, document,
     report::{Amount, Direction, Protocol, Report, ServerOutput, StreamEnd, StreamInterval, TestSpec},
     wire::{Params, default_udp_rate},
 };
-use measurement::test::{Ends, LoggingCollector, Recording, SampleCollector, complete_record};
+use measurement::unattended::{self, SamplingObserver, UnattendedTest};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use units::{BitRate, Bytes};
@@ -23,7 +23,7 @@ use crate::{
     Error, Settings,
     documents::{RunInput, read},
     duration::IsoDuration,
-    participants::ServerData,
+    server_data::ServerData,
     slot, verdict_text,
 };
 
@@ -45,8 +45,6 @@ const SETUP_ROUND_TRIPS: u32 = 20;
 const ATTEMPT_INTERVAL: Duration = Duration::from_millis(200);
 /// Timeout of each step of a test before and after its data.
 const PHASE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Interval at which sockets are sampled.
-const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The parameters of the test.
 #[derive(Debug, Default, Deserialize)]
@@ -258,21 +256,16 @@ fn measure(spec: &Spec, peer: Option<ServerData>, input: &RunInput, settings: &S
         Err(error) => return failed(&error, ""),
     };
     let begun = Instant::now();
-    let (tested, seen) = loop {
-        let recording = settings.runs_dir.as_deref().map(|runs_dir| Recording::new(runs_dir, &options));
-        let collector = SampleCollector::new(SAMPLE_INTERVAL, false, recording);
-        let mut observer = LoggingCollector::new(collector, SAMPLE_INTERVAL);
-        let tested = iperf3::test(&options, &is_over, &mut observer);
+    let UnattendedTest { report, error, recorded } = loop {
+        let tested = unattended::run_test(&options, settings.runs_dir.as_deref(), &is_over);
         // The other participant opens its server at the same time, by its clock.
         let is_early =
             !spec.single_ended && tested.report.start.is_none() && is_refused(tested.error.as_ref());
         if !is_early || begun.elapsed() > START_ALLOWANCE || is_over.load(Ordering::Acquire) {
-            break (tested, observer.finish());
+            break tested;
         }
         thread::sleep(ATTEMPT_INTERVAL);
     };
-    let TestOutcome { report, error, peer_samples, busy, peer_busy, .. } = tested;
-    let recorded = complete_record(seen, peer_samples, &options, &report, Ends { busy, peer_busy });
     let verdict = match recorded {
         Ok(Some(recorded)) => verdict_text::text(&recorded),
         Ok(None) => String::new(),
@@ -449,7 +442,7 @@ impl ServerObserver for ServedTest {
     }
 
     fn begin(&self, _: SocketAddr) -> Box<dyn Observer + '_> {
-        Box::new(Sampled)
+        Box::new(SamplingObserver)
     }
 
     fn end(&self, peer: SocketAddr, _: &Report, error: Option<&TestError>) {
@@ -459,14 +452,5 @@ impl ServerObserver for ServedTest {
 
     fn output(&self, report: &Report) -> ServerOutput {
         ServerOutput::Json(document::to_json(report))
-    }
-}
-
-/// Lets the server sample its sockets, which it sends to the client.
-struct Sampled;
-
-impl Observer for Sampled {
-    fn sample_interval(&self) -> Option<Duration> {
-        Some(SAMPLE_INTERVAL)
     }
 }

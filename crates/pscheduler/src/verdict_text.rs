@@ -7,7 +7,7 @@ use view::{table, words};
 /// Maximum number of streams that are shown.
 const MAX_STREAMS: usize = 4;
 
-/// What limited each stream, the evidence and the fix, and where the record is.
+/// The limit of each stream with its evidence and fix, and the location of the record.
 pub(crate) fn text(recorded: &RecordedTest) -> String {
     let judged: Vec<&FlowSummary> = recorded.run.flows.iter().filter(|flow| flow.verdict.is_some()).collect();
     let mut lines = Vec::new();

@@ -12,6 +12,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use pscheduler::{Method, Settings, call};
 use serde_json::{Value, json};
+use testing::iperf3_server::QuietServer;
 
 use crate::schema;
 
@@ -116,7 +117,7 @@ fn a_single_ended_test_needs_only_an_iperf3_server() {
     let server = iperf3::Server::bind(server).unwrap();
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        let running = scope.spawn(|| server.run(&stop, &Silent));
+        let running = scope.spawn(|| server.run(&stop, &QuietServer::default()));
         let (test, participants) =
             throughput(json!({ "single-ended": true, "single-ended-port": port, "bandwidth": 50_000_000 }));
         assert_throughput(&run(&test, participants, &Settings::default()));
@@ -173,22 +174,4 @@ fn round_trips_are_measured_by_twamp_and_stamp() {
     let result = run(&json!({ "type": "rtt", "spec": spec }), 1, &Settings::default());
     assert_eq!(result["succeeded"], false);
     assert!(result["error"].as_str().unwrap().contains("longfat serve --stamp"), "{result}");
-}
-
-struct Silent;
-
-impl iperf3::ServerObserver for Silent {
-    fn note(&self, _: &str) {}
-
-    fn begin(&self, _: std::net::SocketAddr) -> Box<dyn iperf3::Observer + '_> {
-        struct Nothing;
-        impl iperf3::Observer for Nothing {}
-        Box::new(Nothing)
-    }
-
-    fn end(&self, _: std::net::SocketAddr, _: &iperf3::report::Report, _: Option<&iperf3::Error>) {}
-
-    fn output(&self, report: &iperf3::report::Report) -> iperf3::report::ServerOutput {
-        iperf3::report::ServerOutput::Json(iperf3::document::to_json(report))
-    }
 }

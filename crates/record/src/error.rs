@@ -39,7 +39,7 @@ pub enum Error {
     Encode {
         /// The file that was to be written.
         path: PathBuf,
-        /// Why.
+        /// Why it failed.
         reason: String,
     },
     /// A summary is damaged or of a schema that this program does not know.

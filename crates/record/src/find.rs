@@ -39,7 +39,7 @@ pub struct RunEntry {
 }
 
 impl RunEntry {
-    /// Where the record is: its directory, or its address in an object store.
+    /// The location of the record: its directory, or its address in an object store.
     pub fn location(&self) -> String {
         let known = self.run.as_ref().map(Run::location);
         known.unwrap_or_else(|_| self.path.display().to_string())

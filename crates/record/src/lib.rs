@@ -44,6 +44,7 @@ mod remove;
 mod run;
 mod run_table;
 mod select;
+mod store;
 mod table;
 mod writer;
 
@@ -51,11 +52,12 @@ pub use columns::{ColumnFile, TableName, Texts};
 pub use error::Error;
 pub use find::{RUN_PARTITION, RunEntry, find, find_entry, list, names};
 pub use id::new_id;
-pub use location::{RunStore, RunsLocation};
+pub use location::RunsLocation;
 pub use remove::{check_writable, remove};
 pub use run::Run;
 pub use run_table::RunTable;
 pub use select::{RunFilter, is_part, to_prune};
+pub use store::RunStore;
 pub use writer::{ID_SUFFIX_FILE, Writer};
 
 /// A minimal summary, for examples and tests.

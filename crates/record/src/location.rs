@@ -1,69 +1,11 @@
 //! The location of records: a directory of this machine, or an object store.
-//!
-//! An object store is used through two directories. The cache is a directory of records with the summaries of the store; other files
-//! are fetched into it when they are read. Commands write records to the outbox, from which a thread uploads them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::find::{SUMMARY, select};
-use crate::{Error, Run, RunEntry, check_writable, list, names, remove};
-
-/// An object store with records.
-pub trait RunStore: fmt::Debug + Send + Sync {
-    /// Its address, as in `s3://bucket/prefix`.
-    fn url(&self) -> &str;
-
-    /// The address of the record whose directory in the cache or the outbox is `directory`.
-    fn url_of(&self, directory: &Path) -> String;
-
-    /// The cache: a directory of records.
-    fn cache(&self) -> &Path;
-
-    /// Brings the records in the cache and their summaries up to date.
-    ///
-    /// # Errors
-    /// If the store cannot be read.
-    fn refresh(&self) -> Result<(), Error>;
-
-    /// Brings the files below `directory` of the cache up to date, which are not records and never change.
-    ///
-    /// # Errors
-    /// If the store cannot be read.
-    fn refresh_files(&self, directory: &str) -> Result<(), Error>;
-
-    /// The names of a record's files in the store.
-    ///
-    /// # Errors
-    /// If the store cannot be read.
-    fn file_names(&self, directory: &Path) -> Result<Vec<String>, Error>;
-
-    /// Fetches a file of a record into its directory in the cache, unless it is there. A file that the record does not have is
-    /// no error.
-    ///
-    /// # Errors
-    /// If the store cannot be read.
-    fn fetch(&self, directory: &Path, file: &str) -> Result<(), Error>;
-
-    /// Removes a record from the store and from the cache.
-    ///
-    /// # Errors
-    /// If the store cannot be written.
-    fn remove(&self, directory: &Path) -> Result<(), Error>;
-
-    /// Opens the outbox: a directory of records whose changes are uploaded in the background.
-    ///
-    /// # Errors
-    /// If it cannot be created, or the store cannot be written.
-    fn outbox(&self) -> Result<PathBuf, Error>;
-
-    /// Waits until everything in the outbox is uploaded, and removes it. Without an outbox, nothing is done.
-    ///
-    /// # Errors
-    /// If the store cannot be written. The outbox remains, and is uploaded by the next program that writes to this store.
-    fn finish(&self) -> Result<(), Error>;
-}
+use crate::{Error, Run, RunEntry, RunStore, check_writable, list, names, remove};
 
 /// The location of records.
 #[derive(Debug, Clone)]
@@ -126,7 +68,7 @@ impl RunsLocation {
     /// Checks that records can be written.
     ///
     /// # Errors
-    /// If they cannot.
+    /// If records cannot be written.
     pub fn check_writable(&self) -> Result<(), Error> {
         match &self.0 {
             Kind::Directory(directory) => check_writable(directory),

@@ -66,7 +66,7 @@ impl Run {
         &self.run().id
     }
 
-    /// Where the record is: its directory, or its address in an object store.
+    /// The location of the record: its directory, or its address in an object store.
     pub fn location(&self) -> String {
         self.run().record.clone().unwrap_or_else(|| self.path.display().to_string())
     }

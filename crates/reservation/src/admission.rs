@@ -2,7 +2,7 @@
 
 use units::Time;
 
-use crate::{Now, Point, Request};
+use crate::{Now, PointState, Request};
 
 /// A request that a point is about to accept.
 #[derive(Debug, Clone, Copy)]
@@ -15,8 +15,8 @@ pub struct Candidate<'a> {
     pub now: Now,
     /// The error of the other end's clock; zero if unknown.
     pub other_error: Time,
-    /// The point, with all reservations that it has.
-    pub point: &'a Point,
+    /// The state of the point, with all its reservations.
+    pub point: &'a PointState,
 }
 
 /// The limits of a point.

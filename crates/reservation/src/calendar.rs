@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use units::Time;
 
-use crate::{Class, ReservationId};
+use crate::{Class, Request, ReservationId, Slot};
 
 /// The state of an occupied slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -39,6 +39,18 @@ pub struct Occupied {
 }
 
 impl Occupied {
+    /// The calendar entry that a request has with this slot.
+    pub(crate) fn new(request: &Request, slot: Slot, occupancy: Occupancy) -> Self {
+        Occupied {
+            id: request.id.clone(),
+            from: slot.from(),
+            until: slot.until(),
+            class: request.spec.class,
+            priority: request.spec.priority,
+            occupancy,
+        }
+    }
+
     fn overlaps(&self, from: Time, until: Time) -> bool {
         self.from < until && from < self.until
     }
@@ -104,13 +116,22 @@ pub struct BusyReport {
 }
 
 /// The calendar of one point.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Calendar {
     /// The occupied slots, by the start of the padded slot.
     slots: BTreeMap<(Time, ReservationId), Occupied>,
     /// Length of the longest slot so far: a slot that overlaps a time begins at most this long before it.
     longest: Time,
 }
+
+/// Calendars with the same slots are equal. `longest` only bounds searches, and can be smaller after a recovery.
+impl PartialEq for Calendar {
+    fn eq(&self, other: &Calendar) -> bool {
+        self.slots == other.slots
+    }
+}
+
+impl Eq for Calendar {}
 
 impl Calendar {
     /// Adds a slot.

@@ -9,7 +9,7 @@ use crate::{Occurrence, Outcome, Reason, Request, Reservation, ReservationId, Ro
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "event")]
 pub enum Event {
-    /// A reservation became known.
+    /// A reservation was created by a request at this point or at another.
     Created {
         /// The request.
         request: Request,
@@ -31,7 +31,7 @@ pub enum Event {
         /// When the hold ends, UTC.
         expires: Time,
     },
-    /// The lead has decided.
+    /// The lead has decided for the slot that the peer holds.
     Confirming {
         /// The reservation.
         id: ReservationId,
@@ -68,7 +68,7 @@ pub enum Event {
         /// Time of the event, UTC.
         at: Time,
     },
-    /// The other end has been notified of the end, or need not be any more.
+    /// The other end has been notified of the end, or need no longer be notified.
     Notified {
         /// The reservation.
         id: ReservationId,

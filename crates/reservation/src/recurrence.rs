@@ -13,11 +13,11 @@ pub struct Recurrence {
     pub first: Time,
     /// Time between nominal starts.
     pub every: Time,
-    /// How much later than nominal an occurrence may start.
+    /// Maximum time from the nominal start of an occurrence to its start.
     pub slip: Time,
     /// Whether the earliest start is drawn at random from the slip, so that points do not all measure at the full hour.
     pub random_start: bool,
-    /// No occurrence has a nominal start after this, UTC.
+    /// Latest nominal start of an occurrence, UTC.
     pub until: Option<Time>,
     /// Maximum number of occurrences.
     pub max_runs: Option<u64>,
@@ -69,12 +69,12 @@ pub struct Task {
     pub recurrence: Recurrence,
 }
 
-/// The occurrence of a recurring test that a reservation is for.
+/// An occurrence of a recurring test, for which a reservation is made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Occurrence {
     /// The recurring test.
     pub task: TaskName,
-    /// Counts from 0.
+    /// Number of the occurrence, from 0.
     pub number: u64,
 }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use units::Time;
 
-use crate::{Occurrence, Outcome, Request};
+use crate::{Occurrence, Outcome, PointName, Reason, Request};
 
 /// The role of a point in a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,7 +81,7 @@ pub struct Reservation {
     /// The slot; after the end the last one.
     pub slot: Option<Slot>,
     /// The reason why it lost its previous slot.
-    pub setback: Option<crate::Reason>,
+    pub setback: Option<Reason>,
     /// Whether the other end has yet to be notified of the end.
     pub must_notify: bool,
     /// When it was created, UTC.
@@ -99,5 +99,13 @@ impl Reservation {
     /// Whether it has ended.
     pub fn has_ended(&self) -> bool {
         matches!(self.phase, Phase::Ended(_))
+    }
+
+    /// The point at the other end of the agreement.
+    pub(crate) fn other_end(&self) -> Option<&PointName> {
+        match self.role {
+            Role::Lead => self.request.spec.peer.as_ref(),
+            Role::Peer | Role::Requester => Some(&self.request.lead),
+        }
     }
 }

@@ -85,7 +85,7 @@ fn without_a_common_slot_the_conflict_is_named() {
         ),
         "{text}"
     );
-    let busy = point(&simulation, 1).busy(EPOCH + start, EPOCH + start + seconds(1000));
+    let busy = point(&simulation, 1).calendar().busy(EPOCH + start, EPOCH + start + seconds(1000));
     assert_eq!(busy.slots.len(), 1);
     assert_eq!(busy.not_free_for_exclusive, busy.slots[0].until.since(busy.slots[0].from));
     assert_eq!(busy.free_for_exclusive.len(), 2);
@@ -341,5 +341,5 @@ fn strangers_change_nothing() {
         let step = peer.handle_message(now, &name(2), message, &reservation::AdmitAll);
         assert_eq!((step.events, step.messages), (vec![], vec![]));
     }
-    assert!(peer.has_state_of(&before));
+    assert_eq!(peer.state(), before.state());
 }

@@ -262,10 +262,10 @@ impl Simulation {
                 let recovered = Point::recover(state.name.clone(), state.settings.clone(), &state.log);
                 let mut point = recovered.expect("the events are consistent");
                 if state.crashes.is_multiple_of(2) {
-                    state.log = point.snapshot();
+                    state.log = point.state().snapshot();
                     let restored = Point::recover(state.name.clone(), state.settings.clone(), &state.log);
                     let restored = restored.expect("a snapshot is consistent");
-                    assert!(restored.has_state_of(&point), "{}", state.name);
+                    assert!(restored.state() == point.state(), "{}", state.name);
                     point = restored;
                 }
                 let now = self.clocks(host);
@@ -364,7 +364,7 @@ impl Simulation {
         }
         if self.counts.steps.is_multiple_of(self.verify_every * 50) {
             let recovered = Point::recover(state.name.clone(), state.settings.clone(), &state.log);
-            assert!(recovered.expect("the events are consistent").has_state_of(point), "{}", state.name);
+            assert!(recovered.expect("the events are consistent").state() == point.state(), "{}", state.name);
         }
     }
 

@@ -17,6 +17,8 @@ use crate::client::Client;
 use crate::directories::Directories;
 use crate::upload::Uploader;
 
+/// Bytes of an outbox's random name. It becomes the end of the records' ids, which also contain the second.
+const TAG_BYTES: usize = 3;
 /// Pause between uploads. Writers write a part of a running measurement once a second or less often.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Pause after an upload that failed.
@@ -33,7 +35,11 @@ pub(crate) struct Outbox {
 impl Outbox {
     /// Creates the outbox, and begins to upload what is written to it.
     pub(crate) fn start(client: &Arc<Client>, directories: &Directories) -> Result<Self, Error> {
-        let tag = tag()?;
+        let tag = os::random_hex(TAG_BYTES).map_err(|source| Error::Io {
+            action: "read",
+            path: "/dev/urandom".into(),
+            source,
+        })?;
         let directory = directories.outboxes.join(&tag);
         let failed = |action| {
             let path = directory.clone();
@@ -105,17 +111,6 @@ pub(crate) fn open_lock(outbox: &Path) -> std::io::Result<File> {
     File::options().append(true).create(true).open(lock_path(outbox))
 }
 
-/// A random name of 24 bits. It becomes the end of the records' ids, which also contain the second.
-fn tag() -> Result<String, Error> {
-    let mut random = [0; 3];
-    getrandom::fill(&mut random).map_err(|error| Error::Io {
-        action: "read",
-        path: "/dev/urandom".into(),
-        source: std::io::Error::other(error.to_string()),
-    })?;
-    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
 #[derive(Debug)]
 struct Worker {
     client: Arc<Client>,
@@ -179,17 +174,5 @@ impl Worker {
             }
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tags_differ_and_fit_into_ids() {
-        let tags: std::collections::BTreeSet<String> = (0..32).map(|_| tag().unwrap()).collect();
-        assert!(tags.len() > 30, "{tags:?}");
-        assert!(tags.iter().all(|tag| tag.len() == 6 && tag.bytes().all(|byte| byte.is_ascii_hexdigit())));
     }
 }

@@ -72,13 +72,13 @@ pub(crate) fn decode_udt(reader: &mut Reader) -> UdtSpec {
     let rate = rate(reader);
     let tolerate_loss = reader.share("tolerate_loss");
     if rate.is_some() && tolerate_loss.is_some() {
-        let message = "a flow with a \"rate\" ignores losses already";
+        let message = "a flow with a \"rate\" does not react to losses";
         reader.report("tolerate_loss", message, "remove one of the two");
     }
     let sabul = reader.choice("control", &[("udt", false), ("sabul", true)]).unwrap_or(false);
     for (key, is_used) in [("rate", rate.is_some()), ("tolerate_loss", tolerate_loss.is_some())] {
         if sabul && is_used {
-            let message = format!("\"{key}\" is of UDT's control, not of SABUL's");
+            let message = format!("\"{key}\" belongs to UDT's rate control, not to SABUL's");
             reader.report(key, message, "remove it, or \"control\"");
         }
     }
@@ -106,12 +106,16 @@ pub(crate) fn decode_tsunami(reader: &mut Reader) -> TsunamiSpec {
     let size = reader.size("size");
     let smallest = block.map_or(MIN_DEFAULT_BLOCK, |block| block.0);
     if let Some(size) = size.filter(|size| size.0.div_ceil(smallest) > MAX_BLOCKS) {
-        let message = format!("{size} are more blocks of {} than Tsunami can count", Bytes(smallest));
+        let message = format!("{size} have more blocks of {} than Tsunami can number", Bytes(smallest));
         reader.report("size", message, "write a larger block or a smaller size");
     }
     let error_threshold = reader.share("error_threshold");
     if error_threshold.is_some_and(|share| share * ERROR_UNITS >= ERROR_UNITS) {
-        reader.report("error_threshold", "no error rate exceeds 100 %", "write for example \"7.5%\"");
+        reader.report(
+            "error_threshold",
+            "\"error_threshold\" must be below 100 %",
+            "write for example \"7.5%\"",
+        );
     }
     TsunamiSpec { size, rate, block, error_threshold }
 }

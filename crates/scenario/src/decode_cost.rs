@@ -73,7 +73,7 @@ fn preset(reader: &mut Reader, key: &str) -> Option<HostCost> {
 fn processor_time(reader: &mut Reader, key: &str) -> Option<Picoseconds> {
     let time: Picoseconds = reader.quantity(key)?;
     if time > MAX_COST {
-        reader.report(key, format!("\"{key}\" is over {MAX_COST}"), "write for example \"4us\"");
+        reader.report(key, format!("\"{key}\" exceeds {MAX_COST}"), "write for example \"4us\"");
         return None;
     }
     Some(time)
@@ -82,7 +82,7 @@ fn processor_time(reader: &mut Reader, key: &str) -> Option<Picoseconds> {
 fn delay(reader: &mut Reader, key: &str) -> Option<Time> {
     let delay = reader.time(key)?;
     if delay > MAX_MODERATION {
-        reader.report(key, format!("\"{key}\" is over {MAX_MODERATION}"), "write for example \"64us\"");
+        reader.report(key, format!("\"{key}\" exceeds {MAX_MODERATION}"), "write for example \"64us\"");
         return None;
     }
     Some(delay)

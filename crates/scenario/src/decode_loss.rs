@@ -157,7 +157,7 @@ fn loss_times(reader: &mut Reader) -> Option<Vec<Time>> {
     for (text, span) in texts(node, "at", reader.problems()) {
         match text.parse::<Time>() {
             Ok(time) if time <= MAX_TIME => all.push(time),
-            Ok(_) => reader.problems().add_help(span, "\"at\" is over 30 days", "write a shorter time"),
+            Ok(_) => reader.problems().add_help(span, "\"at\" exceeds 30 days", "write a shorter time"),
             Err(e) => reader.problems().add(span, format!("at: {e}")),
         }
     }

@@ -1,4 +1,4 @@
-//! Where a host of a scenario really is, for runs between real hosts.
+//! The address of a scenario's host in runs between real hosts.
 
 use std::{
     fmt,
@@ -11,7 +11,7 @@ const DEFAULT_PORT: u16 = 5201;
 /// The text for this machine.
 const HERE: &str = "here";
 
-/// Where a host is.
+/// The address of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostLocation {
     /// This machine.

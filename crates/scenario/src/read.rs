@@ -113,7 +113,7 @@ impl<'a> Reader<'a> {
         let rate: BitRate = self.quantity(key)?;
         self.positive(key, rate, "10gbit").filter(|_| rate <= MAX_RATE).or_else(|| {
             if rate > MAX_RATE {
-                self.report(key, format!("\"{key}\" is over {MAX_RATE}"), "write a rate up to 1Tbit");
+                self.report(key, format!("\"{key}\" exceeds {MAX_RATE}"), "write a rate up to 1Tbit");
             }
             None
         })
@@ -129,7 +129,7 @@ impl<'a> Reader<'a> {
     pub fn time(&mut self, key: &str) -> Option<Time> {
         let time = self.quantity(key)?;
         if time > MAX_TIME {
-            self.report(key, format!("\"{key}\" is over 30 days"), "write a shorter time");
+            self.report(key, format!("\"{key}\" exceeds 30 days"), "write a shorter time");
             return None;
         }
         Some(time)

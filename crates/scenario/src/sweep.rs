@@ -70,7 +70,7 @@ pub(crate) fn decode_sweeps(root: &Table, problems: &mut Problems) -> Vec<Axis> 
     let points: usize =
         groups(&axes).iter().map(|group| axes[group[0]].values.len()).fold(1, usize::saturating_mul);
     if points > MAX_POINTS {
-        let message = format!("{points} points in all combinations of the sweeps");
+        let message = format!("the combinations of the sweeps have {points} points");
         problems.add_help(node.span, message, format!("write at most {MAX_POINTS}, or several files"));
         return Vec::new();
     }
@@ -154,8 +154,8 @@ fn ranged(reader: &mut Reader) -> Option<Vec<Node>> {
             if from.value <= 0.0 {
                 reader.report(
                     "from",
-                    "a factor needs a start above zero",
-                    "write \"from\" above zero, or \"step\"",
+                    "\"factor\" needs a \"from\" above zero",
+                    "write a \"from\" above zero, or \"step\" instead of \"factor\"",
                 );
                 return None;
             }
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn mistakes() {
         let range = |rest: &str| mistake(&format!("[[sweeps]]\nfield = 'a.b'\n{rest}"));
-        assert!(range("from = 0\nto = 1\nfactor = 2").starts_with("a factor needs a start above zero"));
+        assert!(range("from = 0\nto = 1\nfactor = 2").starts_with("\"factor\" needs a \"from\" above zero"));
         assert!(range("from = 1\nto = 1000000\nstep = 1").starts_with("more than 1000 values"));
         assert!(range("from = 1\nto = 2\nstep = 0").starts_with("\"step\" must be above zero"));
         assert!(range("from = 1\nto = 2\nfactor = 1").starts_with("\"factor\" cannot be 1"));
@@ -352,7 +352,7 @@ mod tests {
         assert!(range("").starts_with("a sweep needs \"from\""));
         let hundred = "values = [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31]";
         let two = format!("[[sweeps]]\nfield = 'a.b'\n{hundred}\n[[sweeps]]\nfield = 'a.c'\n{hundred}\n");
-        assert!(mistake(&two).starts_with("1024 points in all combinations"));
+        assert!(mistake(&two).starts_with("the combinations of the sweeps have 1024 points"));
         assert!(mistake("[[sweeps]]\nfield = 'a..b'\nvalues = [1]").starts_with("this is not the path"));
         let zip =
             "[[sweeps]]\nfield='a.b'\nvalues=[1]\nzip='z'\n[[sweeps]]\nfield='a.c'\nvalues=[1,2]\nzip='z'\n";

@@ -59,7 +59,7 @@ impl Scenario {
 /// The origin of sysctls that the scenario does not state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SysctlDefaults {
-    /// Those of the machine that runs the scenario.
+    /// The sysctls of the machine that runs the scenario.
     Machine,
     /// The defaults of a Linux version, by major and minor number.
     Linux((u8, u8)),
@@ -97,7 +97,7 @@ pub struct Host {
     pub cost: HostCost,
     /// Its network interface card.
     pub nic: Nic,
-    /// Where it is in runs between real hosts.
+    /// Its address in runs between real hosts.
     pub at: Option<HostLocation>,
     /// Command to run when the lab is up.
     pub start: Option<String>,

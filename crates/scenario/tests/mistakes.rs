@@ -265,7 +265,7 @@ fn quantities() {
             r#""0gbit""#,
             r#"f.toml:15:20: "rate" cannot be zero; write for example rate = "10gbit""#,
         ),
-        (r#""10gbit""#, r#""2Tbit""#, r#"f.toml:15:20: "rate" is over 1 Tb/s; write a rate up to 1Tbit"#),
+        (r#""10gbit""#, r#""2Tbit""#, r#"f.toml:15:20: "rate" exceeds 1 Tb/s; write a rate up to 1Tbit"#),
         (
             r#""25MB""#,
             r#""0B""#,
@@ -341,7 +341,7 @@ fn quantities() {
         (
             r#"duration = "20s""#,
             r#"duration = "99999h""#,
-            r#"f.toml:1:12: "duration" is over 30 days; write a shorter time"#,
+            r#"f.toml:1:12: "duration" exceeds 30 days; write a shorter time"#,
         ),
         (
             r#"sample = "10ms""#,
@@ -466,14 +466,14 @@ cc = "reno""#,
             r#"kind = "udt"
 rate = "900mbit"
 tolerate_loss = "1%""#,
-            r#"f.toml:28:17: a flow with a "rate" ignores losses already; remove one of the two"#,
+            r#"f.toml:28:17: a flow with a "rate" does not react to losses; remove one of the two"#,
         ),
         (
             r#"kind = "ping""#,
             r#"kind = "udt"
 control = "sabul"
 rate = "900mbit""#,
-            r#"f.toml:28:8: "rate" is of UDT's control, not of SABUL's; remove it, or "control""#,
+            r#"f.toml:28:8: "rate" belongs to UDT's rate control, not to SABUL's; remove it, or "control""#,
         ),
         (
             r#"kind = "ping""#,
@@ -498,13 +498,13 @@ block = "66kB""#,
             r#"kind = "tsunami"
 size = "100TB"
 block = "1kB""#,
-            "f.toml:27:8: 100 TB are more blocks of 1 kB than Tsunami can count; write a larger block or a smaller size",
+            "f.toml:27:8: 100 TB have more blocks of 1 kB than Tsunami can number; write a larger block or a smaller size",
         ),
         (
             r#"kind = "ping""#,
             r#"kind = "tsunami"
 error_threshold = 1.0"#,
-            r#"f.toml:27:19: no error rate exceeds 100 %; write for example "7.5%""#,
+            r#"f.toml:27:19: "error_threshold" must be below 100 %; write for example "7.5%""#,
         ),
         (
             r#"kind = "ping""#,

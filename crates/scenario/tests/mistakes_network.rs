@@ -898,7 +898,7 @@ cost = { per_byte = "0.1ps" }
             r#"address = "10.0.1.1/24"
 cost = { per_packet = "4s" }
 "#,
-            r#"f.toml:4:23: "per_packet" is over 1 s; write for example "4us""#,
+            r#"f.toml:4:23: "per_packet" exceeds 1 s; write for example "4us""#,
         ),
         (
             r#"address = "10.0.1.1/24"
@@ -906,7 +906,7 @@ cost = { per_packet = "4s" }
             r#"address = "10.0.1.1/24"
 cost = { rx_delay = "1s" }
 "#,
-            r#"f.toml:4:21: "rx_delay" is over 67.10784 ms; write for example "64us""#,
+            r#"f.toml:4:21: "rx_delay" exceeds 67.10784 ms; write for example "64us""#,
         ),
         (
             r#"address = "10.0.1.1/24"

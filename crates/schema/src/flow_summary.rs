@@ -223,7 +223,7 @@ impl std::fmt::Display for Setting {
 }
 
 impl FlowSummary {
-    /// Whether the flow is a bulk transfer, which takes what it gets of a path, so that fairness applies to it.
+    /// Whether the flow is a bulk transfer: it sends as fast as the path allows, so that fairness applies to it.
     pub fn is_bulk_transfer(&self) -> bool {
         matches!(self.kind, FlowKind::Tcp | FlowKind::Xcp | FlowKind::Udt | FlowKind::Tsunami)
     }

@@ -1,10 +1,10 @@
-//! Published figures beside ours.
+//! Published figures, and the figures of longfat's engines beside them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{EngineName, FigureBound};
 
-/// A published figure beside ours.
+/// A published figure, and ours: those of longfat's engines.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PublishedResult {
     /// Its id in the list of published results.
@@ -22,7 +22,7 @@ pub struct PublishedResult {
     pub variant: Option<String>,
     /// The published figure, in `unit`; `null` where the source gives none.
     pub published: Option<f64>,
-    /// Where the published figure is a bound: which side agrees.
+    /// If the published figure is a bound: whether figures above or below it agree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<FigureBound>,
     /// `bit/s`, `s`, `B` or `1`.
@@ -41,8 +41,7 @@ pub struct PublishedResult {
     /// The figures of guest kernels in virtual time, oldest version first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<KernelFigure>,
-    /// The model's figure for the kernel that the published figure holds for, where it differs from this
-    /// one's.
+    /// The model's figure for the kernel of the publication, if that behaves differently from this machine's.
     #[serde(default)]
     pub model_published_kernel: Option<f64>,
     /// How ours compares: the worst verdict of the engines whose figure can be compared.
@@ -50,16 +49,16 @@ pub struct PublishedResult {
     /// The verdict on the figure of each engine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub judged: Vec<EngineVerdict>,
-    /// Why our figure is unreliable, where the verdict is that.
+    /// Why our figure is unreliable, if that is the verdict.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<String>,
-    /// How the source contradicts itself, where it does.
+    /// How the source contradicts itself, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contradiction: Option<String>,
     /// The documented cause of a miss: then it is not a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known_miss: Option<String>,
-    /// Why it differs, where that is known.
+    /// Why our figure differs, if known.
     pub why: Option<String>,
 }
 
@@ -72,7 +71,7 @@ pub enum FigureKind {
     Published,
     /// Computed from the source's own formula or figures.
     Derived,
-    /// Measured by this project: a regression figure, no reproduction.
+    /// Measured by this project: a figure for regression tests, not a reproduction.
     MeasuredByUs,
 }
 
@@ -125,20 +124,20 @@ pub enum PublishedVerdict {
     NoFigure,
     /// Outside it: a failure, unless `known_miss` has the cause.
     Missed,
-    /// The machine was busy in each try, in a way that can have changed the figure: inconclusive, and no
+    /// The machine was busy in each attempt, in a way that may have changed the figure: inconclusive, and no
     /// failure.
     Unreliable,
     /// The measurement is invalid for another reason than a busy machine: inconclusive, and no failure.
     Untrusted,
-    /// Not run here.
+    /// Not run on this machine.
     NotRun,
-    /// Only of one engine: it ignores what decides the figure.
+    /// Of a single engine: it does not model what determines the figure.
     DoesNotApply,
 }
 
 impl PublishedVerdict {
-    /// All verdicts, from the one that decides about a result with several to the one that never does. A figure outside the
-    /// tolerance for a known reason, or of an engine that does not apply, decides only if no other engine has a figure.
+    /// All verdicts. If the engines' verdicts differ, the first one in this list is the verdict of the result. A figure outside
+    /// the tolerance for a known reason, or of an engine that does not apply, counts only if no other engine has a figure.
     const BY_WEIGHT: [PublishedVerdict; 9] = [
         PublishedVerdict::Missed,
         PublishedVerdict::Unreliable,

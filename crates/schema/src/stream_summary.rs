@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What the receiver of a stream could play, and whether the path sustains the stream.
+/// The part of a stream that the receiver could play, and whether the path sustains the stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct StreamSummary {
     /// Packets whose play-out time has passed.

@@ -106,7 +106,7 @@ pub struct RunSummary {
     /// lists these runs only on request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part_of: Option<String>,
-    /// Earlier tries of this run that were discarded because the machine had disturbed them.
+    /// Earlier attempts of this run, which were discarded because the machine had disturbed them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub discarded: Vec<DiscardedRun>,
     /// How the path between real hosts compares with the scenario's links. Empty for other engines.

@@ -34,7 +34,7 @@ pub struct Sweep {
     pub fields: Vec<SweptField>,
     /// A row for each engine, variant and point, in the order of the sweep.
     pub points: Vec<SweepPoint>,
-    /// Where the metric levels off over the first field, for each line of the others.
+    /// The points at which the metric levels off over the first field, for each combination of the other fields.
     pub knees: Vec<SweepKnee>,
 }
 
@@ -189,10 +189,10 @@ pub struct FitFigure {
     pub unit: String,
     /// The published figure.
     pub published: f64,
-    /// Where the published figure is a bound: which side agrees.
+    /// If the published figure is a bound: whether figures above or below it agree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<FigureBound>,
-    /// Ours; `null` where the run has none.
+    /// Our figure; `null` if the run has none.
     pub ours: Option<f64>,
     /// Our figure / the published one - 1; 0 within a bound.
     pub residual: Option<f64>,

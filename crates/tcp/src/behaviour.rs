@@ -46,10 +46,10 @@ pub(crate) enum Growth {
 /// Loss detection and the reduction that follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Recovery {
-    /// By time (RACK), with proportional rate reduction.
+    /// Loss detection by time (RACK), with proportional rate reduction.
     Rack,
-    /// By forward acknowledgement (FACK) or duplicate ACKs, with rate halving: one packet leaves for two
-    /// ACKs.
+    /// Loss detection by forward acknowledgement (FACK) or duplicate ACKs, with rate halving: one packet is sent
+    /// for two ACKs.
     Fack,
 }
 

@@ -4,6 +4,27 @@
 
 use crate::{AckSample, CaState, RateSample, TcpSock};
 
+/// The congestion controls of Linux 6.18's `net/ipv4/Kconfig`, each in `net/ipv4/tcp_NAME.c` but reno, which is in `tcp_cong.c`.
+pub const LINUX_CONGESTION_CONTROLS: [&str; 17] = [
+    "bbr",
+    "bic",
+    "cdg",
+    "cubic",
+    "dctcp",
+    "highspeed",
+    "htcp",
+    "hybla",
+    "illinois",
+    "lp",
+    "nv",
+    "reno",
+    "scalable",
+    "vegas",
+    "veno",
+    "westwood",
+    "yeah",
+];
+
 /// Argument of `cwnd_event` (`enum tcp_ca_event`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]

@@ -20,11 +20,11 @@ pub struct EndpointInfo {
     pub snd_wnd_bytes: u32,
     /// Sent and not cumulatively acknowledged.
     pub unacked_segs: u32,
-    /// Of these, selectively acknowledged.
+    /// Unacknowledged segments that are selectively acknowledged.
     pub sacked_segs: u32,
-    /// Of these, marked lost.
+    /// Unacknowledged segments that are marked lost.
     pub lost_segs: u32,
-    /// Of these, retransmitted and outstanding.
+    /// Unacknowledged segments that are retransmitted and outstanding.
     pub retrans_segs: u32,
     /// Retransmitted since the start.
     pub total_retrans_segs: u32,
@@ -70,9 +70,9 @@ pub struct EndpointInfo {
     pub dsack_dups: u32,
     /// Time with data outstanding.
     pub busy_time_us: u64,
-    /// Of this, limited by the peer's window.
+    /// Busy time limited by the peer's window.
     pub rwnd_limited_us: u64,
-    /// Of this, limited by the send buffer.
+    /// Busy time limited by the send buffer.
     pub sndbuf_limited_us: u64,
     /// Send buffer.
     pub sndbuf_bytes: u32,

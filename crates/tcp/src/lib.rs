@@ -31,7 +31,7 @@ mod transmit;
 
 pub use ca_state::CaState;
 pub use config::{Config, DEFAULT_WRITE_BYTES, PacketMemory, Profile};
-pub use congestion::{CaEvent, CongestionControl, NEEDS_ECN, Operation};
+pub use congestion::{CaEvent, CongestionControl, LINUX_CONGESTION_CONTROLS, NEEDS_ECN, Operation};
 pub use connection::TcpState;
 pub use driver::CongestionDriver;
 pub use endpoint::Endpoint;

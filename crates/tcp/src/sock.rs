@@ -202,11 +202,11 @@ pub struct TcpSock {
     pub prr_out: u32,
     /// Packets sent and not cumulatively acknowledged.
     pub packets_out: u32,
-    /// Of these, selectively acknowledged.
+    /// Unacknowledged packets that are selectively acknowledged.
     pub sacked_out: u32,
-    /// Of these, marked lost.
+    /// Unacknowledged packets that are marked lost.
     pub lost_out: u32,
-    /// Of these, retransmitted.
+    /// Unacknowledged packets that are retransmitted.
     pub retrans_out: u32,
     /// Maximum packets in flight in the last window.
     pub max_packets_out: u32,
@@ -566,7 +566,7 @@ pub struct RateSample {
     pub prior_delivered_ce: u32,
     /// Packets delivered since; -1: no sample.
     pub delivered: i32,
-    /// Of these, with a CE mark.
+    /// Packets delivered since with a CE mark.
     pub delivered_ce: i32,
     /// Duration, us; -1: no sample.
     pub interval_us: i64,

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Where Debian keeps the server's programs, by version.
+/// The directory in which Debian installs the server's programs, by version.
 const VERSIONS: &str = "/usr/lib/postgresql";
 /// The user that runs the server if the test is run by root, which it refuses.
 const USER: &str = "postgres";
@@ -37,10 +37,10 @@ fn is_root() -> bool {
 }
 
 impl Cluster {
-    /// Makes a cluster without starting it; `None` where there is no server.
+    /// Creates a cluster without starting it; `None` if no server is installed.
     ///
     /// # Panics
-    /// If it cannot be made.
+    /// If it cannot be created.
     pub fn create() -> Option<Cluster> {
         let programs = programs()?;
         let root = tempfile::tempdir().expect("a temporary directory");
@@ -84,7 +84,7 @@ impl Cluster {
     /// Starts the server and waits until it accepts connections.
     ///
     /// # Panics
-    /// If it does not.
+    /// If it does not accept connections in time.
     pub fn start(&mut self) {
         let begin = Instant::now();
         loop {
@@ -127,7 +127,7 @@ impl Cluster {
         server.wait().expect("the server ends");
     }
 
-    /// How a client connects.
+    /// The connection string of a client.
     pub fn address(&self) -> String {
         format!("host={} user={USER} dbname=postgres", self.root.path().display())
     }

@@ -87,7 +87,7 @@ impl S3Server {
         self.request("POST", "/", "iam", &format!("{action}&Version=2010-05-08"))
     }
 
-    /// A request with an invalid signature, which the server accepts at first.
+    /// One of the first requests, whose signature the server does not check.
     fn request(&self, method: &str, path: &str, service: &str, body: &str) -> String {
         let mut connection = TcpStream::connect(&self.address).expect("the server listens");
         write!(

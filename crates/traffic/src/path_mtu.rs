@@ -6,7 +6,7 @@ use socket2::Socket;
 
 use crate::{Attempted, Error};
 
-/// The MTU that is assumed where the kernel gives none, bytes.
+/// The MTU that is assumed if the kernel returns none, bytes.
 const DEFAULT_MTU: u32 = 1500;
 /// The port of the discard service (RFC 863), for connecting a UDP socket that sends nothing.
 const DISCARD_PORT: u16 = 9;
@@ -46,7 +46,7 @@ pub fn mtu_of(socket: &Socket, peer: SocketAddr) -> Result<u32, Error> {
 /// If there is no route to the address.
 pub fn route_mtu(to: IpAddr) -> Result<u32, Error> {
     let any: SocketAddr = if to.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
-    let what = || format!("cannot make a UDP socket to {to}");
+    let what = || format!("cannot create a UDP socket to {to}");
     let socket = UdpSocket::bind(any).attempted(what)?;
     let peer = SocketAddr::new(to, DISCARD_PORT);
     socket.connect(peer).attempted(what)?;

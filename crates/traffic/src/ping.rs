@@ -58,7 +58,7 @@ impl PingSocket {
     /// # Errors
     /// If the socket cannot be created or connected.
     pub fn new(to: IpAddr, identifier: u16) -> Result<Self, Error> {
-        let what = || format!("cannot make a raw ICMP socket to {to}");
+        let what = || format!("cannot create a raw ICMP socket to {to}");
         let (domain, protocol) = match to {
             IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
             IpAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6),
@@ -79,7 +79,7 @@ impl PingSocket {
         let count = options.count.map_or(u64::MAX, u64::from);
         let interval = Duration::from_nanos(options.interval.0);
         let mut sent: Vec<Option<Duration>> = Vec::new();
-        let mut open = 0usize;
+        let mut outstanding = 0usize;
         let mut last_send = start;
         while !stop.is_set() {
             let next = sent.len() as u64;
@@ -91,11 +91,11 @@ impl PingSocket {
                 if let Some(at) = self.departure(sequence, options.payload) {
                     *sent.last_mut().expect("it was just pushed") = Some(at);
                 }
-                open += 1;
+                outstanding += 1;
                 last_send = Instant::now();
                 continue;
             }
-            if next >= count && (open == 0 || last_send.elapsed() > options.timeout) {
+            if next >= count && (outstanding == 0 || last_send.elapsed() > options.timeout) {
                 break;
             }
             let wait =
@@ -104,7 +104,7 @@ impl PingSocket {
                 // The newest request with this 16-bit number.
                 let newest = (0..sent.len()).rev().find(|i| (*i + 1) as u16 == sequence);
                 if let Some(sent_at) = newest.and_then(|i| sent[i].take()) {
-                    open -= 1;
+                    outstanding -= 1;
                     echo(Echo { sequence, rtt: Some(at.saturating_sub(sent_at)) });
                 }
             }
@@ -165,7 +165,7 @@ impl PingSocket {
         self.socket.set_read_timeout(Some(wait)).attempted(what)?;
         let mut buffer = [0u8; 2048];
         let (len, stamp) = match sys::receive_stamped(&self.socket, &mut buffer) {
-            Ok(got) => got,
+            Ok(received) => received,
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
                 return Ok(None);
             }

@@ -1,4 +1,4 @@
-//! System calls of traffic that socket2 does not have: sending and discarding bytes without copying them, random bytes,
+//! System calls of traffic that socket2 does not have: sending and discarding bytes without copying them,
 //! timers, pacing, flow labels, timestamps.
 #![allow(unsafe_code)]
 
@@ -12,6 +12,8 @@ use std::{
 };
 
 use socket2::Socket;
+
+pub use os::fill_random;
 
 /// Receives and discards up to `len` bytes without copying them (MSG_TRUNC, see tcp(7)); 0 at the end.
 ///
@@ -69,28 +71,6 @@ impl Pages {
 pub fn send_file(file: &File, socket: &Socket, len: usize) -> io::Result<usize> {
     // SAFETY: both descriptors are open; without an offset the call uses and advances the file's position.
     os::check_len(unsafe { libc::sendfile(socket.as_raw_fd(), file.as_raw_fd(), std::ptr::null_mut(), len) })
-}
-
-/// Fills `bytes` with random bytes (getrandom(2)).
-///
-/// # Errors
-/// The errors of getrandom(2).
-pub fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
-    let mut filled = 0;
-    while filled < bytes.len() {
-        let rest = &mut bytes[filled..];
-        // SAFETY: the pointer and the length describe `rest`.
-        match unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) } {
-            n if n > 0 => filled += n as usize,
-            _ => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Time for which this thread has waited for a processor (Documentation/scheduler/sched-stats.rst); `None` if the

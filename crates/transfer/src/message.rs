@@ -22,6 +22,10 @@ use serde::{Deserialize, Serialize};
 pub(crate) const PROTOCOL: &str = "longfat-transfer/1";
 /// The longest message, bytes.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 1 << 16;
+/// Random bytes of a challenge.
+pub(crate) const CHALLENGE_BYTES: usize = 32;
+/// Random bytes of a session's key.
+pub(crate) const KEY_BYTES: usize = 32;
 /// Purpose of the hashes that prove the token.
 pub(crate) const PROOF_PURPOSE: &str = "longfat transfer/1";
 
@@ -104,29 +108,4 @@ pub(crate) enum Message {
     End,
     /// The transfer failed at this end.
     Failed { why: String },
-}
-
-/// Bytes as hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// The bytes of hexadecimal digits; `None` if a character is no digit or their number is odd.
-pub(crate) fn unhex(digits: &str) -> Option<Vec<u8>> {
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    let is_hex = digits.len().is_multiple_of(2) && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-    is_hex.then(|| digits.as_bytes().chunks(2).map(byte).collect()).flatten()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hexadecimal_digits_are_read_as_they_were_written() {
-        assert_eq!(unhex(&hex(&[0, 15, 255])).unwrap(), [0, 15, 255]);
-        for wrong in ["0", "0g", "+1", "\u{e4}"] {
-            assert_eq!(unhex(wrong), None, "{wrong:?}");
-        }
-    }
 }

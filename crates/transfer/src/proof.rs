@@ -1,10 +1,11 @@
 //! Proofs: of the token, of certificates and of files.
 
+use data_encoding::HEXLOWER;
 use iperf3::Token;
 
 use crate::{
     Error,
-    message::{Message, PROOF_PURPOSE, hex},
+    message::{Message, PROOF_PURPOSE},
 };
 
 /// Bytes that confirm a file.
@@ -19,7 +20,7 @@ pub(crate) fn prove_token(
 ) -> Option<String> {
     let parts = [role].into_iter().chain(challenges).chain(agreed.iter().copied());
     let parts: Vec<&[u8]> = parts.map(str::as_bytes).collect();
-    token.map(|token| hex(&token.keyed_hash(PROOF_PURPOSE, &parts)))
+    token.map(|token| HEXLOWER.encode(&token.keyed_hash(PROOF_PURPOSE, &parts)))
 }
 
 /// The bytes that confirm a file's announcement and hash over an authenticated stream: both crossed the control connection, which is

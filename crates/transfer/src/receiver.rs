@@ -20,17 +20,17 @@ use bulk::{
     tsunami::wire::{self, Parameters},
     udt::{self, Daimd},
 };
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use iperf3::Token;
 use quic::{Identity, QuicListener, QuicOptions};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
-use traffic::sys::fill_random;
 
 use crate::{
     Error, FileReport, Observer, Transport, UdtListener,
     control::{CHECK_INTERVAL, Control, HANDSHAKE_TIMEOUT, STORE_TIMEOUT, control_check},
     data_stream::{DataStream, SabulStream, quic_congestion, read_exact, receive_while_serving},
     error::failed,
-    message::{Message, PROTOCOL, hex, unhex},
+    message::{CHALLENGE_BYTES, KEY_BYTES, Message, PROTOCOL},
     name,
     partial_file::{Order, PartialFile},
     proof::{CONFIRMATION_BYTES, confirm_file, prove_token},
@@ -268,9 +268,8 @@ fn session(
 }
 
 fn agree(control: &mut Control<'_>, options: &ReceiverOptions) -> Result<Agreement, Error> {
-    let mut random = [0; 64];
-    fill_random(&mut random).map_err(failed("cannot get random bytes"))?;
-    let (ours, key) = (hex(&random[..32]), hex(&random[32..]));
+    let ours = os::random_hex(CHALLENGE_BYTES).map_err(failed("cannot get random bytes"))?;
+    let key = os::random_hex(KEY_BYTES).map_err(failed("cannot get random bytes"))?;
     control.send(&Message::Hello {
         protocol: PROTOCOL.into(),
         challenge: ours.clone(),
@@ -312,7 +311,7 @@ fn agree(control: &mut Control<'_>, options: &ReceiverOptions) -> Result<Agreeme
         return Err(Error::Protocol("a certificate belongs to QUIC, and to no other transport".into()));
     }
     let directory = name::join(&options.directory, &directory)?;
-    let certificate = certificate.and_then(|digits| unhex(&digits));
+    let certificate = certificate.and_then(|digits| HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).ok());
     let streams = streams.map(|streams| streams.clamp(1, MAX_STREAMS));
     Ok(Agreement {
         directory,
@@ -368,7 +367,7 @@ fn open_data(control: &mut Control<'_>, agreement: &Agreement, token: Option<&To
         }
         Transport::Quic => {
             let identity = Identity::generate()?;
-            let certificate = hex(identity.certificate());
+            let certificate = HEXLOWER.encode(identity.certificate());
             let Some(theirs) = &agreement.certificate else {
                 return Err(Error::Protocol("the sender's certificate is invalid".into()));
             };

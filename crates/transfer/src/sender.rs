@@ -14,10 +14,11 @@ use bulk::{
     tsunami::wire,
     udt::{self, RateChoice},
 };
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use iperf3::Token;
 use quic::{Identity, QuicOptions, QuicStream};
 use socket2::{SockRef, Socket};
-use traffic::sys::{fill_random, set_max_pacing_rate};
+use traffic::sys::set_max_pacing_rate;
 use units::BitRate;
 
 use crate::{
@@ -26,7 +27,7 @@ use crate::{
     data_stream::{DataStream, SabulStream, quic_congestion, read_exact, receive_while_serving},
     error::failed,
     file_reader::{FileReader, hash_prefix},
-    message::{Message, PROTOCOL, hex, unhex},
+    message::{CHALLENGE_BYTES, Message, PROTOCOL},
     proof::{CONFIRMATION_BYTES, confirm_file, prove_token},
     tcp_streams::{MAX_STREAMS, TcpStreams},
     tsunami,
@@ -291,12 +292,10 @@ fn agree(
     if !needs_token && options.token.is_some() {
         return Err(Error::Token("the receiver has no token, so its identity cannot be checked"));
     }
-    let mut ours = [0; 32];
-    fill_random(&mut ours).map_err(failed("cannot get random bytes"))?;
-    let ours = hex(&ours);
+    let ours = os::random_hex(CHALLENGE_BYTES).map_err(failed("cannot get random bytes"))?;
     let prove =
         |role: &str, agreed: &[&str]| prove_token(options.token.as_ref(), role, [&theirs, &ours], agreed);
-    let certificate = identity.map(|identity| hex(identity.certificate()));
+    let certificate = identity.map(|identity| HEXLOWER.encode(identity.certificate()));
     let agreed: Vec<&str> = match &certificate {
         Some(certificate) => vec![&options.directory, certificate],
         None => Vec::new(),
@@ -323,7 +322,11 @@ fn agree(
     if proof != prove("receiver", &agreed) {
         return Err(Error::Token("the receiver has a different token"));
     }
-    Ok(Agreement { key, port, certificate: certificate.and_then(|digits| unhex(&digits)) })
+    Ok(Agreement {
+        key,
+        port,
+        certificate: certificate.and_then(|digits| HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).ok()),
+    })
 }
 
 fn connect_udt(

@@ -1,19 +1,20 @@
 //! Real-time streams over loopback, with a server in this process.
 
 use std::{
-    net::{IpAddr, SocketAddr, UdpSocket},
+    net::{IpAddr, UdpSocket},
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
 use iperf3::{
-    ClientOptions, Observer, Server, ServerObserver, ServerOptions, Token, TokenGate,
-    report::{Amount, Protocol, Report, ServerOutput, TestSpec},
+    ClientOptions, Server, ServerOptions, Token, TokenGate,
+    report::{Amount, Protocol, TestSpec},
     service::Channel,
 };
+use testing::iperf3_server::QuietServer;
 use transfer::{
     Error,
     stream::{
@@ -26,29 +27,6 @@ use units::{BitRate, Time};
 const PACKETS: u64 = 500;
 /// Clients that a server serves at a time.
 const CLIENTS: usize = 2;
-
-#[derive(Default)]
-struct Log(Mutex<Vec<String>>);
-
-struct Quiet;
-
-impl Observer for Quiet {}
-
-impl ServerObserver for Log {
-    fn note(&self, text: &str) {
-        self.0.lock().unwrap().push(text.into());
-    }
-
-    fn begin(&self, _: SocketAddr) -> Box<dyn Observer + '_> {
-        Box::new(Quiet)
-    }
-
-    fn end(&self, _: SocketAddr, _: &Report, _: Option<&iperf3::Error>) {}
-
-    fn output(&self, _: &Report) -> ServerOutput {
-        ServerOutput::Text(String::new())
-    }
-}
 
 /// Runs `body` with the port of a server that has this token.
 fn with_server<T>(
@@ -66,14 +44,14 @@ fn with_server<T>(
         ..ServerOptions::default()
     };
     let server = Server::bind(options).unwrap().with_service(Box::new(service));
-    let (stop, log) = (AtomicBool::new(false), Log::default());
+    let (stop, log) = (AtomicBool::new(false), QuietServer::default());
     let result = std::thread::scope(|scope| {
         scope.spawn(|| server.run(&stop, &log).unwrap());
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body(server.address().port())));
         stop.store(true, Ordering::Release);
         result
     });
-    let log = log.0.into_inner().unwrap();
+    let log = log.into_notes();
     let body_result = result.unwrap_or_else(|panic| {
         eprintln!("log of the server: {log:#?}");
         std::panic::resume_unwind(panic)

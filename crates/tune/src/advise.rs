@@ -312,8 +312,7 @@ impl Advisor<'_> {
         }
     }
 
-    /// The recommendation for a setting that could not be read; `None` if its facts do not contain the
-    /// setting at all.
+    /// The recommendation for a setting that could not be read; `None` if the host's facts do not contain it.
     fn unreadable(
         &self,
         name: &str,

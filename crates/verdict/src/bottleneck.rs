@@ -5,7 +5,7 @@ use units::{BitRate, three_digits};
 
 use crate::{FlowContext, PathLink, series::Cumulative};
 
-/// A link is full from this share of its rate.
+/// A link is full at this utilization or more.
 const FULL: f64 = 0.95;
 /// Length of the pieces of a run in which the fullest link is determined: this many samples, and at least this time, microseconds.
 const PIECE_SAMPLES: i64 = 5;

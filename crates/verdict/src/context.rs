@@ -2,7 +2,7 @@
 
 use schema::LinkDirection;
 
-/// A tuned buffer has reached its limit from this share of it.
+/// A tuned buffer has reached its limit at this share of it or more.
 const EXHAUSTED: f64 = 0.9;
 
 /// A flow's endpoints, path and settings.

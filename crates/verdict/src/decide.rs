@@ -37,17 +37,17 @@ use schema::{Cause, FlowSample, LinkSample};
 
 use crate::{FlowContext, HostLoad, bottleneck::SentByLink, series::Cumulative};
 
-/// A link is full from this share of its rate.
+/// A link is full at this share of its rate or more.
 const FULL: f64 = 0.95;
-/// A flow has the whole link from this share of the possible goodput.
+/// A flow has the whole link at this share of the possible goodput or more.
 const WHOLE: f64 = 0.9;
-/// A simulated processor is busy all the time from this share.
+/// A simulated processor counts as busy all the time if it is busy for this share of the time or more.
 const BUSY: f64 = 0.95;
-/// A window is filled from this share.
+/// A window is filled at this share of it or more.
 const FILLED: f64 = 0.95;
-/// The congestion window is filled from this share.
+/// The congestion window is filled at this share of it or more.
 const CWND_FILLED: f64 = 0.9;
-/// A send buffer is full from this share: the kernel wakes a writer when two thirds are used
+/// A send buffer is full at this share of it or more: the kernel wakes a writer when two thirds are used
 /// (`sk_stream_is_writeable`); a little less for tolerance.
 const BUFFER_FULL: f64 = 0.6;
 /// The reader is slow where its unread data exceeds this share of the advertised window.
@@ -71,7 +71,7 @@ const STANDING_QUEUE_DEVIATIONS: i64 = 2;
 /// The data of one burst arrives at the path's rate, and between bursts none does: a flow's own bursts make the queue where its goodput
 /// is below this share of the rate in the fastest tenth of its round trips.
 const IN_BURSTS: f64 = 0.8;
-/// The fastest tenth of the samples are those above this quantile of the rates, and below the rest of it of the round-trip times.
+/// Samples above this quantile of the rates are the fastest tenth; so are those below the complementary quantile of the round-trip times.
 const FASTEST: f64 = 0.9;
 /// A flow that a capture shows sends in bursts where within two round trips its data outstanding falls to this share.
 const BURST_OUTSTANDING: f64 = 0.5;

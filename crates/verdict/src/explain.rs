@@ -222,7 +222,7 @@ fn path_rate(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Exp
         Some(link) => {
             format!("{} link {} ({}) was full", facts.share, link.name, BitRate(three_digits(link.rate_bps)))
         }
-        None => format!("{} the flow got the full rate of the path", facts.share),
+        None => format!("{} the flow reached the full rate of the path", facts.share),
     }];
     evidence.extend(facts.queue.map(|(min, mean)| {
         format!("the path had a standing queue: the round-trip time was {mean}, and at least {min}")

@@ -2,53 +2,53 @@
 //!
 //! A receiver sees the window that it advertises, when data arrives, gaps in the sequence, congestion marks, and its own estimate of
 //! the round-trip time. It sees neither the congestion window nor the send buffer. For each sample after the start of the flow:
-//! 1. The reader left as much unread as the window is large: [`ReceiverFinding::Reader`].
+//! 1. The program that reads (the reader) has left at least as many bytes unread as the window has: [`ReceiverFinding::Reader`].
 //! 2. The data of one round trip fills the advertised window: [`ReceiverFinding::ReceiveBuffer`]. Goodput times round-trip time is
 //!    the data in flight, whether or not there is a standing queue.
-//! 3. Segments are missing or marked, now or not many round trips ago, or the data in a round trip grows as after a reduction, or
-//!    the round-trip time exceeds its minimum by a standing queue: [`ReceiverFinding::Network`].
+//! 3. Segments were missing or marked at most 200 round trips ago, or a standing queue lengthens the round-trip time:
+//!    [`ReceiverFinding::Network`].
 //! 4. None of these, and the data of a round trip is constant: [`ReceiverFinding::Sender`], whose buffer, application or pacing
 //!    limits it.
 //!
-//! The finding with the largest share of the samples is the verdict; where none has a clear majority, it cannot be known.
+//! The finding with the largest share of the samples is the verdict; if no finding has half of them, the limit is unknown.
 
 use schema::{FlowSample, ReceiverFinding, ReceiverVerdict};
 use units::{Bytes, Time, three_digits};
 
 use crate::series::Cumulative;
 
-/// The receiver limits the flow where the data of a round trip exceeds this share of its window: an ACK leaves after up to two
-/// segments, and the estimate of the round-trip time lags behind.
-const WINDOW_FILLED: f64 = 0.75;
-/// The reader is slow where its unread data exceeds this share of the buffer's payload (unread data and the window).
-const UNREAD: f64 = 0.5;
+/// Minimum data of a round trip, as a share of the window, that counts as a full window: an ACK is sent for up to two segments, and
+/// the estimate of the round-trip time lags behind.
+const MIN_FULL_SHARE: f64 = 0.75;
+/// Minimum unread data, as a share of the buffer's payload (unread data and the window), that counts as a slow reader.
+const MIN_UNREAD_SHARE: f64 = 0.5;
 /// Share of the flow's time that is skipped: slow start.
 const SKIPPED_SHARE: f64 = 0.2;
-/// A loss or a mark explains what follows for this many round trips.
+/// Maximum number of round trips after a loss or a mark in which it is the limit.
 const MAX_ROUND_TRIPS_AFTER_LOSS: f64 = 200.0;
-/// The data of a round trip is a mean over this many.
+/// Number of round trips over which the data of a round trip is averaged.
 const RATE_ROUND_TRIPS: i64 = 4;
-/// A standing queue lengthens the round-trip time by this share of the minimum, and by at least [`MIN_STANDING_QUEUE_US`].
+/// Minimum excess of the round-trip time over its minimum that counts as a standing queue, as a share of the minimum.
 const STANDING_QUEUE: f64 = 0.5;
-/// [`STANDING_QUEUE`] where the window is full: then the flow's own bursts queue behind themselves.
+/// [`STANDING_QUEUE`] if the window is full: then the bursts of the flow itself fill a queue.
 const STANDING_QUEUE_OF_FULL_WINDOW: f64 = 0.5;
-/// A standing queue lengthens the round-trip time by at least this time, microseconds: the receiver's estimate has the resolution of
-/// timestamps.
+/// Minimum excess of the round-trip time that counts as a standing queue, microseconds: the receiver's estimate has the resolution
+/// of timestamps.
 const MIN_STANDING_QUEUE_US: f64 = 1500.0;
-/// The data of a round trip is constant where its spread (90th percentile minus 10th) is below this share of its median.
-const CONSTANT_SPREAD: f64 = 0.15;
+/// Maximum spread (90th percentile minus 10th) of constant data of a round trip, as a share of its median.
+const MAX_CONSTANT_SPREAD: f64 = 0.15;
 /// Number of parts of a round trip whose data is compared.
 const PARTS_OF_ROUND_TRIP: i64 = 4;
-/// Data is even where the 10th percentile of the parts' data is at least this share of the median.
-const EVEN_SHARE: f64 = 0.5;
-/// A sender that probes for more capacity lengthens the round-trip time occasionally by this share of the minimum, and by at least
-/// [`MIN_PROBED_QUEUE_US`].
+/// Minimum 10th percentile of the data of these parts that counts as even, as a share of the median.
+const MIN_EVEN_SHARE: f64 = 0.5;
+/// Minimum excess of the 90th percentile of the round-trip time that counts as a sender's probe for more capacity, as a share of the
+/// minimum round-trip time.
 const PROBED_QUEUE: f64 = 0.1;
-/// A sender that probes for more capacity lengthens the round-trip time by at least this time, microseconds.
+/// Minimum excess of the 90th percentile that counts as a sender's probe for more capacity, microseconds.
 const MIN_PROBED_QUEUE_US: f64 = 1000.0;
-/// A rate grows where it is more than this times the earlier one.
-const GROWS: f64 = 1.15;
-/// Minimum share of the samples of a verdict.
+/// Minimum ratio of the rate in the last third of the samples to the rate in the first third that counts as growth.
+const MIN_GROWTH: f64 = 1.15;
+/// Minimum share of the samples that have the verdict's finding.
 const MIN_SHARE: f64 = 0.5;
 /// Minimum number of samples.
 const MIN_SAMPLES: usize = 20;
@@ -91,7 +91,7 @@ pub fn judge_receiver(rows: &[FlowSample], flow: &str) -> Option<ReceiverVerdict
         |finding| labels.iter().filter(|label| **label == Some(finding)).count() as f64 / labels.len() as f64;
     if share(ReceiverFinding::Unknown) >= MIN_SHARE {
         let why = match steady.grows {
-            true => "the rate still grows, without a loss or a queue: the flow is too young",
+            true => "the rate still grows, without a loss or a queue: the flow has not reached its limit yet",
             false => {
                 "data arrives at a constant rate, without bursts, a loss or a queue: the path carries no more, or the sender paces"
             }
@@ -161,13 +161,13 @@ fn round_trip_us(row: &FlowSample) -> Option<i64> {
     row.rcv_rtt_us.or(row.srtt_us).filter(|us| *us > 0)
 }
 
-/// The finding of one sample; `None` where nothing applies.
+/// The finding of one sample; `None` if none applies.
 fn label(sample: &Sample, shortest_us: f64, steady: &Steadiness) -> Option<ReceiverFinding> {
     if let Some(window) = sample.window {
-        if sample.unread >= UNREAD * (window + sample.unread) && sample.unread > 0.0 {
+        if sample.unread >= MIN_UNREAD_SHARE * (window + sample.unread) && sample.unread > 0.0 {
             return Some(ReceiverFinding::Reader);
         }
-        if sample.arrived >= WINDOW_FILLED * window {
+        if sample.arrived >= MIN_FULL_SHARE * window {
             let is_path_full = sample.has_standing_queue(shortest_us, STANDING_QUEUE_OF_FULL_WINDOW);
             let full = ReceiverFinding::ReceiveBuffer;
             return Some(if is_path_full { ReceiverFinding::Network } else { full });
@@ -198,9 +198,9 @@ impl Sample {
 struct Steadiness {
     /// Payload over [`RATE_ROUND_TRIPS`] round trips of median length.
     over_round_trips: Spread,
-    /// The data of a round trip does not come in bursts; `None` where samples are too rare to see them.
+    /// The data of a round trip does not arrive in bursts; `None` if samples are too rare to show them.
     is_even: Option<bool>,
-    /// The rate in the last third exceeds that in the first.
+    /// The rate in the last third exceeds the rate in the first third.
     grows: bool,
     /// The round-trip time exceeds its minimum occasionally, as when a sender probes for more capacity.
     probes_queue: bool,
@@ -216,11 +216,11 @@ impl Steadiness {
         let part = round_trip / PARTS_OF_ROUND_TRIP;
         let in_parts = Spread::of(samples.iter().map(|sample| over(sample.time_us, part)));
         let are_visible = spacing.median as i64 <= part;
-        let is_even = are_visible.then_some(in_parts.low >= EVEN_SHARE * in_parts.median);
+        let is_even = are_visible.then_some(in_parts.low >= MIN_EVEN_SHARE * in_parts.median);
         let third = samples.len() / 3;
-        let of =
+        let median_of =
             |samples: &[Sample]| Spread::of(samples.iter().map(|sample| over(sample.time_us, span))).median;
-        let grows = of(&samples[samples.len() - third..]) > GROWS * of(&samples[..third]);
+        let grows = median_of(&samples[samples.len() - third..]) > MIN_GROWTH * median_of(&samples[..third]);
         let longest_us = Spread::of(samples.iter().map(|sample| sample.round_trip_us)).high;
         let probes_queue = longest_us - shortest_us >= (PROBED_QUEUE * shortest_us).max(MIN_PROBED_QUEUE_US);
         Steadiness { over_round_trips, is_even, grows, probes_queue }
@@ -228,7 +228,7 @@ impl Steadiness {
 
     fn is_constant(&self) -> bool {
         let rate = &self.over_round_trips;
-        (rate.high - rate.low) <= CONSTANT_SPREAD * rate.median
+        (rate.high - rate.low) <= MAX_CONSTANT_SPREAD * rate.median
     }
 }
 
@@ -274,7 +274,7 @@ fn evidence(
         )],
         ReceiverFinding::Sender => vec![
             format!(
-                "the data of one round trip ({in_round_trip}) left the advertised window ({window}) unfilled"
+                "the data of one round trip ({in_round_trip}) did not fill the advertised window ({window})"
             ),
             format!(
                 "in {} nothing had been lost or marked, no queue lengthened the round-trip time, and the rate did not grow",
@@ -303,7 +303,7 @@ fn evidence(
                 ));
             }
             evidence.push(format!(
-                "the data of one round trip ({in_round_trip}) left the advertised window ({window}) unfilled"
+                "the data of one round trip ({in_round_trip}) did not fill the advertised window ({window})"
             ));
             evidence
         }
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_a_round_trip_fills_is_the_receivers_buffer() {
+    fn a_full_window_is_limited_by_the_receivers_buffer() {
         let full = judged(|ms, row| {
             row.bytes_received = in_bursts(ms);
             row.rcv_wnd_bytes = Some(410_000);
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn unread_data_is_the_readers() {
+    fn unread_data_is_left_by_a_slow_reader() {
         let slow = judged(|ms, row| {
             row.bytes_received = evenly(ms);
             row.rcv_queue_bytes = Some(1_500_000);
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_marks_and_queues_are_the_networks() {
+    fn gaps_marks_and_queues_are_caused_by_the_network() {
         let lost = judged(|ms, row| {
             row.bytes_received = in_bursts(ms);
             row.rcv_ooopack_segs = Some(ms / 1000);
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_without_a_cause_here_or_in_the_network_are_the_senders() {
+    fn bursts_without_a_cause_in_the_receiver_or_the_network_are_caused_by_the_sender() {
         let sender = judged(|ms, row| row.bytes_received = in_bursts(ms));
         assert_eq!(sender.finding, ReceiverFinding::Sender, "{sender:?}");
         // BBR on a full path looks like a paced sender, except that it probes a higher rate periodically.
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_is_unknown_and_no_receiver_is_none() {
+    fn too_few_samples_are_unknown_and_flows_without_a_receiver_have_no_verdict() {
         let rows: Vec<FlowSample> = (0..15)
             .map(|i| FlowSample {
                 time_us: i * 10_000,

@@ -15,10 +15,10 @@ const LASTING_LIMITS: [Cause; 6] = [
 ];
 /// The lasting limits that are windows.
 pub(crate) const WINDOWS: [Cause; 2] = [Cause::ReceiveWindow, Cause::SendBuffer];
-/// The other window is a second limit from this share of the samples: which of the two has more changes from
+/// The other window is a second limit if it limits at least this share of the samples: which of the two has more changes from
 /// run to run.
 pub(crate) const MIN_OTHER_WINDOW_SHARE: f64 = 0.1;
-/// Another lasting limit is a second limit from this share of the samples.
+/// Another lasting limit is a second limit if it limits at least this share of the samples.
 const MIN_OTHER_LIMIT_SHARE: f64 = 0.25;
 /// Causes that reduce the congestion window, which then grows until the path is full: both take turns.
 pub(crate) const REDUCTIONS: [Cause; 3] = [Cause::Loss, Cause::EcnMarks, Cause::LocalQueue];

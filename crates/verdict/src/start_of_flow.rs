@@ -1,4 +1,4 @@
-//! What a flow's first samples show about the settings with which it began.
+//! The settings with which a flow began, as far as its first samples show them.
 
 use schema::FlowSample;
 

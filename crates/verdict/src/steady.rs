@@ -1,18 +1,18 @@
-//! When throughput became steady.
+//! The time from which a flow's throughput is steady.
 
 use crate::series::Cumulative;
 
-/// Number of parts into which a flow's time is divided; fewer where they would be too short.
+/// Number of parts into which a flow's time is divided; fewer if the parts would be shorter than the minimum.
 const PARTS: i64 = 50;
 /// Minimum length of a part, in round trips.
 const MIN_PART_ROUND_TRIPS: i64 = 4;
 /// Minimum length of a part, microseconds.
 const MIN_PART_US: i64 = 50_000;
-/// A part is steady from this share of the second half's mean throughput.
-const STEADY: f64 = 0.9;
+/// Minimum throughput of a steady part, as a share of the mean throughput of the flow's second half.
+const MIN_STEADY_SHARE: f64 = 0.9;
 
-/// When a flow's throughput became steady, in microseconds: the beginning of the first two consecutive parts
-/// that reach nine tenths of the second half's mean. `None` for flows that are too short.
+/// The time from which a flow's throughput is steady, in microseconds: the beginning of the first two consecutive
+/// steady parts. `None` for flows that are too short.
 pub(crate) fn steady_from(received_bits: &Cumulative, rtt_us: i64) -> Option<i64> {
     let (start, end) = received_bits.span_us()?;
     let part = ((end - start) / PARTS).max(rtt_us * MIN_PART_ROUND_TRIPS).max(MIN_PART_US);
@@ -23,7 +23,7 @@ pub(crate) fn steady_from(received_bits: &Cumulative, rtt_us: i64) -> Option<i64
     let reference = received_bits.rate(start + (end - start) / 2, end)?;
     let reached = |i: i64| {
         let from = start + i * part;
-        received_bits.rate(from, from + part).is_some_and(|rate| rate >= STEADY * reference)
+        received_bits.rate(from, from + part).is_some_and(|rate| rate >= MIN_STEADY_SHARE * reference)
     };
     (0..count - 1).find(|i| reached(*i) && reached(i + 1)).map(|i| start + i * part)
 }

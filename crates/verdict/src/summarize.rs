@@ -156,8 +156,8 @@ fn received_bits(rows: &[&FlowSample]) -> Cumulative {
     received
 }
 
-/// The rate of data in order between two instants, bit/s, but at most the rate at which data arrived: a repaired hole makes all at once
-/// countable that had arrived behind it, also before the first instant.
+/// The rate of data in order between two instants, bit/s, but at most the rate at which data arrived: when a hole is repaired, all data
+/// that arrived behind it counts at once, even data that arrived before the first instant.
 fn rate_of_arrivals(rows: &[&FlowSample], received: &Cumulative, from_us: i64, to_us: i64) -> Option<f64> {
     let in_order = received.rate(from_us, to_us)?;
     let behind_holes = |at_us: i64| {

@@ -45,7 +45,7 @@ impl Appearance {
     /// Draws a plot of `panels` panels with `draw`, which may be called twice.
     ///
     /// # Errors
-    /// Those of `draw`; the size has no space for the letters and panels.
+    /// The errors of `draw`, or if the size has no space for the letters and panels.
     pub fn draw(
         &self,
         options: &PlotOptions,

@@ -145,8 +145,8 @@ pub fn share(share: f64) -> String {
         return "<0.1 %".to_owned();
     }
     // 99.9 % must not become 100 %.
-    let near_an_end = (percent > 0.0 && percent < 9.95) || (percent > 99.0 && percent < 99.95);
-    if near_an_end { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
+    let needs_decimal = (percent > 0.0 && percent < 9.95) || (percent > 99.0 && percent < 99.95);
+    if needs_decimal { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }
 
 /// A whole number in groups of three, as in `12,345`.
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_do_not_round_to_the_ends() {
+    fn shares_are_not_rounded_to_none_or_all() {
         assert_eq!(share(0.97), "97 %");
         assert_eq!(share(0.999), "99.9 %");
         assert_eq!(share(1.0), "100 %");

@@ -6,7 +6,8 @@ use schema::{EngineName, PublishedResult};
 
 use crate::{
     reproduction::{FigurePart, Reproduced, ReproducedFigure, figures},
-    table::{UNKNOWN, fitted, kernels, texts},
+    table::{fitted, kernels},
+    text_table::{UNKNOWN, texts},
     words,
 };
 

@@ -3,16 +3,15 @@
 use record::RunEntry;
 use schema::{FlowSummary, RunSummary};
 
-use crate::table::{UNKNOWN, or_unknown, table, texts};
-use crate::text_table::{drop_columns, line_width};
+use crate::text_table::{UNKNOWN, drop_columns, line_width, or_unknown, table, texts};
 use crate::{number, words};
 
 /// Which columns the list of runs has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunColumns {
-    /// Those that distinguish runs, and the main result.
+    /// The columns that distinguish runs, and the main result.
     Short,
-    /// Also the scenario file and the record's directory.
+    /// Also the columns of the scenario file and the record's directory.
     Long,
 }
 
@@ -24,10 +23,11 @@ enum CellForm {
     Short,
 }
 
-/// Columns of the list of runs in the order in which a narrow terminal drops them. Ids name variant and
-/// engine too.
+/// Columns of the list of runs in the order in which they are omitted on a narrow terminal. An id contains the
+/// variant and the engine.
 const SHORT_LIST_DROPS: [&str; 6] = ["VARIANT", "ENGINE", "LIMITED BY", "CHANGED", "GOODPUT", "SCENARIO"];
-/// Columns of the long list in the order in which a narrow terminal drops them. A record's directory names the scenario and the id.
+/// Columns of the long list in the order in which they are omitted on a narrow terminal. A record's directory contains the scenario and
+/// the id.
 const LONG_LIST_DROPS: [&str; 8] =
     ["VARIANT", "ENGINE", "SCENARIO", "ID", "LIMITED BY", "CHANGED", "FILE", "GOODPUT"];
 

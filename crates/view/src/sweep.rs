@@ -8,8 +8,8 @@ use crate::chart_value::ChartValue;
 use crate::escape::escape;
 use crate::part::{Part, as_html, as_text};
 use crate::style::PAGE_CSS;
-use crate::table::{UNKNOWN, or_unknown, texts};
 use crate::text_table::drop_columns;
+use crate::text_table::{UNKNOWN, or_unknown, texts};
 use crate::{number, words};
 
 /// The meaning of the error bars of a sweep's points.

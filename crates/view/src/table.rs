@@ -12,7 +12,7 @@ use units::sorted_releases;
 
 use crate::compare::{Comparison, MetricComparison};
 use crate::label::{CcNames, fairness, run_labels};
-use crate::text_table::{drop_columns, line_width, without_control};
+use crate::text_table::{UNKNOWN, drop_columns, line_width, or_unknown, texts, without_control};
 use crate::{events, number, words};
 
 pub use crate::run_list::{RunColumns, runs};
@@ -20,9 +20,6 @@ pub use crate::text_table::{fitted, table, wrapped};
 
 /// Formats a figure.
 type Print = fn(f64) -> String;
-
-/// Shown in place of an unknown figure.
-pub(crate) const UNKNOWN: &str = "-";
 
 /// One run with all its figures.
 pub fn show(run: &Run, width: Option<usize>) -> String {
@@ -513,12 +510,4 @@ fn presentation(metric: &MetricComparison) -> (String, Print) {
     }
     // `bytes` is the number of bytes received.
     (if name == "bytes" { "received".into() } else { name.replace('_', " ") }, number::bytes)
-}
-
-pub(crate) fn or_unknown(value: Option<f64>, print: impl Fn(f64) -> String) -> String {
-    value.map_or_else(|| UNKNOWN.to_owned(), print)
-}
-
-pub(crate) fn texts<'a>(cells: impl IntoIterator<Item = &'a str>) -> Vec<String> {
-    cells.into_iter().map(str::to_owned).collect()
 }

@@ -1,10 +1,23 @@
 //! Tables for terminals: aligned columns, and fewer of them where the terminal is narrow.
 
+/// Shown in place of an unknown figure.
+pub(crate) const UNKNOWN: &str = "-";
+
 /// Longest word that counts as the unit of a number before it, characters.
 const MAX_UNIT_LENGTH: usize = 5;
 
 /// Cells are not broken into lines shorter than this, characters.
 const MIN_TEXT_WIDTH: usize = 9;
+
+/// A figure, or [`UNKNOWN`].
+pub(crate) fn or_unknown(value: Option<f64>, print: impl Fn(f64) -> String) -> String {
+    value.map_or_else(|| UNKNOWN.to_owned(), print)
+}
+
+/// A row of these cells.
+pub(crate) fn texts<'a>(cells: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    cells.into_iter().map(str::to_owned).collect()
+}
 
 /// Drops whole columns, in the order of the headers `drop_order`, until the lines of a table have at most `width`
 /// characters. A dropped column is restored if it fits after wider ones were dropped. Without a width all columns stay.

@@ -9,7 +9,7 @@ const PREFERS_DARK: &str = "(prefers-color-scheme:dark)";
 /// Which colours a page has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Theme {
-    /// Those that the reader's system prefers.
+    /// The colours that the reader's system prefers.
     #[default]
     Auto,
     /// Dark on light.

@@ -17,14 +17,14 @@ pub struct TraceCounts {
     /// Data segments sent for the first time.
     #[serde(rename = "DataSegsOut")]
     pub data_segs_out: i64,
-    /// Of these, segments with less than a full payload.
+    /// Data segments sent for the first time with less than a full payload.
     pub short_segs_out: i64,
     /// Segments retransmitted.
     #[serde(rename = "SegsRetrans")]
     pub segs_retrans: i64,
     /// ACKs received.
     pub acks_in: i64,
-    /// Of these, ACKs with SACK blocks.
+    /// ACKs received with SACK blocks.
     #[serde(rename = "SACKsRcvd")]
     pub sacks_rcvd: i64,
     /// ACKs that acknowledge nothing new and leave the peer's window as it is, while data is outstanding.
@@ -40,7 +40,7 @@ pub struct TraceCounts {
     pub cwnd_reductions: i64,
     /// Instants at which data was sent.
     pub bursts: i64,
-    /// Of these, instants at which an ACK arrived.
+    /// Instants at which data was sent and an ACK arrived.
     pub bursts_on_ack: i64,
     /// Smallest and largest congestion window, segments.
     pub cwnd_segs: Option<(i64, i64)>,

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 
 use crate::{Process, SocketSample, SocketState, socket_sample::unmapped};
 
-/// Maximum nesting of `not` and brackets, which bounds the recursion of the parser; people write one or two
+/// Maximum nesting of `not` and parentheses, which bounds the recursion of the parser; people write one or two
 /// levels.
 const MAX_NESTING: usize = 64;
 
@@ -66,7 +66,7 @@ impl Filter {
     /// Parses a filter; an empty one matches every connection.
     ///
     /// # Errors
-    /// If a word is unknown, a value is missing or malformed, or brackets do not match. The error points at
+    /// If a word is unknown, a value is missing or malformed, or parentheses do not match. The error points at
     /// the word.
     pub fn parse(text: &str) -> Result<Filter, FilterError> {
         let words = words(text);
@@ -149,7 +149,7 @@ impl Prefix {
     }
 }
 
-/// Splits into words, each with its byte offset; a bracket is a word.
+/// Splits into words, each with its byte offset; a parenthesis is a word.
 fn words(text: &str) -> Vec<(usize, &str)> {
     let mut words = Vec::new();
     let mut start = None;
@@ -236,7 +236,7 @@ impl<'a> Parser<'a> {
 
     fn term(&mut self) -> Result<Node, FilterError> {
         const KNOWN: &str =
-            "port, local, peer, address, process, pid, user, state, cc, namespace, not or a bracket";
+            "port, local, peer, address, process, pid, user, state, cc, namespace, not or a parenthesis";
         let Some(word) = self.peek() else {
             return Err(self.error(format!("a term is missing here: {KNOWN}")));
         };
@@ -375,7 +375,7 @@ mod tests {
         let message = |text: &str| Filter::parse(text).unwrap_err().to_string();
         assert_eq!(
             message("port 5201 and prot 80"),
-            "\"prot\" is not one of port, local, peer, address, process, pid, user, state, cc, namespace, not or a bracket\n  \
+            "\"prot\" is not one of port, local, peer, address, process, pid, user, state, cc, namespace, not or a parenthesis\n  \
              port 5201 and prot 80\n                ^^^^"
         );
         assert_eq!(

@@ -19,7 +19,7 @@ use super::{
     put,
     sql::{Field, Row, read_all, read_first, values},
 };
-use crate::{Error, event_loop::Inbound, hex};
+use crate::{Error, event_loop::Inbound};
 
 /// The spool. Its name distinguishes it from an earlier spool of the same point, whose file was lost and whose numbers differ.
 pub(super) const TABLES: &str = "
@@ -27,6 +27,8 @@ pub(super) const TABLES: &str = "
     CREATE INDEX IF NOT EXISTS spool_by_id ON spool (id);
     CREATE TABLE IF NOT EXISTS spool_name (name TEXT NOT NULL) STRICT;";
 
+/// Bytes of the spool's random name.
+const SPOOL_NAME_BYTES: usize = 16;
 /// Maximum number of rows in one transaction of the common archive.
 const MAX_ROWS: i64 = 256;
 /// Time until the next attempt to connect with an unavailable server.
@@ -51,9 +53,8 @@ impl Archive {
             if name.is_some() {
                 return Ok(());
             }
-            let mut bytes = [0; 16];
-            getrandom::fill(&mut bytes).map_err(|error| std::io::Error::other(error.to_string()))?;
-            database.execute("INSERT INTO spool_name VALUES (?1)", values![hex::encode(&bytes)])?;
+            let name = os::random_hex(SPOOL_NAME_BYTES)?;
+            database.execute("INSERT INTO spool_name VALUES (?1)", values![name])?;
             let all = "INSERT INTO spool (id) SELECT id FROM tests WHERE lead = ?1 ORDER BY start_us, id";
             database.execute(all, values![own]).map(drop)
         })

@@ -3,6 +3,7 @@
 use std::{fs, path::Path, thread};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use reservation::{Now, PointName};
 use units::Time;
 
@@ -12,7 +13,6 @@ use crate::{
     alert::Alert,
     archive::{CauseChange, Decision},
     frame::Frame,
-    hex,
 };
 
 /// Interval at which the retention of results is applied.
@@ -202,7 +202,7 @@ impl EventLoop {
         }
         let authority = self.members.authority.clone();
         tracing::info!("the certificate expires soon; requesting a new one from {authority}");
-        batch.frames.push((authority, Frame::Renew { public_key: hex::encode(&public_key) }));
+        batch.frames.push((authority, Frame::Renew { public_key: HEXLOWER.encode(&public_key) }));
         Ok(())
     }
 
@@ -214,7 +214,8 @@ impl EventLoop {
         batch: &mut Batch,
     ) -> Result<(), Error> {
         let authority = Authority::open(&self.config.state).filter(|_| self.is_authority());
-        let (Some(authority), Some(public_key)) = (authority, hex::decode(public_key)) else { return Ok(()) };
+        let public_key = HEXLOWER_PERMISSIVE.decode(public_key.as_bytes());
+        let (Some(authority), Ok(public_key)) = (authority, public_key) else { return Ok(()) };
         if self.members.address(from).is_none() {
             return Ok(());
         }

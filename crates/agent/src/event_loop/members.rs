@@ -3,11 +3,12 @@
 use std::{net::IpAddr, time::SystemTime};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use data_encoding::HEXLOWER_PERMISSIVE;
 use reservation::{Now, PointName};
 use serde_json::json;
 
 use super::{Batch, EventLoop};
-use crate::{Authority, Error, Members, audit, frame::Frame, hex, mesh::host_and_port};
+use crate::{Authority, Error, Members, audit, frame::Frame, mesh::host_and_port};
 
 impl EventLoop {
     pub(super) fn is_authority(&self) -> bool {
@@ -80,7 +81,7 @@ impl EventLoop {
         if host_and_port(&address).is_none() {
             return refused(format!("{address:?} is not an address of the form HOST:PORT"));
         }
-        let Some(public_key) = hex::decode(&public_key) else {
+        let Ok(public_key) = HEXLOWER_PERMISSIVE.decode(public_key.as_bytes()) else {
             return refused("its key is not hexadecimal".into());
         };
         let redeemed = match authority.redeem(invitation, &public_key, SystemTime::now()) {

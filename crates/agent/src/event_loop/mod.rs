@@ -223,10 +223,10 @@ impl EventLoop {
     /// Replaces the recurring tests by those of the configuration. Occurrences of a changed test that have not run are cancelled.
     fn set_tasks(&mut self, now: Now, batch: &mut Batch) {
         let wanted = &self.config.tests;
-        let known: Vec<TaskName> = self.point.tasks().map(|(task, _)| task.name.clone()).collect();
+        let known: Vec<TaskName> = self.point.state().tasks().map(|(task, _)| task.name.clone()).collect();
         let is_unchanged = |name: &TaskName| {
             let configured = wanted.iter().find(|task| task.name == *name);
-            configured == self.point.tasks().map(|(task, _)| task).find(|task| task.name == *name)
+            configured == self.point.state().tasks().map(|(task, _)| task).find(|task| task.name == *name)
         };
         let changed: Vec<TaskName> = known.iter().filter(|name| !is_unchanged(name)).cloned().collect();
         let new = wanted.iter().filter(|task| changed.contains(&task.name) || !known.contains(&task.name));
@@ -282,7 +282,7 @@ impl EventLoop {
     /// Time until something is due.
     fn sleep(&self) -> Time {
         let now = self.now();
-        let check = now.steady + if self.point.open_count() > 0 { CLOCK_CHECK } else { MAX_SLEEP };
+        let check = now.steady + if self.point.state().open_count() > 0 { CLOCK_CHECK } else { MAX_SLEEP };
         let due = self.point.next_timeout(now).into_iter().chain(self.outbox_due).chain(self.ask_due());
         let due = due.chain([self.maintenance.due()]);
         due.fold(check, Time::min).saturating_sub(now.steady)

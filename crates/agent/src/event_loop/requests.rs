@@ -344,7 +344,8 @@ impl EventLoop {
         let name = TaskName(text.into());
         let is_its = |known: &&Reservation| known.task.as_ref().is_some_and(|of| of.task == name);
         let mut occurrences: Vec<&Reservation> = self.point.reservations().filter(is_its).collect();
-        let is_task = !occurrences.is_empty() || self.point.tasks().any(|(task, _)| task.name == name);
+        let is_task =
+            !occurrences.is_empty() || self.point.state().tasks().any(|(task, _)| task.name == name);
         if !is_task {
             let id = self.named(text).ok_or_else(|| self.unknown(text))?;
             return Ok(vec![self.explain(&id)?]);
@@ -390,6 +391,7 @@ impl EventLoop {
         });
         let free: u64 = self
             .point
+            .calendar()
             .busy(now.utc, until)
             .free_for_exclusive
             .iter()
@@ -413,7 +415,7 @@ impl EventLoop {
                 failure: state.failure,
             }
         });
-        let tests = self.point.tasks().map(|(task, next)| TaskStatus {
+        let tests = self.point.state().tasks().map(|(task, next)| TaskStatus {
             name: task.name.0.clone(),
             to: other_name(&task.spec),
             kind: task.spec.test.kind.clone(),
@@ -427,7 +429,7 @@ impl EventLoop {
             clock_error_us: now.error.as_nanos() / 1000,
             authority: self.members.authority.0.clone(),
             members: members.collect(),
-            open_reservations: self.point.open_count(),
+            open_reservations: self.point.state().open_count(),
             running: self.runs.keys().map(ToString::to_string).collect(),
             tests: tests.collect(),
             archive: self.archive.counts()?.into_iter().collect(),

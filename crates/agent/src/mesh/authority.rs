@@ -10,6 +10,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use data_encoding::HEXLOWER;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, SignatureAlgorithm,
@@ -21,12 +22,14 @@ use super::{
     Identity, Invitation, check_name,
     identity::{INVITATION, POINT},
 };
-use crate::{Error, audit, files, hex};
+use crate::{Error, audit, files};
 
 /// Validity of a point's certificate, days.
 const POINT_DAYS: i64 = 825;
 /// Validity of the authority's certificate, days.
 const AUTHORITY_DAYS: i64 = 3650;
+/// Random bytes in the id of an invitation.
+const INVITATION_ID_BYTES: usize = 8;
 /// Bytes of an uncompressed public key on P-256 (SEC 1 section 2.3.3).
 const PUBLIC_KEY_BYTES: usize = 65;
 
@@ -130,9 +133,8 @@ impl Authority {
     ) -> Result<Invitation, Error> {
         check_name(name)?;
         let identity = Identity::open(state)?;
-        let mut id = [0; 8];
-        getrandom::fill(&mut id).map_err(|cause| Error::tls("draw a random number", cause))?;
-        let id = hex::encode(&id);
+        let id = os::random_hex(INVITATION_ID_BYTES)
+            .map_err(|error| Error::system("draw a random number", error))?;
         let key = KeyPair::generate().map_err(|cause| Error::tls("create a key", cause))?;
         // Certificates are valid for whole days. The exact time is in the authority's copy of the invitation.
         let days = i64::try_from(lifetime.as_secs() / 86_400).unwrap_or(i64::MAX) + 1;
@@ -168,7 +170,7 @@ impl Authority {
         })?;
         let mut issued: StoredInvitation =
             serde_json::from_str(&text).map_err(|error| files::failed("read", &path)(error.into()))?;
-        let key = hex::encode(public_key);
+        let key = HEXLOWER.encode(public_key);
         match &issued.key {
             Some(used) if *used != key => return Err(refused("has been used")),
             _ if unix_seconds(now) > issued.expires_s => return Err(refused("has expired")),

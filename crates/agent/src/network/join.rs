@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::Path};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use data_encoding::HEXLOWER;
 use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::TlsConnector;
 
@@ -10,7 +11,6 @@ use super::{CONNECT_TIMEOUT, HANDSHAKE_TIMEOUT};
 use crate::{
     Error, Identity, Invitation, Members,
     frame::{self, FRAME_TIMEOUT, Frame, MAX_FRAME_BYTES},
-    hex,
     mesh::server_name,
 };
 
@@ -32,7 +32,7 @@ pub fn join(invitation: &Invitation, request: &JoinRequest, state: &Path) -> Res
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|cause| Error::system("start a runtime", cause))?;
     let join = Frame::Join {
-        public_key: hex::encode(&public_key),
+        public_key: HEXLOWER.encode(&public_key),
         address: request.address.clone(),
         port: request.listen.port(),
     };

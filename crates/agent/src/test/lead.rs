@@ -17,15 +17,13 @@ use iperf3::{
 use measurement::{
     delay::{DelayPackets, DelayTest},
     path::{DiagnosisRequest, MeasuredPath, Peer, Progress, TestSeries},
-    test::{Ends, LoggingCollector, Recording, SampleCollector, complete_record},
+    unattended,
 };
 use stamp::{Key, SenderOptions};
 use units::Time;
 
 use super::{Endpoint, Figures, Kind, TestParameters, figures, stream::stream, transfer::transfer};
 
-/// Interval at which sockets are sampled.
-const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 /// The shortest test, if its start took long.
 const MIN_TEST: Duration = Duration::from_millis(500);
 /// Maximum time until a stop takes effect while the lead waits for the peer's server.
@@ -128,14 +126,9 @@ fn throughput(job: &LeadJob, endpoint: &Endpoint, time: Duration) -> Measured {
         fit_block: protocol == Protocol::Udp,
         ..ClientOptions::new(&job.host, spec)
     };
-    let recording = Recording::new(&job.runs_dir, &options);
-    let collector = SampleCollector::new(SAMPLE_INTERVAL, false, Some(recording));
-    let mut observer = LoggingCollector::new(collector, SAMPLE_INTERVAL);
-    let tested = iperf3::test(&options, &job.stop, &mut observer);
-    let ends = Ends { busy: tested.busy, peer_busy: tested.peer_busy };
-    let seen = observer.finish();
+    let tested = unattended::run_test(&options, Some(&job.runs_dir), &job.stop);
     let error = tested.error.map(|error| error.to_string());
-    match complete_record(seen, tested.peer_samples, &options, &tested.report, ends) {
+    match tested.recorded {
         Ok(Some(recorded)) => Measured {
             figures: Figures::of(&recorded.run),
             error: error

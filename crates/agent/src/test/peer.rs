@@ -15,18 +15,16 @@ use iperf3::{
     Observer, Server, ServerObserver, ServerOptions, TIME_SKEW, Token, TokenGate,
     report::{Report, ServerOutput},
 };
+use measurement::unattended::SamplingObserver;
 use serde::{Deserialize, Serialize};
 use stamp::{Key, Reflector};
 use transfer::stream::StreamService;
 use units::BitRate;
 
 use super::{Kind, TestParameters};
-use crate::hex;
 
 /// Bytes of a test's secret.
 const SECRET_BYTES: usize = 16;
-/// Interval at which a server's sockets are sampled for the client.
-const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 /// Timeout of each step of a test before and after its data.
 const PHASE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time until a stop of a transfer takes effect.
@@ -73,7 +71,8 @@ pub(crate) struct PeerJob {
 
 /// Serves the test until it is over. `on_ready` receives the port and the secret.
 pub(crate) fn serve(job: &PeerJob, on_ready: impl FnOnce(Endpoint)) -> Result<(), String> {
-    let secret = secret()?;
+    let secret =
+        os::random_hex(SECRET_BYTES).map_err(|error| format!("cannot draw a random number: {error}"))?;
     match job.parameters.kind {
         Kind::Latency => {
             let bind = job.bind.unwrap_or(IpAddr::from([0u16; 8]));
@@ -142,12 +141,6 @@ fn first_port<T>(job: &PeerJob, bind: impl Fn(u16) -> Result<T, String>) -> Resu
     Err(format!("no port of {first} to {end} can be opened: {last}"))
 }
 
-fn secret() -> Result<String, String> {
-    let mut bytes = [0; SECRET_BYTES];
-    getrandom::fill(&mut bytes).map_err(|error| format!("cannot draw a random number: {error}"))?;
-    Ok(hex::encode(&bytes))
-}
-
 /// Logs what the server reports.
 struct LoggingObserver;
 
@@ -168,14 +161,5 @@ impl ServerObserver for LoggingObserver {
 
     fn output(&self, report: &Report) -> ServerOutput {
         ServerOutput::Json(iperf3::document::to_json(report))
-    }
-}
-
-/// Makes the server sample its sockets and send the samples to the client.
-struct SamplingObserver;
-
-impl Observer for SamplingObserver {
-    fn sample_interval(&self) -> Option<Duration> {
-        Some(SAMPLE_INTERVAL)
     }
 }

@@ -22,10 +22,10 @@ const SETTINGS: &str = "/proc/sys/net/ipv4";
 /// The congestion controls of this network namespace, as any user can read them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelControls {
-    /// All that sockets can select now, without modules that are not loaded. The kernel truncates the list at
+    /// All congestion controls that sockets can select now, without modules that are not loaded. The kernel truncates the list at
     /// 2 KiB, which is some 128 names.
     pub available: Vec<String>,
-    /// Those that sockets of unprivileged users may select, also truncated at 2 KiB.
+    /// Congestion controls that sockets of unprivileged users may select, also truncated at 2 KiB.
     pub allowed: Vec<String>,
     /// The default of a socket.
     pub default: String,

@@ -1,13 +1,13 @@
-//! The options of pictures: size, letters and style.
+//! The options of pictures: size, font and style.
 
 use std::ops::RangeInclusive;
 
 use clap::{Args, ValueEnum};
 use view::{Appearance, Length, PictureStyle};
 
-/// Longest side, pixels.
+/// Maximum length of a side, pixels.
 const MAX_PIXELS: f64 = 10_000.0;
-/// Sizes of letters, pixels.
+/// Allowed font sizes, pixels.
 const FONT_PIXELS: RangeInclusive<f64> = 6.0..=60.0;
 
 /// Options of commands that draw a picture.
@@ -17,7 +17,7 @@ pub struct PictureArgs {
     /// picture is as high as needed [default: 960]
     #[arg(long, value_name = "W[xH]", value_parser = parse_size)]
     size: Option<(Length, Option<Length>)>,
-    /// Font size, as in 12 (pixels) or 8pt; lines grow with it [default: 12]
+    /// Font size, as in 12 (pixels) or 8pt; the width of lines is scaled with it [default: 12]
     #[arg(long, value_name = "SIZE", value_parser = parse_font_size)]
     font_size: Option<Length>,
     /// Style: screen, or paper (black on white, thin lines, dashes, no background)

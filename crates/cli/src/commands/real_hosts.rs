@@ -12,7 +12,7 @@ use units::{BitRate, Bytes, Time};
 use super::test::args::token;
 use crate::{config_file::Config, exit::Exit, output};
 
-/// Where the hosts of a scenario are.
+/// Options that name the hosts of a scenario.
 #[derive(Debug, Args)]
 pub struct RealHostFlags {
     // Not a doc comment: rustdoc takes [:PORT] for a link.

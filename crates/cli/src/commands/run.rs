@@ -18,15 +18,14 @@ use schema::{RunSummary, Summary};
 use units::KernelVersion;
 use view::{LoadedRun, ReportExtra};
 
-use super::{
-    completions::complete_scenario, real_hosts::RealHostFlags, records::check_page, scenario::args::PathFlags,
-};
+use super::{completions::complete_scenario, real_hosts::RealHostFlags, records::check_page};
 use crate::{
     config_file::{Config, RUNS_VARIABLE},
     exit::Exit,
     interrupt,
     open::{experiment_of, parse_set, parse_simulated_kernel},
     output,
+    path_flags::PathFlags,
     progress::ProgressDisplay,
     records_directory::RecordsDirectory,
     reliability::{require, require_published},
@@ -69,7 +68,7 @@ pub struct RunArgs {
     /// Also write an HTML report of these runs
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Keep no record of these runs
+    /// Write no record of these runs
     #[arg(long, conflicts_with_all = ["report", "trace"])]
     no_record: bool,
     /// Exit with code 5 if a measurement is unreliable

@@ -16,8 +16,7 @@ use anyhow::Context;
 use clap::Args;
 use hosts::HostService;
 use iperf3::{
-    Authority, IpVersion, Observer, Padding, SampleBuffer, Server, ServerObserver, ServerOptions, TIME_SKEW,
-    TokenGate,
+    Authority, Observer, Padding, SampleBuffer, Server, ServerObserver, ServerOptions, TIME_SKEW, TokenGate,
     document::{self, RateUnit, TextFormat},
     flow_name,
     report::{Interval, Report, ServerOutput, Start},
@@ -39,7 +38,9 @@ use super::test::{
 use crate::{
     commands,
     exit::Exit,
-    interrupt, iperf3_values,
+    interrupt,
+    ip_version::IpVersionArgs,
+    iperf3_values,
     output::{self, Finish},
 };
 
@@ -64,12 +65,8 @@ pub struct ServeArgs {
     /// Device to listen on
     #[arg(long, value_name = "DEVICE")]
     bind_dev: Option<String>,
-    /// Use IPv4 only
-    #[arg(short = '4', long, conflicts_with = "version6")]
-    version4: bool,
-    /// Use IPv6 only
-    #[arg(short = '6', long)]
-    version6: bool,
+    #[command(flatten)]
+    ip_version: IpVersionArgs,
     /// Exit after one test
     #[arg(short = '1', long)]
     one_off: bool,
@@ -95,7 +92,7 @@ pub struct ServeArgs {
     /// Timeout without acknowledgement of sent data, in milliseconds or as in 2s
     #[arg(long, value_name = "MS", value_parser = iperf3_values::milliseconds, help_heading = "Clients")]
     snd_timeout: Option<Duration>,
-    /// Maximum rate of a test, all streams together, averaged over SECONDS (5)
+    /// Maximum total rate of the streams of a test, averaged over SECONDS [default: 5]
     #[arg(long, value_name = "RATE[/SECONDS]", value_parser = rate_limit, help_heading = "Clients")]
     server_bitrate_limit: Option<(BitRate, Duration)>,
     /// Maximum duration of a test
@@ -284,7 +281,7 @@ impl ServeArgs {
         iperf2::ServerOptions {
             bind,
             device,
-            ip: self.ip(),
+            ip: self.ip_version.required(),
             interval: self.interval,
             header_timeout: self.phase_timeout,
             idle_timeout: self.rcv_timeout.min(defaults.idle_timeout),
@@ -292,10 +289,6 @@ impl ServeArgs {
             pin: self.affinity.clone(),
             ..defaults
         }
-    }
-
-    fn ip(&self) -> Option<IpVersion> {
-        iperf3_values::ip_version(self.version4, self.version6)
     }
 
     fn options(&self) -> anyhow::Result<ServerOptions> {
@@ -320,7 +313,7 @@ impl ServeArgs {
             bind,
             device,
             port: self.port,
-            ip: self.ip(),
+            ip: self.ip_version.required(),
             clients: usize::from(self.clients),
             queue: usize::from(self.queue),
             queue_timeout: self.queue_timeout,

@@ -20,7 +20,7 @@ use units::{BitRate, Time};
 use view::number;
 
 use super::{test::args, transfer::exit};
-use crate::{config_file::Config, exit::Exit, interrupt, iperf3_values, output};
+use crate::{config_file::Config, exit::Exit, interrupt, ip_version::IpVersionArgs, iperf3_values, output};
 
 /// The schema of the document that `--json` prints.
 const SCHEMA: &str = "longfat.stream/1";
@@ -32,7 +32,7 @@ const DEFAULT_RATES: &str = "256mbit,512mbit,1024mbit,2048mbit";
 pub struct StreamArgs {
     /// Host that runs `longfat serve`
     host: String,
-    /// Its port; with --recorder the recorder's UDP port
+    /// Port of the server; with --recorder the UDP port of the recorder
     #[arg(short, long, default_value_t = 5201)]
     port: u16,
     /// Rates of payload, which are tried in this order until one is not sustainable
@@ -47,7 +47,7 @@ pub struct StreamArgs {
     /// Request missing packets again while they can arrive in time
     #[arg(long)]
     repair: bool,
-    /// A stream is sustainable if at most this percentage of its packets misses its time
+    /// A stream is sustainable if at most this percentage of its packets miss their play-out time
     #[arg(long, value_name = "PERCENT", default_value_t = 0.1)]
     tolerate_loss: f64,
     /// The server sends
@@ -65,12 +65,8 @@ pub struct StreamArgs {
     /// File with the shared secret of a `longfat serve --token` [default: the one that `longfat config` has for the host]
     #[arg(long, value_name = "FILE")]
     token: Option<PathBuf>,
-    /// Use IPv4 only
-    #[arg(short = '4', long, conflicts_with = "version6")]
-    version4: bool,
-    /// Use IPv6 only
-    #[arg(short = '6', long)]
-    version6: bool,
+    #[command(flatten)]
+    ip_version: IpVersionArgs,
     /// Write no records
     #[arg(long)]
     no_record: bool,
@@ -91,7 +87,7 @@ pub fn run(args: &StreamArgs, config: &Config, runs: &RunsLocation, is_json: boo
     let client = StreamClient {
         host: args.host.clone(),
         port: args.port,
-        ip: args.ip(),
+        ip: args.ip_version.required(),
         token: token.as_deref().map(args::token).transpose()?,
     };
     let runs_dir = (!args.no_record).then(|| runs.writable()).transpose()?;
@@ -185,7 +181,7 @@ fn run_recorder(args: &StreamArgs, is_json: bool) -> anyhow::Result<()> {
     let stop = interrupt::flag()?;
     let resolved = (args.host.as_str(), args.port).to_socket_addrs();
     let resolved = resolved.with_context(|| format!("cannot resolve {}", args.host))?;
-    let is_wanted = |version| args.ip().is_none_or(|ip| ip == version);
+    let is_wanted = |version| args.ip_version.required().is_none_or(|ip| ip == version);
     let recorder = resolved
         .filter(|address| is_wanted(if address.is_ipv4() { IpVersion::V4 } else { IpVersion::V6 }))
         .min_by_key(|address| address.is_ipv6())
@@ -257,10 +253,6 @@ fn text(recorded: &[RecordedStream], runs: &[RunSummary], best: Option<f64>) -> 
 impl StreamArgs {
     fn direction(&self) -> Direction {
         if self.reverse { Direction::FromServer } else { Direction::ToServer }
-    }
-
-    fn ip(&self) -> Option<IpVersion> {
-        iperf3_values::ip_version(self.version4, self.version6)
     }
 
     fn announcement(&self, rate: BitRate) -> String {

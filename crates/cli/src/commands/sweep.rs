@@ -18,7 +18,7 @@ use units::KernelVersion;
 
 use super::{
     completions::complete_scenario, picture::PictureArgs, real_hosts::RealHostFlags, records,
-    run::command_line, scenario::args::PathFlags,
+    run::command_line,
 };
 use crate::{
     config_file::Config,
@@ -26,6 +26,7 @@ use crate::{
     interrupt,
     open::{experiment_of, parse_set, parse_simulated_kernel},
     output,
+    path_flags::PathFlags,
     progress::ProgressDisplay,
     records_directory::RecordsDirectory,
 };
@@ -99,7 +100,7 @@ pub struct SweepArgs {
     /// Write the tables and the plot as one HTML page
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// Keep no records of these runs
+    /// Write no records of these runs
     #[arg(long)]
     pub no_record: bool,
     /// Exit with code 5 if a measurement is unreliable

@@ -25,7 +25,7 @@ pub struct ViewArgs {
     /// Port to listen on, 0 for any free port
     #[arg(short, long, value_name = "PORT", default_value_t = 0)]
     port: u16,
-    /// Address to listen on: any other than loopback shows the page to others, unencrypted
+    /// Address to listen on: with any other than loopback, other hosts can open the page, unencrypted
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     bind: IpAddr,
     /// Make the printed address valid for several browsers, until the command ends

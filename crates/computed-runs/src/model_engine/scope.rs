@@ -12,7 +12,7 @@ use crate::{Sysctls, flow_context::FlowPath};
 
 /// The steady sawtooth of a closed form needs at least this number of recoveries in a run.
 const MIN_RECOVERIES: f64 = 2.0;
-/// Share of the link above which losses cost nothing.
+/// Above this utilization of a link, losses do not lower the rate noticeably.
 const FULL_USE: f64 = 0.99;
 
 /// The ignored effect that determines a published figure in `scenario`, in words; `None` if the model's figure applies. `kernel` is
@@ -51,7 +51,7 @@ fn of_flow(
         .or_else(|| of_queue(&path, &inputs))
 }
 
-/// Properties of a link that no closed form has.
+/// The first property of a link that the closed forms ignore.
 fn of_pipe(name: &str, pipe: &PipeSpec) -> Option<String> {
     let what = match () {
         () if pipe.loss_unit == LossUnit::SuperPacket && !matches!(pipe.loss, LossModel::None) => {
@@ -101,11 +101,11 @@ fn of_device_queue(
     inputs: &PathInputs,
 ) -> Option<String> {
     let host = scenario.host(&flow.from)?;
-    // Without the signal a full queue only delays, as any queue that never drops.
+    // Without this signal a full queue only adds delay, as any queue that never drops.
     let packets = host.nic.tx_queue.filter(|_| host.local_congestion)?;
     let (name, _, first) = path.forward.first()?;
     let is_slowest = first.rate.mean()? <= path.slowest()?.1;
-    // Flows that share a slower queue behind the device are limited there.
+    // If another link of the same rate follows, flows that share it are limited by its queue.
     let has_queue_behind = path.forward[1..].iter().any(|(_, _, pipe)| pipe.rate.mean() == first.rate.mean());
     let bytes = f64::from(packets) * f64::from(path.mtu + first.overhead);
     let overflows = window(inputs) > bdp(inputs)? + bytes;
@@ -193,7 +193,7 @@ value = "none"
     }
 
     #[test]
-    fn a_closed_form_that_ignores_what_decides_does_not_apply() {
+    fn a_closed_form_that_ignores_the_decisive_effect_does_not_apply() {
         let small = "forward = { rate = \"100mbit\", delay = \"200ms\", queue = \"25p\" }";
         let large = "forward = { rate = \"100mbit\", delay = \"20ms\", queue = \"100MB\" }";
         assert!(why("", small, "cc = \"reno\"").contains("slow start overflows the queue"));
@@ -208,7 +208,7 @@ value = "none"
     }
 
     #[test]
-    fn losses_that_no_law_has_do_not_apply() {
+    fn a_closed_form_does_not_apply_to_losses_that_it_does_not_describe() {
         let link = |loss: &str, delay: &str| {
             format!(
                 "forward = {{ rate = \"10gbit\", delay = \"{delay}\", queue = \"900MB\", loss = {loss} }}"
@@ -222,7 +222,7 @@ value = "none"
     }
 
     #[test]
-    fn a_device_queue_that_overflows_does_not_apply() {
+    fn a_closed_form_does_not_apply_if_a_device_queue_overflows() {
         let link = "forward = { rate = \"1gbit\", delay = \"20ms\" }";
         let queue = |packets: u32| format!("nic = {{ tx_queue = \"{packets}p\" }}");
         assert!(why(&queue(100), link, "cc = \"reno\"").contains("device queue of a"));

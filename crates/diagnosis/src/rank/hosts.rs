@@ -39,7 +39,7 @@ impl Limits<'_> {
 
     /// Whether the receiver's CPU limited the test.
     fn receiver_was_busy(&self) -> bool {
-        is_busy(self.seen.receiver_busy) && !self.seen.got_full_rate()
+        is_busy(self.seen.receiver_busy) && !self.seen.reached_full_rate()
     }
 
     pub(super) fn busy(&mut self) {
@@ -102,13 +102,13 @@ impl Limits<'_> {
 
     /// Whether a window or a buffer limited the test, and not the path's capacity.
     fn is_bound_by(&self, cause: Cause) -> bool {
-        self.seen.verdict() == Some(cause) && !self.seen.got_full_rate() && !self.receiver_was_busy()
+        self.seen.verdict() == Some(cause) && !self.seen.reached_full_rate() && !self.receiver_was_busy()
     }
 
     /// Whether the losses of a test do not matter, because its goodput is what a window or a buffer allows.
     fn explains(&self, law_bps: f64) -> bool {
         self.seen.verdict() == Some(Cause::Loss)
-            && !self.seen.got_full_rate()
+            && !self.seen.reached_full_rate()
             && law_bps <= MAX_BUFFER_EXCESS * self.test_bps
     }
 

@@ -97,7 +97,7 @@ impl Limits<'_> {
     }
 
     pub(super) fn losses(&mut self) {
-        let is_explained = self.seen.got_full_rate()
+        let is_explained = self.seen.reached_full_rate()
             || self.seen.fair_queueing().is_some()
             || self.is_limited_by_others()
             || self.seen.policed_bps().is_some()
@@ -160,7 +160,7 @@ impl Limits<'_> {
     pub(super) fn latent_losses(&mut self) {
         let (datagrams, seen) = (self.seen.datagrams, self.seen);
         let is_known = self.found.iter().any(|limit| matches!(limit.kind, Kind::Loss | Kind::ShortQueue));
-        if is_known || datagrams.lost < MIN_LOST_FOR_RATE || seen.got_full_rate() || seen.is_shared() {
+        if is_known || datagrams.lost < MIN_LOST_FOR_RATE || seen.reached_full_rate() || seen.is_shared() {
             return;
         }
         let mss = seen.flow.as_ref().and_then(|flow| flow.mss_bytes).unwrap_or(1448) as u32;
@@ -183,7 +183,8 @@ impl Limits<'_> {
     /// Disabled selective acknowledgement that did not limit the test: the first losses of a larger window would be the next limit.
     pub(super) fn sack(&mut self) {
         let is_known = self.found.iter().any(|limit| limit.kind == Kind::SackOff);
-        let Some(host) = self.host_with_disabled(SACK).filter(|_| !is_known && !self.seen.got_full_rate())
+        let Some(host) =
+            self.host_with_disabled(SACK).filter(|_| !is_known && !self.seen.reached_full_rate())
         else {
             return;
         };
@@ -201,7 +202,7 @@ impl Limits<'_> {
     /// Reductions of the window without loss on the path.
     pub(super) fn reductions(&mut self) {
         let seen = self.seen;
-        let Some(flow) = seen.flow.as_ref().filter(|_| !seen.got_full_rate()) else { return };
+        let Some(flow) = seen.flow.as_ref().filter(|_| !seen.reached_full_rate()) else { return };
         let lost = seen.losses.map_or(0, |losses| losses.episodes as u64);
         match seen.verdict() {
             Some(Cause::LocalQueue) if !self.is_limited_by_others() => {
@@ -315,7 +316,7 @@ impl Limits<'_> {
     /// and less than the bandwidth-delay product. A small buffer empties and fills in bursts.
     pub(super) fn are_losses_of_buffer_bursts(&self, buffer_bytes: f64) -> bool {
         self.lost() == Some(LossCause::QueueOverflow)
-            && !self.seen.got_full_rate()
+            && !self.seen.reached_full_rate()
             && self.fill().is_some_and(|fill| fill < MIN_FULL_PATH)
             && self
                 .seen

@@ -5,7 +5,7 @@ use schema::Cause;
 use super::{Allows, FAIR_SHARE, Limits, losses::LossCause, rate};
 use crate::{change::Change, limit::Kind, observed::FairQueueing};
 
-/// Minimum share of the available bandwidth that a test limited by other traffic gets.
+/// Minimum share of the available bandwidth that a test limited by other traffic reaches.
 const MIN_SHARE_OF_AVAILABLE: f64 = 0.8;
 /// Minimum ratio of the rates before and after a change that counts as a change of the path, if other traffic shares the path.
 const MIN_CHANGE_ON_SHARED_PATH: f64 = 2.0;
@@ -64,16 +64,16 @@ impl Limits<'_> {
         self.changed();
         self.competing();
         let seen = self.seen;
-        let got_full_rate = seen.got_full_rate();
+        let reached_full_rate = seen.reached_full_rate();
         let Some(carried) = seen.capacity_bps().filter(|_| !self.is_capacity_a_minimum()) else {
-            if got_full_rate {
+            if reached_full_rate {
                 let evidence = match &seen.expected {
-                    // The test got more than was expected; its evidence explains why not even more.
+                    // The test reached more than was expected; its evidence explains why it reached no more.
                     Some((expected, who))
                         if seen.verdict() != Some(Cause::PathRate) && self.test_bps >= *expected =>
                     {
                         vec![format!(
-                            "expected from {who}: {}; the test got {}",
+                            "expected from {who}: {}; the test reached {}",
                             rate(*expected),
                             rate(self.test_bps)
                         )]
@@ -86,7 +86,7 @@ impl Limits<'_> {
         };
         let is_slow = seen.is_slow();
         // On a slow hop, other traffic and short queues matter more than on a faster one.
-        let bound = got_full_rate
+        let bound = reached_full_rate
             || (is_slow && (self.is_limited_by_others() || self.lost() == Some(LossCause::QueueOverflow)));
         let allows = if bound { Allows::TestGoodput } else { Allows::Computed(carried) };
         let mut evidence = Vec::new();
@@ -96,14 +96,18 @@ impl Limits<'_> {
         if seen.is_shared() {
             evidence.push(format!("probes measure a bottleneck of {} of TCP payload", rate(carried)));
         }
-        if got_full_rate {
+        if reached_full_rate {
             let share = self.test_bps / carried * 100.0;
-            evidence.push(format!("the test got {}, {:.0} % of it", rate(self.test_bps), share.min(100.0)));
+            evidence.push(format!(
+                "the test reached {}, {:.0} % of it",
+                rate(self.test_bps),
+                share.min(100.0)
+            ));
         }
         if seen.policed_bps().is_some() {
             let faster = match seen.capacity.as_ref().and_then(|capacity| capacity.later_bps) {
                 Some(later) => format!(
-                    "a longer load of the same rate got {}: the policer's bucket had passed more at first",
+                    "of a longer load of the same rate {} passed: the policer's bucket had passed more at first",
                     rate(later)
                 ),
                 None => "short trains of packets pass faster: they fit into the policer's bucket".into(),
@@ -135,7 +139,7 @@ impl Limits<'_> {
         let mut evidence = Vec::new();
         if let Some(FairQueueing { others, one_bps, connections, total_bps }) = seen.fair_queueing() {
             evidence.push(format!(
-                "{connections} connections got {} together, one got {}: the slowest link uses fair queueing and is shared with about \
+                "{connections} connections reached {} in total, one alone {}: the slowest link uses fair queueing and is shared with about \
                  {others:.0} other connections",
                 rate(total_bps),
                 rate(one_bps)
@@ -153,7 +157,7 @@ impl Limits<'_> {
             let share = seen.queued.unwrap_or(0.0).max(seen.behind_others.unwrap_or(0.0));
             evidence.push(format!(
                 "the path had a standing queue {:.0} % of the time, longer than the test alone causes, so the slowest link was busy; its \
-                 capacity is {}, the test got {}: other traffic had up to {}",
+                 capacity is {}, the test reached {}: other traffic had up to {}",
                 share * 100.0,
                 rate(carried),
                 rate(self.test_bps),

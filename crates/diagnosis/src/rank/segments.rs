@@ -13,7 +13,7 @@ impl Limits<'_> {
     pub(super) fn segments(&mut self) {
         let seen = self.seen;
         let Some(ClampedMss { mss, possible }) = seen.clamped_mss() else { return };
-        let is_full = seen.got_full_rate();
+        let is_full = seen.reached_full_rate();
         let gain = match seen.verdict() {
             Some(Cause::Loss | Cause::EcnMarks | Cause::LocalQueue) if !is_full => possible / mss,
             _ if is_full => 1.0 / seen.segment_share(),
@@ -37,7 +37,7 @@ impl Limits<'_> {
     pub(super) fn cached_ssthresh(&mut self) {
         let seen = self.seen;
         let Some(flow) = seen.flow.as_ref().filter(|_| seen.start.ssthresh_segs.is_some()) else { return };
-        if seen.verdict() != Some(Cause::SlowStart) || seen.got_full_rate() {
+        if seen.verdict() != Some(Cause::SlowStart) || seen.reached_full_rate() {
             return;
         }
         let (evidence, remedy) = (flow.evidence.clone(), flow.remedy.clone());

@@ -16,7 +16,7 @@ use crate::{
     path_comparison,
 };
 
-/// Where the hosts of a scenario are, for all runs of a process.
+/// The addresses of a scenario's hosts, for all runs of a process.
 #[derive(Debug, Clone, Default)]
 pub struct HostsSetup {
     /// The hosts' locations.
@@ -27,7 +27,7 @@ pub struct HostsSetup {
     pub allows_tune: bool,
     /// Maximum rate of each TCP flow, by pacing.
     pub max_rate: Option<BitRate>,
-    /// For how long flows are tried to be continued in the same record after their connection was lost.
+    /// How long a run tries to continue flows in the same record after their connection was lost.
     pub reconnect: Option<Duration>,
 }
 

@@ -1,10 +1,10 @@
 //! The engines. Each runs a scenario and returns the rows and the summary of the run.
 
-mod closed_forms;
 pub mod guest;
 mod hosts;
 mod kernel;
 mod lab;
+mod model;
 mod simulator;
 
 use std::sync::atomic::AtomicBool;
@@ -15,10 +15,7 @@ use schema::RunSummary;
 
 use crate::{Outcome, Result, RunObserver};
 
-pub(crate) use self::{
-    closed_forms::Model, closed_forms::ModelPredictions, hosts::Hosts, kernel::Kernel, lab::Lab,
-    simulator::Sim,
-};
+pub(crate) use self::{hosts::Hosts, kernel::Kernel, lab::Lab, model::Model, simulator::Sim};
 pub use self::{
     hosts::HostsSetup,
     kernel::{check as check_guest, find as find_guest},

@@ -75,7 +75,7 @@ struct ImportedStream {
     /// Counts the tests of a text without times.
     batch: u32,
     lines: Vec<IntervalLine>,
-    /// At a sender of datagrams: what the server reported.
+    /// The server's report, if this end sent datagrams.
     server: Option<IntervalLine>,
     version: String,
 }

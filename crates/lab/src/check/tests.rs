@@ -1,7 +1,7 @@
 //! `lab check` on machines that differ.
 
 use super::*;
-use crate::facts::Attempts;
+use crate::{facts::Attempts, namespace_limits::NamespaceLimits};
 
 /// A machine on which everything works, for root.
 fn good() -> Facts {

@@ -16,7 +16,7 @@ use std::{
 };
 
 use super::isolate::{bind, mount_tmpfs, unshare_mounts};
-use crate::{Error, check::standing_remedy, error::Attempted, namespace::Namespace};
+use crate::{Error, error::Attempted, namespace::Namespace, namespace_limits::standing_remedy};
 
 /// The lab's directory, inside its mount namespace.
 pub(crate) const LAB_DIRECTORY: &str = "/run/lab";

@@ -45,7 +45,7 @@ pub enum Error {
     Test {
         /// The other end.
         host: String,
-        /// Why.
+        /// Why it failed.
         source: iperf3::Error,
     },
     /// A record could not be written.

@@ -72,7 +72,7 @@ impl Path for MeasuredPath<'_> {
         self.tests.progress.note(what);
     }
 
-    /// By echo requests. Without the privilege to send them, the time to connect is used, and packet sizes remain unknown.
+    /// Measures round trips and the MTU by echo requests. Without the privilege to send them, the time to connect is used, and packet sizes remain unknown.
     fn round_trips_and_mtu(&mut self) -> Result<(RoundTrips, Mtu), Error> {
         let unknown = Mtu { device: self.device_mtu, passes: None };
         match echoes::round_trips(self.address, ECHOES) {

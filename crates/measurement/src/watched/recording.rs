@@ -204,8 +204,10 @@ impl Recording {
             run.quality.notes.push(format!("sampled by sock_diag: {why}"));
         }
         if watcher.lost_events() > 0 {
-            run.quality
-                .add_fault(format!("{} events were lost: they arrived too fast", watcher.lost_events()));
+            run.quality.add_fault(format!(
+                "{} events were lost: they arrived faster than they were read",
+                watcher.lost_events()
+            ));
         }
         let mut rows = Vec::new();
         // Flows without data are omitted.

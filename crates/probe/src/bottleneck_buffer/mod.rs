@@ -2,7 +2,8 @@
 //! lost when it is full (Hirabaru, IEICE Trans. Commun. E89-D(1), 2006). Buffer size = capacity x queueing
 //! delay of the full queue.
 //!
-//! The train grows until it shows dense losses: single losses may be due to the link, or to an active queue.
+//! The train grows until it shows dense losses: single losses may be due to the link, or to active queue
+//! management (an *active queue*).
 //! A full queue accepts a packet for each one that leaves, so that packets received among the losses have the
 //! delay of a full queue. Packets of two sizes distinguish a limit in packets from a limit in bytes. The kind
 //! of the queue, in the order of the tests: *policer* (losses without increasing delay), *shaper* (a bucket's
@@ -60,8 +61,8 @@ pub enum BufferKind {
 pub struct BufferResult {
     /// Kind of the queue.
     pub kind: BufferKind,
-    /// Size of the queue, bytes of IP in the larger packets; for a policer the size of its bucket. `None` if
-    /// it is unknown or varies.
+    /// Size of the queue, counted as IP bytes of the larger packets; for a policer the size of its bucket. `None`
+    /// if it is unknown or varies.
     pub buffer_bytes: Option<Interval>,
     /// Size of the queue, packets of `packet_bytes`.
     pub buffer_packets: Option<f64>,
@@ -143,15 +144,15 @@ impl BottleneckBuffer {
 }
 
 impl BottleneckBuffer {
-    /// Names the queue that these trains cannot be distinguished from, if there is one.
+    /// Names the kind of queue that these trains cannot distinguish from `kind`, if there is one.
     fn indistinguishable_queue(&self, kind: BufferKind) -> String {
         let is_drop_tail = matches!(kind, BufferKind::DropTailBytes | BufferKind::DropTailPackets);
         let exceeds_target = self.full_delay(0).is_some_and(|ns| ns > CODEL_TARGET_NS);
         let train_ns = self.fleet(0, self.sizes[0].packets, 1).trains[0].duration_ns() as f64;
         match is_drop_tail && exceeds_target && train_ns < 2.0 * CODEL_INTERVAL_NS {
             true => format!(
-                "; an active queue that begins to drop only after the {:.0} ms of a train (CoDel: 100 ms) \
-                cannot be distinguished",
+                "; a train of {:.0} ms cannot show an active queue that begins to drop later (CoDel: after \
+                100 ms)",
                 train_ns / 1e6
             ),
             false => String::new(),

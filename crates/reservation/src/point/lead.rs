@@ -2,13 +2,13 @@
 
 use units::Time;
 
-use super::{Action, PeerFacts, Point, Turn};
-use crate::{Body, Event, Occupancy, Phase, PointName, Reason, ReservationId, Slot};
+use super::{Point, pending::PeerFacts, turn::Turn};
+use crate::{Action, Body, Event, Occupancy, Occupied, Phase, PointName, Reason, ReservationId, Slot};
 
 impl Point {
     /// Proposes the first slot that is free here, or ends the reservation.
     pub(super) fn seek(&mut self, turn: &mut Turn<'_>, id: &ReservationId) {
-        let known = &self.reservations[id];
+        let known = &self.state[id];
         let (request, revision) = (known.request.clone(), known.revision + 1);
         let spec = &request.spec;
         let setback = known.setback.clone();
@@ -30,9 +30,9 @@ impl Point {
             return self.end(turn, id, reason, true);
         }
         let slot = Slot { start, duration: spec.duration, padding };
-        let candidate = Point::occupied(&request, slot, Occupancy::OwnHold);
+        let candidate = Occupied::new(&request, slot, Occupancy::OwnHold);
         let latest = spec.latest.saturating_sub(padding);
-        let from = match self.calendar.first_fit(candidate, latest) {
+        let from = match self.state.calendar().first_fit(candidate, latest) {
             Ok(from) => from,
             Err(conflict) => {
                 let reason = self.conflict_with(&conflict);
@@ -45,11 +45,11 @@ impl Point {
         if let Err(reason) = self.admit(turn, &request, slot, other_error) {
             return self.end(turn, id, reason, true);
         }
-        self.displace(turn, &Point::occupied(&request, slot, Occupancy::OwnHold));
+        self.displace(turn, &Occupied::new(&request, slot, Occupancy::OwnHold));
         let expires = turn.now.utc + self.settings.hold;
         self.record(turn, Event::Held { id: id.clone(), revision, slot, expires });
         if spec.peer.is_none() {
-            self.displace(turn, &Point::occupied(&request, slot, Occupancy::Booked));
+            self.displace(turn, &Occupied::new(&request, slot, Occupancy::Booked));
             self.record(turn, Event::Booked { id: id.clone() });
             return;
         }
@@ -61,7 +61,7 @@ impl Point {
     }
 
     pub(super) fn send_proposal(&mut self, turn: &mut Turn<'_>, id: &ReservationId) {
-        let known = &self.reservations[id];
+        let known = &self.state[id];
         let (Some(slot), Some(peer)) = (known.slot, known.request.spec.peer.as_ref()) else { return };
         let rtt = self.peers.get(peer).map_or(self.settings.default_rtt, |facts| facts.rtt);
         let request = Box::new(known.request.clone());
@@ -89,8 +89,8 @@ impl Point {
         self.peers.insert(from.clone(), PeerFacts { rtt: rtt.max(old * 7 / 8), error });
         let difference = sent.abs_diff(sent_utc + rtt / 2);
         let allowed = rtt / 2 + error + turn.now.error;
-        if difference > allowed && self.reservations[id].has_slot() {
-            let reason = Reason::ClocksDisagree { point: self.name.clone(), difference, allowed };
+        if difference > allowed && self.state[id].has_slot() {
+            let reason = Reason::ClocksDisagree { point: self.name().clone(), difference, allowed };
             self.end(turn, id, reason, true);
             return false;
         }
@@ -116,7 +116,7 @@ impl Point {
 
     /// Gives the slot up because the peer does not reply, and proposes again later.
     pub(super) fn release_and_pause(&mut self, turn: &mut Turn<'_>, id: &ReservationId) {
-        let Some(point) = self.reservations[id].request.spec.peer.clone() else { return };
+        let Some(point) = self.state[id].request.spec.peer.clone() else { return };
         self.record(turn, Event::Released { id: id.clone(), reason: Reason::Unreachable { point } });
         let retry = turn.now.steady + self.settings.retry;
         let pending = self.pending.entry(id.clone()).or_default();
@@ -134,7 +134,7 @@ impl Point {
         theirs: Slot,
         error: Time,
     ) {
-        let known = &self.reservations[id];
+        let known = &self.state[id];
         if known.has_ended() && revision == known.revision {
             // The peer holds a slot that is no longer needed.
             return self.send_notice(turn, id);
@@ -146,8 +146,8 @@ impl Point {
         let request = known.request.clone();
         let slot = Slot { padding: ours.padding.max(theirs.padding), ..ours };
         let has_passed = slot.start <= turn.now.utc;
-        let booked = Point::occupied(&request, slot, Occupancy::Booked);
-        let conflict = self.calendar.conflict(&booked).map(|conflict| self.conflict_with(conflict));
+        let booked = Occupied::new(&request, slot, Occupancy::Booked);
+        let conflict = self.state.calendar().conflict(&booked).map(|conflict| self.conflict_with(conflict));
         if let Err(reason) = self.admit(turn, &request, slot, error) {
             return self.end(turn, id, reason, true);
         }
@@ -159,7 +159,7 @@ impl Point {
         match conflict {
             Some(reason) => return self.release_and_seek(turn, id, reason),
             None if has_passed => {
-                let reason = Reason::SlotPassed { point: self.name.clone() };
+                let reason = Reason::SlotPassed { point: self.name().clone() };
                 return self.release_and_seek(turn, id, reason);
             }
             None => {}
@@ -183,7 +183,7 @@ impl Point {
         reason: Reason,
         next: Option<Time>,
     ) {
-        let known = &self.reservations[id];
+        let known = &self.state[id];
         let (Phase::Held { .. }, true) = (&known.phase, revision == known.revision) else { return };
         let proposed = known.slot.map_or(Time::ZERO, |slot| slot.start);
         match next {
@@ -204,7 +204,7 @@ impl Point {
         revision: u32,
         reason: Reason,
     ) {
-        let known = &self.reservations[id];
+        let known = &self.state[id];
         if revision != known.revision || !known.has_slot() || known.phase == Phase::Running {
             return;
         }
@@ -217,7 +217,7 @@ impl Point {
 
     /// The peer has booked the slot.
     pub(super) fn on_confirmed(&mut self, turn: &mut Turn<'_>, id: &ReservationId, revision: u32) {
-        let known = &self.reservations[id];
+        let known = &self.state[id];
         if revision != known.revision {
             return;
         }
@@ -234,11 +234,11 @@ impl Point {
 
     /// The slot begins: request the peer's start, or start alone.
     pub(super) fn start(&mut self, turn: &mut Turn<'_>, id: &ReservationId) {
-        if let Some(test) = self.running_conflict(id) {
-            let reason = Reason::StillRunning { point: self.name.clone(), test };
+        if let Some(test) = self.state.running_conflict(id) {
+            let reason = Reason::StillRunning { point: self.name().clone(), test };
             return self.end(turn, id, reason, true);
         }
-        if self.reservations[id].request.spec.peer.is_none() {
+        if self.state[id].request.spec.peer.is_none() {
             return self.run(turn, id);
         }
         let is_repeat = std::mem::replace(&mut self.pending.entry(id.clone()).or_default().is_starting, true);
@@ -248,16 +248,16 @@ impl Point {
 
     /// The peer has started.
     pub(super) fn on_started(&mut self, turn: &mut Turn<'_>, id: &ReservationId, revision: u32) {
-        let known = &self.reservations[id];
+        let known = &self.state[id];
         if revision != known.revision {
             return;
         }
         let is_in_time = known.slot.is_some_and(|slot| turn.now.utc <= slot.start + slot.padding);
         match known.phase {
             Phase::Ended(_) if known.must_notify => self.send_notice(turn, id),
-            Phase::Booked if is_in_time => match self.running_conflict(id) {
+            Phase::Booked if is_in_time => match self.state.running_conflict(id) {
                 Some(test) => {
-                    let reason = Reason::StillRunning { point: self.name.clone(), test };
+                    let reason = Reason::StillRunning { point: self.name().clone(), test };
                     self.end(turn, id, reason, true);
                 }
                 None => self.run(turn, id),
@@ -268,7 +268,7 @@ impl Point {
 
     /// Starts the test at this point.
     pub(super) fn run(&mut self, turn: &mut Turn<'_>, id: &ReservationId) {
-        let slot = self.reservations[id].slot;
+        let slot = self.state[id].slot;
         let length = slot.map_or(Time::ZERO, |slot| slot.duration + slot.padding);
         self.record(turn, Event::Running { id: id.clone() });
         let pending = self.pending.entry(id.clone()).or_default();
@@ -286,12 +286,12 @@ impl Point {
         revision: u32,
         reason: Reason,
     ) {
-        let known = &self.reservations[id];
+        let known = &self.state[id];
         if known.request.spec.peer.as_ref() != Some(from) || revision != known.revision {
             return;
         }
         self.send(turn, id, Body::Cancelled);
-        let known = &self.reservations[id];
+        let known = &self.state[id];
         if !known.has_slot() {
             return;
         }

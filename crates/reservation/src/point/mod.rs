@@ -1,121 +1,40 @@
 //! The state machine of one point.
 //!
-//! All durable state changes by events: [`Point::record`] applies an event and puts it into the step, [`Point::recover`] applies the same
-//! events after a crash. The remainder ([`Pending`]) is timers and repetitions, which [`Point::restart`] sets again.
+//! All durable state ([`PointState`]) changes by events: [`Point::record`] applies an event and puts it into the step, [`Point::recover`]
+//! applies the same events after a crash. The remainder ([`Pending`]) is timers and repetitions, which [`Point::restart`] sets again.
+//!
+//! `lead`, `peer` and `requester` handle the messages of the three roles, `tasks` recurring tests, `timers` timeouts. All are methods of
+//! [`Point`] and call each other; the methods that several of them need are here.
 
 mod lead;
 mod peer;
+mod pending;
 mod requester;
-mod state;
 mod tasks;
 mod timers;
+mod turn;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use units::Time;
 
 use crate::{
-    Admission, Body, BusyReport, Calendar, Candidate, Event, Message, Now, Occupancy, Occupied, Outcome,
-    Phase, PointName, Reason, Request, Reservation, ReservationId, Role, Settings, Slot, Spec, Task,
-    TaskName,
+    Action, Admission, Body, Calendar, Candidate, Event, InconsistentEvents, Message, Now, Occupied,
+    Occurrence, Outcome, Phase, PointName, PointState, Reason, Request, Reservation, ReservationId, Role,
+    Settings, Slot, Spec, Step,
 };
-
-/// The result of a call. The caller must write `events` durably in one transaction, then send `messages` and execute `actions`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[must_use]
-pub struct Step {
-    /// Changes of durable state.
-    pub events: Vec<Event>,
-    /// Messages, and the point to which each goes.
-    pub messages: Vec<(PointName, Message)>,
-    /// Tests to start or stop.
-    pub actions: Vec<Action>,
-}
-
-/// A task of the program that runs tests.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action {
-    /// Start this test, and call [`Point::finish`] at its end.
-    Run(ReservationId),
-    /// Stop this test; its slot is over or it was cancelled.
-    Stop(ReservationId),
-}
-
-/// Events that contradict each other: the storage was damaged, or written by something else.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum InconsistentEvents {
-    /// An event for a reservation that no earlier event created.
-    #[error("event {number} changes {id}, which no earlier event created")]
-    UnknownReservation {
-        /// Position of the event, from 0.
-        number: usize,
-        /// The reservation.
-        id: ReservationId,
-    },
-    /// Two tests that exclude each other have overlapping slots.
-    #[error("the calendar is damaged: {0}")]
-    Overlap(#[from] crate::Overlap),
-}
-
-/// A point's measurements of another.
-#[derive(Debug, Clone, Copy)]
-struct PeerFacts {
-    /// Round-trip time of a proposal and its reply: the larger of the latest and a decaying maximum.
-    rtt: Time,
-    /// Error of its clock.
-    error: Time,
-}
-
-/// State of a reservation that is not durable: timers, repetitions.
-#[derive(Debug, Clone, Default)]
-struct Pending {
-    /// The key of this reservation in `Point::due`.
-    due: Option<Time>,
-    /// The key of this reservation in `Point::due_utc`.
-    due_utc: Option<Time>,
-    /// When to repeat the last message, or to seek again; steady clock.
-    resend_at: Option<Time>,
-    /// How often the message was repeated.
-    repeats: u32,
-    /// When a hold, a confirmation or a run ends; steady clock.
-    gives_up: Option<Time>,
-    /// When the latest proposal and its repetitions were sent: UTC and steady clock.
-    sent: Vec<(Time, Time)>,
-    /// Proposals since the last pause.
-    rounds: u32,
-    /// Earliest start that the peer may accept.
-    not_before: Time,
-    /// Whether `Start` was sent to the peer.
-    is_starting: bool,
-    /// Requester: what the lead has reported.
-    reported: Option<(Phase, Option<Slot>)>,
-}
-
-/// One call into the point.
-struct Turn<'a> {
-    now: Now,
-    admission: &'a dyn Admission,
-    step: Step,
-    /// `sent` of the message that is handled, and its sender.
-    echo: Option<(PointName, Time)>,
-    /// Reservations whose timers must be set again.
-    touched: BTreeSet<ReservationId>,
-}
+use pending::{PeerFacts, Pending};
+use turn::Turn;
 
 /// One measurement point: its calendar, its reservations and its recurring tests.
 #[derive(Debug, Clone)]
 pub struct Point {
-    name: PointName,
+    state: PointState,
     settings: Settings,
-    reservations: BTreeMap<ReservationId, Reservation>,
-    /// Number of those that have not ended, by the requesting point and its user.
-    open: BTreeMap<(PointName, Option<String>), u64>,
-    calendar: Calendar,
-    running: BTreeSet<ReservationId>,
-    next_number: u64,
-    tasks: BTreeMap<TaskName, (Task, u64)>,
     pending: BTreeMap<ReservationId, Pending>,
+    /// Deadlines of reservations by the steady clock.
     due: BTreeSet<(Time, ReservationId)>,
+    /// Deadlines of reservations by UTC.
     due_utc: BTreeSet<(Time, ReservationId)>,
     peers: BTreeMap<PointName, PeerFacts>,
 }
@@ -123,15 +42,25 @@ pub struct Point {
 impl Point {
     /// A point without reservations.
     pub fn new(name: PointName, settings: Settings) -> Self {
+        Point::with_state(PointState::new(name), settings)
+    }
+
+    /// Rebuilds a point from all its events, in their order. Call [`Point::restart`] next.
+    ///
+    /// # Errors
+    /// Events that contradict each other; no two tests that exclude each other are accepted for overlapping slots.
+    pub fn recover<'a>(
+        name: PointName,
+        settings: Settings,
+        events: impl IntoIterator<Item = &'a Event>,
+    ) -> Result<Self, InconsistentEvents> {
+        Ok(Point::with_state(PointState::recover(name, events)?, settings))
+    }
+
+    fn with_state(state: PointState, settings: Settings) -> Self {
         Point {
-            name,
+            state,
             settings,
-            reservations: BTreeMap::new(),
-            open: BTreeMap::new(),
-            calendar: Calendar::default(),
-            running: BTreeSet::new(),
-            next_number: 1,
-            tasks: BTreeMap::new(),
             pending: BTreeMap::new(),
             due: BTreeSet::new(),
             due_utc: BTreeSet::new(),
@@ -139,51 +68,36 @@ impl Point {
         }
     }
 
-    /// Its name.
-    pub fn name(&self) -> &PointName {
-        &self.name
+    /// The durable state.
+    pub fn state(&self) -> &PointState {
+        &self.state
     }
 
-    /// Its calendar.
+    /// The point's name.
+    pub fn name(&self) -> &PointName {
+        self.state.name()
+    }
+
+    /// The point's calendar.
     pub fn calendar(&self) -> &Calendar {
-        &self.calendar
+        self.state.calendar()
     }
 
     /// A reservation.
     pub fn reservation(&self, id: &ReservationId) -> Option<&Reservation> {
-        self.reservations.get(id)
+        self.state.reservation(id)
     }
 
     /// All reservations that are remembered.
     pub fn reservations(&self) -> impl Iterator<Item = &Reservation> {
-        self.reservations.values()
-    }
-
-    /// Number of reservations that have not ended, for each user of each requesting point.
-    pub fn open(&self) -> impl Iterator<Item = (&PointName, Option<&str>, u64)> {
-        self.open.iter().map(|((origin, user), count)| (origin, user.as_deref(), *count))
-    }
-
-    /// Number of reservations that have not ended.
-    pub fn open_count(&self) -> u64 {
-        self.open.values().sum()
-    }
-
-    /// The recurring tests, each with the number of its next occurrence.
-    pub fn tasks(&self) -> impl Iterator<Item = (&Task, u64)> {
-        self.tasks.values().map(|(task, next)| (task, *next))
-    }
-
-    /// Its occupancy in a time.
-    pub fn busy(&self, from: Time, until: Time) -> BusyReport {
-        self.calendar.busy(from, until)
+        self.state.reservations()
     }
 
     /// The state of a reservation in words, with the rule or the conflict that prevents or prevented it. `None` if it is not known.
     pub fn explain(&self, id: &ReservationId) -> Option<String> {
-        let reservation = self.reservations.get(id)?;
+        let reservation = self.state.reservation(id)?;
         let slot = reservation.slot.map(|slot| crate::outcome::utc_text(slot.start)).unwrap_or_default();
-        let other = self.other_end(reservation).map_or(String::new(), |name| format!(" with {name}"));
+        let other = reservation.other_end().map_or(String::new(), |name| format!(" with {name}"));
         let state = match &reservation.phase {
             Phase::Ended(outcome) => outcome.to_string(),
             Phase::Booked => format!("booked for {slot}{other}"),
@@ -208,9 +122,35 @@ impl Point {
         Some(format!("{id}: {state}{setback}"))
     }
 
+    /// Resumes after [`Point::recover`]: a test that ran has failed, all other work continues.
+    pub fn restart(&mut self, now: Now, admission: &dyn Admission) -> Step {
+        let mut turn = Turn::new(now, admission);
+        let ids: Vec<ReservationId> = self.reservations().map(|known| known.request.id.clone()).collect();
+        for id in ids {
+            turn.touched.insert(id.clone());
+            let phase = self.state[&id].phase.clone();
+            let pending = self.pending.entry(id.clone()).or_default();
+            match phase {
+                Phase::Running => {
+                    let reason = Reason::Restarted { point: self.name().clone() };
+                    self.conclude(&mut turn, &id, Outcome::Failed(reason), true);
+                }
+                Phase::Held { expires } | Phase::Confirming { expires } => {
+                    // A clock that was stepped back does not prolong a hold.
+                    let remaining = expires.saturating_sub(now.utc).min(self.settings.hold);
+                    pending.gives_up = Some(now.steady + remaining);
+                    pending.resend_at = Some(now.steady);
+                }
+                Phase::Seeking | Phase::Ended(_) => pending.resend_at = Some(now.steady),
+                Phase::Booked => {}
+            }
+        }
+        self.finish_turn(turn)
+    }
+
     /// Reserves a test that this point leads. The step has the proposal, or the end with its reason.
     pub fn reserve(&mut self, now: Now, spec: Spec, admission: &dyn Admission) -> (ReservationId, Step) {
-        let lead = self.name.clone();
+        let lead = self.name().clone();
         self.request(now, lead, spec, admission)
     }
 
@@ -230,8 +170,8 @@ impl Point {
     /// Cancels a reservation at this point and at the other end. A test that runs is stopped.
     pub fn cancel(&mut self, now: Now, id: &ReservationId, text: &str, admission: &dyn Admission) -> Step {
         let mut turn = Turn::new(now, admission);
-        if self.reservations.get(id).is_some_and(|reservation| !reservation.has_ended()) {
-            let reason = Reason::Cancelled { point: self.name.clone(), text: text.into() };
+        if self.state.reservation(id).is_some_and(|reservation| !reservation.has_ended()) {
+            let reason = Reason::Cancelled { point: self.name().clone(), text: text.into() };
             self.end(&mut turn, id, reason, true);
         }
         self.finish_turn(turn)
@@ -246,11 +186,11 @@ impl Point {
         admission: &dyn Admission,
     ) -> Step {
         let mut turn = Turn::new(now, admission);
-        if self.running.contains(id) {
+        if self.state.is_running(id) {
             let has_failed = result.is_err();
             let outcome = match result {
                 Ok(()) => Outcome::Finished,
-                Err(text) => Outcome::Failed(Reason::TestFailed { point: self.name.clone(), text }),
+                Err(text) => Outcome::Failed(Reason::TestFailed { point: self.name().clone(), text }),
             };
             self.conclude(&mut turn, id, outcome, has_failed);
         }
@@ -273,7 +213,7 @@ impl Point {
 
     fn dispatch(&mut self, turn: &mut Turn<'_>, from: &PointName, message: Message) {
         let Message { id, revision, sent, echo, error, body } = message;
-        let role = self.reservations.get(&id).map(|known| known.role);
+        let role = self.state.reservation(&id).map(|known| known.role);
         // New reservations.
         match body {
             Body::Request { request } => return self.on_request(turn, from, &id, *request),
@@ -285,7 +225,7 @@ impl Point {
         }
         let Some(role) = role else { return self.on_unknown(turn, from, id, revision, &body) };
         turn.touched.insert(id.clone());
-        let known = &self.reservations[&id];
+        let known = &self.state[&id];
         let lead = &known.request.lead;
         let is_expected = match role {
             Role::Lead => known.request.spec.peer.as_ref() == Some(from) || id.origin == *from,
@@ -299,7 +239,7 @@ impl Point {
         {
             return;
         }
-        let known = &self.reservations[&id];
+        let known = &self.state[&id];
         match (role, body) {
             (Role::Lead, Body::Hold { slot }) => self.on_hold(turn, &id, revision, slot, error),
             (Role::Lead, Body::Busy { reason, next }) => self.on_busy(turn, &id, revision, reason, next),
@@ -331,10 +271,10 @@ impl Point {
         let reply = match body {
             Body::Cancel { .. } | Body::Withdraw { .. } => Body::Cancelled,
             Body::Confirm | Body::Start => {
-                Body::Refuse { reason: Reason::Unknown { point: self.name.clone() } }
+                Body::Refuse { reason: Reason::Unknown { point: self.name().clone() } }
             }
             Body::Hold { .. } | Body::Confirmed | Body::Started => {
-                Body::Cancel { reason: Reason::Unknown { point: self.name.clone() } }
+                Body::Cancel { reason: Reason::Unknown { point: self.name().clone() } }
             }
             _ => return,
         };
@@ -347,16 +287,16 @@ impl Point {
         turn: &mut Turn<'_>,
         lead: PointName,
         spec: Spec,
-        task: Option<crate::Occurrence>,
+        task: Option<Occurrence>,
     ) -> ReservationId {
-        let id = ReservationId { number: self.next_number, origin: self.name.clone() };
-        let role = if lead == self.name { Role::Lead } else { Role::Requester };
+        let id = self.state.next_id();
+        let role = if lead == *self.name() { Role::Lead } else { Role::Requester };
         let request = Request { id: id.clone(), lead, spec };
         let invalid = self.invalid(&request);
         self.record(turn, Event::Created { request, role, task, at: turn.now.utc });
         match (invalid, role) {
             (Some(text), _) => {
-                let reason = Reason::Invalid { point: self.name.clone(), text };
+                let reason = Reason::Invalid { point: self.name().clone(), text };
                 self.end(turn, &id, reason, false);
             }
             (None, Role::Lead) => self.seek(turn, &id),
@@ -388,7 +328,7 @@ impl Point {
 
     /// Checks the point's own rules and its limits.
     fn admit(&self, turn: &Turn<'_>, request: &Request, slot: Slot, other_error: Time) -> Result<(), Reason> {
-        let rule = |rule: String| Reason::Rule { point: self.name.clone(), rule };
+        let rule = |rule: String| Reason::Rule { point: self.name().clone(), rule };
         if slot.padding > self.settings.max_padding {
             return Err(rule(format!(
                 "the padding of the slot would be {}, at most {} is allowed: a clock's error or the round-trip time is too large",
@@ -398,18 +338,19 @@ impl Point {
         if slot.start > turn.now.utc + self.settings.horizon {
             return Err(rule(format!("the start is more than {} in the future", self.settings.horizon)));
         }
-        let candidate = Candidate { request, start: slot.start, now: turn.now, other_error, point: self };
+        let candidate =
+            Candidate { request, start: slot.start, now: turn.now, other_error, point: &self.state };
         turn.admission.admit(&candidate).map_err(rule)
     }
 
     /// Ends reservations that `winner` displaces; those that this point leads seek another slot.
     fn displace(&mut self, turn: &mut Turn<'_>, winner: &Occupied) {
-        for id in self.calendar.displaced(winner) {
-            let loser = &self.reservations[&id];
+        for id in self.state.calendar().displaced(winner) {
+            let loser = &self.state[&id];
             let loser_priority = loser.request.spec.priority;
             let reason = if loser_priority < winner.priority {
                 Reason::Preempted {
-                    point: self.name.clone(),
+                    point: self.name().clone(),
                     by: winner.id.clone(),
                     priority: winner.priority,
                 }
@@ -429,7 +370,7 @@ impl Point {
 
     /// Ends a reservation that was not run, or whose run is aborted.
     fn end(&mut self, turn: &mut Turn<'_>, id: &ReservationId, reason: Reason, notify: bool) {
-        let is_running = self.reservations[id].phase == Phase::Running;
+        let is_running = self.state[id].phase == Phase::Running;
         let outcome = if is_running { Outcome::Failed(reason) } else { Outcome::NotRun(reason) };
         if is_running {
             turn.step.actions.push(Action::Stop(id.clone()));
@@ -439,7 +380,7 @@ impl Point {
 
     /// Records the end, and notifies the other end if there is one.
     fn conclude(&mut self, turn: &mut Turn<'_>, id: &ReservationId, outcome: Outcome, notify: bool) {
-        let known = &self.reservations[id];
+        let known = &self.state[id];
         let has_other = match known.role {
             Role::Requester => true,
             _ => known.revision > 0 && known.request.spec.peer.is_some(),
@@ -453,7 +394,7 @@ impl Point {
 
     fn conflict_with(&self, occupied: &Occupied) -> Reason {
         Reason::Conflict {
-            point: self.name.clone(),
+            point: self.name().clone(),
             with: occupied.id.clone(),
             class: occupied.class,
             from: occupied.from,
@@ -461,50 +402,21 @@ impl Point {
         }
     }
 
-    /// The calendar entry that a reservation would have.
-    fn occupied(request: &Request, slot: Slot, occupancy: Occupancy) -> Occupied {
-        Occupied {
-            id: request.id.clone(),
-            from: slot.from(),
-            until: slot.until(),
-            class: request.spec.class,
-            priority: request.spec.priority,
-            occupancy,
-        }
-    }
-
-    /// A test that runs now and excludes this one. The calendar does not show it after a clock step.
-    fn running_conflict(&self, id: &ReservationId) -> Option<ReservationId> {
-        let class = self.reservations[id].request.spec.class;
-        let excludes = |other: &&ReservationId| {
-            *other != id && self.reservations[*other].request.spec.class.excludes(class)
-        };
-        self.running.iter().find(excludes).cloned()
-    }
-
-    /// The point at the other end of the agreement.
-    fn other_end<'a>(&self, reservation: &'a Reservation) -> Option<&'a PointName> {
-        match reservation.role {
-            Role::Lead => reservation.request.spec.peer.as_ref(),
-            Role::Peer | Role::Requester => Some(&reservation.request.lead),
-        }
-    }
-
     fn send(&self, turn: &mut Turn<'_>, id: &ReservationId, body: Body) {
-        let known = &self.reservations[id];
-        let Some(to) = self.other_end(known).cloned() else { return };
+        let known = &self.state[id];
+        let Some(to) = known.other_end().cloned() else { return };
         self.send_to(turn, to, id, body);
     }
 
     fn send_to(&self, turn: &mut Turn<'_>, to: PointName, id: &ReservationId, body: Body) {
-        turn.send(to, id, self.reservations[id].revision, body);
+        turn.send(to, id, self.state[id].revision, body);
     }
 
     /// The notice of an end.
     fn send_notice(&mut self, turn: &mut Turn<'_>, id: &ReservationId) {
-        let known = &self.reservations[id];
+        let known = &self.state[id];
         let Phase::Ended(outcome) = &known.phase else { return };
-        let reason = outcome.reason().cloned().unwrap_or(Reason::Unknown { point: self.name.clone() });
+        let reason = outcome.reason().cloned().unwrap_or(Reason::Unknown { point: self.name().clone() });
         let body = match known.role {
             Role::Requester => Body::Withdraw { text: reason.to_string() },
             _ => Body::Cancel { reason },
@@ -518,7 +430,7 @@ impl Point {
         if let Some(id) = event.reservation() {
             turn.touched.insert(id.clone());
         }
-        let is_known = self.apply(&event);
+        let is_known = self.state.apply(&event);
         debug_assert!(is_known, "{event:?}");
         turn.step.events.push(event);
     }
@@ -528,7 +440,7 @@ impl Point {
         let mut turn = turn;
         for id in std::mem::take(&mut turn.touched) {
             self.set_timers(&id);
-            let Some(known) = self.reservations.get(&id) else { continue };
+            let Some(known) = self.state.reservation(&id) else { continue };
             let has_changed = turn.step.events.iter().any(|event| {
                 event.reservation() == Some(&id)
                     && matches!(
@@ -539,22 +451,10 @@ impl Point {
                             | Event::Ended { .. }
                     )
             });
-            if known.role == Role::Lead && id.origin != self.name && has_changed {
+            if known.role == Role::Lead && id.origin != *self.name() && has_changed {
                 self.send_report(&mut turn, &id);
             }
         }
         turn.step
-    }
-}
-
-impl<'a> Turn<'a> {
-    fn new(now: Now, admission: &'a dyn Admission) -> Self {
-        Turn { now, admission, step: Step::default(), echo: None, touched: BTreeSet::new() }
-    }
-
-    fn send(&mut self, to: PointName, id: &ReservationId, revision: u32, body: Body) {
-        let Now { utc: sent, error, .. } = self.now;
-        let echo = self.echo.as_ref().filter(|(from, _)| *from == to).map(|(_, sent)| *sent);
-        self.step.messages.push((to, Message { id: id.clone(), revision, sent, echo, error, body }));
     }
 }

@@ -2,10 +2,10 @@
 
 use units::Time;
 
-use super::{Action, Point, Turn};
+use super::{Point, turn::Turn};
 use crate::{
-    Body, Event, Now, Occupancy, Outcome, Phase, PointName, Reason, Request, Reservation, ReservationId,
-    Role, Slot,
+    Action, Body, Event, Now, Occupancy, Occupied, Outcome, Phase, PointName, Reason, Request, Reservation,
+    ReservationId, Role, Slot,
 };
 
 /// A proposal of a lead.
@@ -30,9 +30,9 @@ impl Point {
     ) {
         let is_for_us = request.id == *id
             && request.lead == *from
-            && request.spec.peer.as_ref() == Some(&self.name)
+            && request.spec.peer.as_ref() == Some(self.name())
             && proposal.slot.duration == request.spec.duration;
-        let invalid = |text: String| Reason::Invalid { point: self.name.clone(), text };
+        let invalid = |text: String| Reason::Invalid { point: self.name().clone(), text };
         if !is_for_us {
             let reason =
                 invalid("the points or the duration of the proposal differ from those of the request".into());
@@ -42,7 +42,7 @@ impl Point {
             let reason = invalid(text);
             return turn.send(from.clone(), id, proposal.revision, Body::Refuse { reason });
         }
-        if let Some(known) = self.reservations.get(id) {
+        if let Some(known) = self.state.reservation(id) {
             if known.role == Role::Lead || known.request != request {
                 let reason = invalid("a reservation with this id exists, with another test".into());
                 return turn.send(from.clone(), id, proposal.revision, Body::Refuse { reason });
@@ -69,7 +69,7 @@ impl Point {
 
     /// Repeats the reply to the latest proposal.
     fn repeat_reply(&self, turn: &mut Turn<'_>, id: &ReservationId) {
-        let known = &self.reservations[id];
+        let known = &self.state[id];
         let body = match (&known.phase, known.slot) {
             (Phase::Ended(Outcome::NotRun(reason) | Outcome::Failed(reason)), _) => {
                 Body::Refuse { reason: reason.clone() }
@@ -85,33 +85,34 @@ impl Point {
         let Now { utc, error: own_error, .. } = turn.now;
         let Proposal { revision, slot, rtt, sent, error } = *proposal;
         let id = &request.id;
-        let role = self.reservations.get(id).map(|known| known.role);
-        let is_known = self.reservations.get(id).is_some_and(Reservation::has_slot);
+        let role = self.state.reservation(id).map(|known| known.role);
+        let is_known = self.state.reservation(id).is_some_and(Reservation::has_slot);
         // Arrival before departure: a message takes at least no time.
         let (ahead, allowed) = (sent.saturating_sub(utc), error + own_error);
         if ahead > allowed {
-            let reason = Reason::ClocksDisagree { point: self.name.clone(), difference: ahead, allowed };
+            let reason = Reason::ClocksDisagree { point: self.name().clone(), difference: ahead, allowed };
             return self.refuse(turn, id, is_known, reason);
         }
         let needed = self.settings.base_padding + own_error + error + rtt * 2;
         let slot = Slot { padding: slot.padding.max(needed), ..slot };
         if slot.start <= utc || slot.start < request.spec.earliest || slot.start > request.spec.latest {
             let reason = if slot.start <= utc {
-                Reason::SlotPassed { point: self.name.clone() }
+                Reason::SlotPassed { point: self.name().clone() }
             } else {
                 let text = "the slot is not in the requested time".into();
-                Reason::Invalid { point: self.name.clone(), text }
+                Reason::Invalid { point: self.name().clone(), text }
             };
             return self.refuse(turn, id, is_known, reason);
         }
         if let Err(reason) = self.admit(turn, request, slot, error) {
             return self.refuse(turn, id, is_known, reason);
         }
-        let candidate = Point::occupied(request, slot, Occupancy::Hold);
-        if let Some(conflict) = self.calendar.conflict(&candidate) {
+        let candidate = Occupied::new(request, slot, Occupancy::Hold);
+        if let Some(conflict) = self.state.calendar().conflict(&candidate) {
             let reason = self.conflict_with(conflict);
             let latest = request.spec.latest.saturating_sub(slot.padding);
-            let next = self.calendar.first_fit(candidate, latest).ok().map(|from| from + slot.padding);
+            let next =
+                self.state.calendar().first_fit(candidate, latest).ok().map(|from| from + slot.padding);
             if is_known {
                 // The lead has given the previous slot up.
                 self.end(turn, id, reason.clone(), false);
@@ -141,7 +142,7 @@ impl Point {
 
     /// The lead has decided: book the held slot.
     pub(super) fn on_confirm(&mut self, turn: &mut Turn<'_>, id: &ReservationId, revision: u32) {
-        let known = &self.reservations[id];
+        let known = &self.state[id];
         if revision != known.revision {
             return;
         }
@@ -153,15 +154,15 @@ impl Point {
             Phase::Ended(Outcome::NotRun(Reason::HoldExpired { .. })) if slot.start > turn.now.utc => {}
             Phase::Ended(outcome) => {
                 let reason = outcome.reason().cloned();
-                let reason = reason.unwrap_or(Reason::Unknown { point: self.name.clone() });
+                let reason = reason.unwrap_or(Reason::Unknown { point: self.name().clone() });
                 return self.send(turn, id, Body::Refuse { reason });
             }
             Phase::Seeking | Phase::Confirming { .. } => return,
         }
-        let booked = Point::occupied(&known.request, slot, Occupancy::Booked);
-        if let Some(conflict) = self.calendar.conflict(&booked) {
+        let booked = Occupied::new(&known.request, slot, Occupancy::Booked);
+        if let Some(conflict) = self.state.calendar().conflict(&booked) {
             let reason = self.conflict_with(conflict);
-            if self.reservations[id].has_slot() {
+            if self.state[id].has_slot() {
                 self.end(turn, id, reason.clone(), false);
             }
             return self.send(turn, id, Body::Refuse { reason });
@@ -175,7 +176,7 @@ impl Point {
 
     /// The lead starts the test.
     pub(super) fn on_start(&mut self, turn: &mut Turn<'_>, id: &ReservationId, revision: u32) {
-        let known = &self.reservations[id];
+        let known = &self.state[id];
         if revision != known.revision {
             return;
         }
@@ -186,16 +187,16 @@ impl Point {
             Phase::Booked => {}
             Phase::Ended(outcome) => {
                 let reason = outcome.reason().cloned();
-                let reason = reason.unwrap_or(Reason::Unknown { point: self.name.clone() });
+                let reason = reason.unwrap_or(Reason::Unknown { point: self.name().clone() });
                 return self.send(turn, id, Body::Refuse { reason });
             }
             _ => return,
         }
         let obstacle = if difference > slot.padding {
-            Some(Reason::ClocksDisagree { point: self.name.clone(), difference, allowed: slot.padding })
+            Some(Reason::ClocksDisagree { point: self.name().clone(), difference, allowed: slot.padding })
         } else {
-            let running = self.running_conflict(id);
-            running.map(|test| Reason::StillRunning { point: self.name.clone(), test })
+            let running = self.state.running_conflict(id);
+            running.map(|test| Reason::StillRunning { point: self.name().clone(), test })
         };
         match obstacle {
             Some(reason) => {
@@ -217,7 +218,7 @@ impl Point {
         revision: u32,
         reason: Reason,
     ) {
-        let known = &self.reservations[id];
+        let known = &self.state[id];
         if revision < known.revision {
             return;
         }

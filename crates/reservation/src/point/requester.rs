@@ -1,11 +1,11 @@
 //! The third party: a point that requests a test of two others.
 
-use super::{Point, Turn};
+use super::{Point, turn::Turn};
 use crate::{Body, Event, Outcome, Phase, PointName, Reason, Request, ReservationId, Role, Slot};
 
 impl Point {
     pub(super) fn send_request(&mut self, turn: &mut Turn<'_>, id: &ReservationId) {
-        let request = Box::new(self.reservations[id].request.clone());
+        let request = Box::new(self.state[id].request.clone());
         self.send(turn, id, Body::Request { request });
         let is_repeat = self.pending.get(id).is_some_and(|pending| pending.resend_at.is_some());
         self.set_resend(turn.now, id, is_repeat);
@@ -20,21 +20,21 @@ impl Point {
         id: &ReservationId,
         request: Request,
     ) {
-        if let Some(known) = self.reservations.get(id) {
+        if let Some(known) = self.state.reservation(id) {
             if known.role == Role::Lead && id.origin == *from && known.request == request {
                 self.send_report(turn, id);
             }
             return;
         }
-        let is_for_us = request.id == *id && id.origin == *from && request.lead == self.name;
-        if !is_for_us || *from == self.name {
+        let is_for_us = request.id == *id && id.origin == *from && request.lead == *self.name();
+        if !is_for_us || *from == *self.name() {
             return;
         }
         let invalid = self.invalid(&request);
         self.record(turn, Event::Created { request, role: Role::Lead, task: None, at: turn.now.utc });
         match invalid {
             Some(text) => {
-                let reason = Reason::Invalid { point: self.name.clone(), text };
+                let reason = Reason::Invalid { point: self.name().clone(), text };
                 self.end(turn, id, reason, false);
             }
             None => self.seek(turn, id),
@@ -43,7 +43,7 @@ impl Point {
 
     /// Lead: reports to the requester.
     pub(super) fn send_report(&self, turn: &mut Turn<'_>, id: &ReservationId) {
-        let known = &self.reservations[id];
+        let known = &self.state[id];
         let body = Body::Report { phase: known.phase.clone(), slot: known.slot.filter(|_| known.has_slot()) };
         self.send_to(turn, id.origin.clone(), id, body);
     }
@@ -59,7 +59,7 @@ impl Point {
         if id.origin != *from {
             return;
         }
-        if !self.reservations[id].has_ended() {
+        if !self.state[id].has_ended() {
             let reason = Reason::Cancelled { point: from.clone(), text };
             self.end(turn, id, reason, true);
         }
@@ -75,7 +75,7 @@ impl Point {
         phase: Phase,
         slot: Option<Slot>,
     ) {
-        let known = &self.reservations[id];
+        let known = &self.state[id];
         match (&known.phase, phase) {
             (Phase::Ended(_), Phase::Ended(_)) => {
                 if known.must_notify {

@@ -2,8 +2,8 @@
 
 use units::Time;
 
-use super::{Point, Turn};
-use crate::{Admission, Event, Now, Occurrence, Step, Task, TaskName};
+use super::{Point, turn::Turn};
+use crate::{Admission, Event, Now, Occurrence, Spec, Step, Task, TaskName};
 
 /// Maximum number of occurrences reserved by one call; the next call continues.
 const MAX_OCCURRENCES_PER_TURN: usize = 64;
@@ -21,7 +21,7 @@ impl Point {
     /// Removes a recurring test. Occurrences that are reserved already stay.
     pub fn remove_task(&mut self, now: Now, name: &TaskName, admission: &dyn Admission) -> Step {
         let mut turn = Turn::new(now, admission);
-        if self.tasks.contains_key(name) {
+        if self.state.task(name).is_some() {
             self.record(&mut turn, Event::TaskRemoved { name: name.clone() });
         }
         self.finish_turn(turn)
@@ -29,11 +29,11 @@ impl Point {
 
     /// When the next occurrence is to be reserved, UTC.
     pub(super) fn next_occurrence(&self) -> Option<Time> {
-        let due = |(task, next): &(Task, u64)| {
-            let nominal = task.recurrence.nominal(*next)?;
+        let due = |(task, next): (&Task, u64)| {
+            let nominal = task.recurrence.nominal(next)?;
             Some(nominal.saturating_sub(self.settings.ahead))
         };
-        self.tasks.values().filter_map(due).min()
+        self.state.tasks().filter_map(due).min()
     }
 
     /// Reserves the occurrences that are due.
@@ -42,16 +42,16 @@ impl Point {
         if !is_due(self.next_occurrence()) {
             return;
         }
-        let names: Vec<TaskName> = self.tasks.keys().cloned().collect();
+        let names: Vec<TaskName> = self.state.tasks().map(|(task, _)| task.name.clone()).collect();
         let mut remaining = MAX_OCCURRENCES_PER_TURN;
         for name in names {
-            while let Some((task, next)) = self.tasks.get(&name)
-                && let Some(nominal) = task.recurrence.nominal(*next)
+            while let Some((task, number)) = self.state.task(&name)
+                && let Some(nominal) = task.recurrence.nominal(number)
                 && nominal.saturating_sub(self.settings.ahead) <= turn.now.utc
                 && remaining > 0
             {
                 remaining -= 1;
-                let (task, number) = (task.clone(), *next);
+                let task = task.clone();
                 let possible = task.recurrence.next_possible(number, turn.now.utc);
                 if possible > number {
                     // The point's program did not run, or the clock was stepped.
@@ -59,7 +59,7 @@ impl Point {
                     continue;
                 }
                 let (earliest, latest) = task.recurrence.window(nominal, number, &name, self.settings.seed);
-                let spec = crate::Spec { earliest, latest, ..task.spec };
+                let spec = Spec { earliest, latest, ..task.spec };
                 self.create(turn, task.lead, spec, Some(Occurrence { task: name.clone(), number }));
             }
         }

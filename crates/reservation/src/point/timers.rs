@@ -2,8 +2,8 @@
 
 use units::Time;
 
-use super::{Point, Turn};
-use crate::{Admission, Body, Event, Now, Phase, Reason, ReservationId, Role, Step};
+use super::{Point, turn::Turn};
+use crate::{Admission, Body, Event, Now, Phase, Reason, Reservation, ReservationId, Role, Step};
 
 /// Minimum time to a retransmission, which includes the time of programs and disks.
 const MIN_RESEND: Time = Time::from_millis(250);
@@ -37,7 +37,7 @@ impl Point {
     }
 
     fn on_due(&mut self, turn: &mut Turn<'_>, id: &ReservationId) {
-        let Some(known) = self.reservations.get(id) else { return };
+        let Some(known) = self.state.reservation(id) else { return };
         let now = turn.now;
         let pending = self.pending.entry(id.clone()).or_default();
         let must_resend = pending.resend_at.is_some_and(|at| at <= now.steady);
@@ -62,7 +62,7 @@ impl Point {
             }
             (Phase::Held { .. }, Role::Peer) => {
                 if gives_up {
-                    let reason = Reason::HoldExpired { point: self.name.clone() };
+                    let reason = Reason::HoldExpired { point: self.name().clone() };
                     self.end(turn, id, reason, false);
                 }
             }
@@ -84,8 +84,8 @@ impl Point {
             }
             (Phase::Booked, role) => {
                 if now.utc > latest_start {
-                    let point = self.name.clone();
-                    let reason = match (role, self.other_end(known)) {
+                    let point = self.name().clone();
+                    let reason = match (role, known.other_end()) {
                         (Role::Peer, Some(lead)) => Reason::NotStarted { point: lead.clone() },
                         (_, Some(peer)) if is_starting => Reason::NotStarted { point: peer.clone() },
                         _ => Reason::SlotPassed { point },
@@ -98,7 +98,7 @@ impl Point {
             (Phase::Running, _) => {
                 if gives_up {
                     let text = "it did not end in its slot".into();
-                    let reason = Reason::TestFailed { point: self.name.clone(), text };
+                    let reason = Reason::TestFailed { point: self.name().clone(), text };
                     self.end(turn, id, reason, false);
                 }
             }
@@ -119,7 +119,7 @@ impl Point {
     /// Sets the time of the next repetition: two measured round trips, doubled with each.
     pub(super) fn set_resend(&mut self, now: Now, id: &ReservationId, is_repeat: bool) {
         let settings = &self.settings;
-        let facts = self.reservations.get(id).and_then(|known| self.other_end(known));
+        let facts = self.state.reservation(id).and_then(Reservation::other_end);
         let facts = facts.and_then(|other| self.peers.get(other));
         let first = facts.map_or(settings.resend, |facts| {
             (facts.rtt * 2).clamp(MIN_RESEND.min(settings.resend), settings.resend)
@@ -132,13 +132,13 @@ impl Point {
 
     /// When a requester stops waiting for the lead, UTC.
     fn reply_due(&self, id: &ReservationId) -> Time {
-        let spec = &self.reservations[id].request.spec;
+        let spec = &self.state[id].request.spec;
         spec.latest + spec.duration + self.settings.max_padding * 2
     }
 
     /// When the other end's slot is over, UTC.
     fn notice_until(&self, id: &ReservationId) -> Time {
-        let known = &self.reservations[id];
+        let known = &self.state[id];
         match known.slot {
             Some(slot) if known.role != Role::Requester => slot.until(),
             _ => self.reply_due(id),
@@ -147,14 +147,14 @@ impl Point {
 
     /// When a reservation that has ended is forgotten, UTC.
     fn forget_at(&self, id: &ReservationId) -> Time {
-        let known = &self.reservations[id];
+        let known = &self.state[id];
         let ended = known.ended.unwrap_or(Time::ZERO).max(self.notice_until(id));
         ended + self.settings.retention
     }
 
     /// When something is due for a reservation: by the steady clock, and by UTC.
     fn deadlines(&self, id: &ReservationId) -> (Option<Time>, Option<Time>) {
-        let (Some(known), Some(pending)) = (self.reservations.get(id), self.pending.get(id)) else {
+        let (Some(known), Some(pending)) = (self.state.reservation(id), self.pending.get(id)) else {
             return (None, None);
         };
         let start = known.slot.map(|slot| slot.start);
@@ -179,7 +179,7 @@ impl Point {
 
     /// Puts a reservation's deadlines into the queues.
     pub(super) fn set_timers(&mut self, id: &ReservationId) {
-        let (due, due_utc) = if self.reservations.contains_key(id) {
+        let (due, due_utc) = if self.state.reservation(id).is_some() {
             self.pending.entry(id.clone()).or_default();
             self.deadlines(id)
         } else {
@@ -198,7 +198,7 @@ impl Point {
         if let Some(due) = due_utc {
             self.due_utc.insert((due, id.clone()));
         }
-        if !self.reservations.contains_key(id) {
+        if self.state.reservation(id).is_none() {
             self.pending.remove(id);
         }
     }

@@ -7,8 +7,8 @@
 //! 2. Switches of all types are learning switches. Controllers, sFlow and NetFlow are not imported.
 //! 3. A legacy router becomes a router. Only its start commands that set addresses, MTUs and routes
 //!    are imported. Interfaces without an address get one as in every scenario.
-//! 4. Links shape as a wire does (rate, queue, delay), not as HTB followed by netem, whose limit also holds
-//!    the packets in flight. Shaping applies in both directions, as in Mininet.
+//! 4. Links behave as a wire does (rate, queue, delay), not as HTB followed by netem, whose limit also counts
+//!    the packets in flight. The settings apply in both directions, as in Mininet.
 //! 5. Hosts' start and stop commands are kept unchanged. The commands of switches are imported only if they set MTUs.
 
 mod commands;

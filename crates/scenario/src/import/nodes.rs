@@ -39,7 +39,7 @@ pub struct MnNode {
     pub gateway: Option<IpAddr>,
     pub start: Option<String>,
     pub stop: Option<String>,
-    /// From start commands, added by `commands.rs`; so are the MTUs and routes.
+    /// Interfaces, MTUs and routes that the start commands set; `commands.rs` adds them.
     pub interfaces: Vec<Interface>,
     pub mtus: Vec<u32>,
     pub routes: Vec<StaticRoute>,
@@ -142,7 +142,7 @@ fn read_host(at: &JsonNode, base: Cidr, unsupported: &mut Unsupported) -> Result
             parse_address(&whole).map_err(|e| ip_node.error(e))?
         }
         None => numbered(base, number).ok_or_else(|| {
-            at.error(format!("neither \"opts.ip\" nor a node number within {base} gives it an address"))
+            at.error(format!("the host has no address: neither \"opts.ip\" nor a node number within {base}"))
         })?,
     });
     let Some(opts) = opts else { return Ok(host) };

@@ -62,7 +62,7 @@ pub struct Round {
     pub srtt_us: u32,
     /// Packets delivered in the round.
     pub delivered: u32,
-    /// Of these, with a CE mark.
+    /// Packets delivered in the round with a CE mark.
     pub delivered_ce: u32,
     /// Packets marked lost since the start.
     pub lost: u64,

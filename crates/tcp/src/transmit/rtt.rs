@@ -79,7 +79,7 @@ impl Connection {
     /// `tcp_set_rto`, `tcp_bound_rto`.
     fn set_rto(&mut self) {
         let us = u64::from(self.sk.srtt_us >> 3) + u64::from(self.sk.rttvar_us);
-        // Common case: it is rounded up to the current value again. This check saves the division.
+        // Common case: the new value is rounded up to the current one. This check saves the division.
         let current = self.jiffies_to_us(self.sk.icsk_rto);
         if us <= current && us + self.jiffy_us > current && self.sk.icsk_rto <= self.rto_max() {
             return;

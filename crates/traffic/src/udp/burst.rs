@@ -68,7 +68,7 @@ impl Outgoing {
     /// Sends all. Datagrams that the network refuses are lost, as in the network.
     ///
     /// # Errors
-    /// Those of sendmmsg(2) after which the socket does not work.
+    /// The errors of sendmmsg(2) after which the socket does not work.
     pub fn flush(&mut self, socket: &Socket) -> io::Result<()> {
         let mut sent = 0;
         while sent < self.ends.len() {
@@ -125,7 +125,7 @@ impl Incoming {
     /// returns whether more may have.
     ///
     /// # Errors
-    /// Those of recvmmsg(2) after which the socket does not work.
+    /// The errors of recvmmsg(2) after which the socket does not work.
     pub fn receive(&mut self, socket: &Socket, mut each: impl FnMut(&[u8], u64)) -> io::Result<bool> {
         let count = match self.buffers.receive(socket, WaitMode::Never) {
             Ok(count) => count,

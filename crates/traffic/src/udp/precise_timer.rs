@@ -28,12 +28,12 @@ const DECAY_NS: u64 = 20;
 /// How much of its waits a sender spends spinning on the clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SpinPolicy {
-    /// As much as precision needs. If datagrams follow each other faster than sleeps end it never sleeps, and
-    /// uses a whole processor.
+    /// As much as precision needs. If datagrams are due at shorter intervals than a sleep lasts, the sender never
+    /// sleeps and uses a whole processor.
     #[default]
     AsNeeded,
-    /// At most a tenth: some 50 us late, but other threads on the same processor can run, and the scheduler
-    /// of a busy machine runs it when it wakes up.
+    /// At most a tenth of the waits: datagrams are some 50 us late, but other threads on the same processor can
+    /// run, and the scheduler of a busy machine runs the sender when it wakes up.
     Limited,
     /// None. For virtual time, in which sleeps end exactly and spinning would stop the clock.
     Never,

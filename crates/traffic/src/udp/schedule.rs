@@ -45,7 +45,7 @@ impl<'a> Schedule<'a> {
         source: DatagramSource,
         remaining: Option<&'a AtomicU64>,
         max_lateness: Duration,
-        watch: SpinPolicy,
+        spin: SpinPolicy,
         paused: &'a AtomicU64,
     ) -> Self {
         let (start, applied_pauses) = (os::monotonic_ns(), paused.load(Ordering::Relaxed));
@@ -53,7 +53,7 @@ impl<'a> Schedule<'a> {
             source,
             remaining,
             max_lateness,
-            timer: PreciseTimer::new(watch),
+            timer: PreciseTimer::new(spin),
             start,
             paused,
             applied_pauses,
@@ -153,7 +153,7 @@ mod tests {
         let mut schedule = pausing(Duration::from_secs(3600), &paused);
         schedule.start -= 1_000_000_000;
         paused.fetch_add(996_500_000, Ordering::Relaxed);
-        // All were due before the pause; after it only those of the first 3.5 ms and a little are.
+        // All were due before the pause; after it only those of the first 3.5 ms, and of slightly more, are due.
         let late = schedule.wait(64, &stop, &mut summary).map(|due| due.count);
         assert!(late.is_some_and(|count| count >= 4), "{late:?}");
         assert!(summary.late.max() < 900_000_000, "{summary:?}");

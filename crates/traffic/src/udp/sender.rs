@@ -74,7 +74,7 @@ pub struct Sender {
 enum Timing {
     /// As fast as possible.
     Flood { block: usize, remaining: Option<Arc<AtomicU64>> },
-    /// At the times of a source.
+    /// At the times that a source determines.
     Scheduled { source: Box<DatagramSource>, remaining: Option<Arc<AtomicU64>> },
 }
 

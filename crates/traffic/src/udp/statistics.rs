@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 
 use super::{Header, NumberWidth, number_unwrapper::NumberUnwrapper};
 
-/// The histogram's upper bound, ns; longer gaps count as this.
+/// The histogram's upper bound, ns; longer gaps are counted as this value.
 const MAX_GAP_NS: u64 = 60_000_000_000;
 
 /// A stream's statistics so far.
@@ -63,8 +63,8 @@ impl ReceiverStatistics {
         }
     }
 
-    /// How much longer than the shortest one-way delay the mean and the longest delays are, ns (RFC 5481
-    /// section 4.2). The clocks' offset cancels out, their drift does not.
+    /// The mean and the maximum one-way delay minus the minimum, ns (RFC 5481 section 4.2). The clocks' offset
+    /// cancels out, their drift does not.
     pub fn delay_variation_ns(&self) -> Option<(i64, i64)> {
         let (min, max) = self.counts.owd_ns?;
         Some((self.counts.mean_owd_ns()?.saturating_sub(min), max.saturating_sub(min)))
@@ -81,8 +81,8 @@ impl SharedStatistics {
         SharedStatistics(Mutex::new(ReceiverStatistics::new(numbers)))
     }
 
-    /// The current statistics; the receiver waits while they are locked. They stay usable after a thread has
-    /// panicked.
+    /// The current statistics; the receiver waits while they are locked. They remain usable if a thread panicked
+    /// while it held the lock.
     pub fn lock(&self) -> MutexGuard<'_, ReceiverStatistics> {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
@@ -107,7 +107,7 @@ pub fn fuzz(data: &[u8]) {
     assert_eq!(counts.received + counts.duplicated + statistics.malformed, all);
     assert!(counts.lost() <= counts.expected() && counts.reordered <= counts.received);
     assert!(statistics.counts.jitter_ns.is_finite());
-    assert!(statistics.delay_variation_ns().is_none_or(|(mean, most)| mean >= 0 && most >= mean));
+    assert!(statistics.delay_variation_ns().is_none_or(|(mean, max)| mean >= 0 && max >= mean));
 }
 
 #[cfg(test)]
@@ -157,7 +157,7 @@ mod tests {
             let counts = &statistics.counts;
             prop_assert_eq!(counts.received + counts.duplicated + statistics.malformed, all.len() as u64);
             prop_assert!(statistics.counts.jitter_ns.is_finite());
-            // Datagrams of others do not disturb the counts of a stream.
+            // Datagrams of other streams do not change the counts of a stream.
             let mut mixed = ReceiverStatistics::new(numbers);
             let mut bytes = [0; 16];
             for number in 1..=good {

@@ -60,7 +60,7 @@ fn small_writes(rows: &[&FlowSample]) -> Option<String> {
     })
 }
 
-/// Our own generator is limited only by request: names the request and how to remove it.
+/// Longfat's own traffic generator is slower than the path only on request: names the requested limit and how to remove it.
 fn requested_limit(
     facts: &Facts,
     context: &FlowContext,

@@ -208,7 +208,7 @@ mod tests {
             evidence.contains("dropped about 921 segments")
                 && evidence.contains("eth0 of h1 holds 100 packets")
         );
-        // The length of the device's queue means nothing to this one.
+        // This queueing discipline ignores the length of the device's queue.
         let (text, fixes, _) =
             remedy(SendingDevice { qdisc: Some("fq_codel".into()), ..device.clone() }, false);
         assert!(text.contains("the limit of fq_codel on eth0") && fixes.is_empty(), "{text}");

@@ -19,17 +19,17 @@ pub struct RunItem {
     pub id: String,
     /// The record's directory.
     pub path: std::path::PathBuf,
-    /// True where the run was cut short or is in progress.
+    /// Whether the run was ended early or is in progress.
     pub partial: bool,
-    /// The run's facts, where the record can be read.
+    /// The run's data, if the record can be read.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub known: Option<KnownRun>,
-    /// Why it cannot be read.
+    /// Why the record cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// The facts of a run from its summary.
+/// The data of a run from its summary.
 #[derive(Debug, Clone, Serialize)]
 pub struct KnownRun {
     /// The engine.
@@ -62,7 +62,7 @@ pub struct KnownRun {
     pub seed: u64,
 }
 
-/// The facts of a flow from its summary.
+/// The data of a flow from its summary.
 #[derive(Debug, Clone, Serialize)]
 pub struct KnownFlow {
     /// Its name.
@@ -143,11 +143,11 @@ pub(crate) struct RunDetail {
     pub(crate) scenario: String,
     pub(crate) title: String,
     pub(crate) host: HostInfo,
-    /// True where the run was cut short or is in progress.
+    /// Whether the run was ended early or is in progress.
     pub(crate) partial: bool,
     /// Seconds since the record was last written.
     pub(crate) age_s: f64,
-    /// The last sample's time, or the run's duration where that is later.
+    /// The last sample's time, or the run's duration if that is later.
     pub(crate) end_s: f64,
     /// Samples of flows.
     pub(crate) rows: u64,
@@ -210,7 +210,7 @@ pub(crate) struct CurveHead {
     pub(crate) subject: String,
     pub(crate) measure: String,
     pub(crate) points: usize,
-    /// The number of means of a noisy measure; 0 where there are only points.
+    /// The number of means of a noisy measure; 0 if there are only points.
     pub(crate) means: usize,
 }
 
@@ -344,7 +344,7 @@ pub(crate) struct PublishedRow {
 mod tests {
     use super::*;
 
-    /// The page without a server brings its vocabulary along. `LONGFAT_UPDATE=1 cargo test -p longfat-view vocabulary` writes it.
+    /// The page that works without a server contains a copy of the vocabulary. `LONGFAT_UPDATE=1 cargo test -p longfat-view vocabulary` writes it.
     #[test]
     fn the_playground_has_this_vocabulary() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../web/src/playground/vocabulary.json");

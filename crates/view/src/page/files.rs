@@ -34,7 +34,7 @@ const CONTENT_POLICY: &str = match PLAYGROUND {
     Some(_) => content_policy!(" 'wasm-unsafe-eval'"),
 };
 
-/// What the page shows.
+/// The content of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageContent {
     /// The records of a directory.

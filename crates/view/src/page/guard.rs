@@ -8,6 +8,7 @@
 //!    starts the browser, which other users of the machine can read. The shared token (`--share-token`) is
 //!    valid for any number of browsers until the server ends, and is only ever printed.
 
+use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -74,7 +75,7 @@ impl Guard {
         port: u16,
         hostname: Option<String>,
         browsers: Browsers,
-    ) -> Result<Self, getrandom::Error> {
+    ) -> io::Result<Self> {
         let shared_token = match browsers {
             Browsers::One => None,
             Browsers::Several => Some(secret()?),
@@ -184,10 +185,8 @@ fn is_equal(a: &str, b: &str) -> bool {
     a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }
 
-fn secret() -> Result<String, getrandom::Error> {
-    let mut bytes = [0; SECRET_BYTES];
-    getrandom::fill(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+fn secret() -> io::Result<String> {
+    os::random_hex(SECRET_BYTES)
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub(crate) struct Layer {
     groups: Vec<Group>,
     /// The flows, or links with their direction.
     pub(crate) subjects: Vec<String>,
-    /// By measure.
+    /// The series by measure.
     series: BTreeMap<String, Read<Pyramid>>,
     /// The causes that limited flows, once requested.
     causes: Option<Read<CauseIntervals>>,
@@ -85,7 +85,7 @@ impl Curve {
 struct Rows {
     times: Vec<i64>,
     subjects: Texts,
-    /// By measure, then by row.
+    /// The values by measure, then by row.
     values: Vec<Vec<f64>>,
     /// If requested, each row's cause as index into [`Cause::ALL`].
     causes: Option<Vec<Option<u8>>>,
@@ -102,7 +102,7 @@ struct Task<'a> {
 /// The computed data of a row group for one subject.
 struct Digest {
     subject: String,
-    /// By measure.
+    /// The blocks by measure.
     blocks: Vec<Vec<Block>>,
     causes: Vec<(i64, Option<u8>)>,
 }

@@ -67,7 +67,7 @@ pub enum PageError {
     },
     /// The system provides no random numbers.
     #[error("cannot create a token: {0}")]
-    Token(getrandom::Error),
+    Token(std::io::Error),
     /// The server did not start.
     #[error("cannot serve the page: {0}")]
     Serve(std::io::Error),

@@ -1,6 +1,6 @@
 //! Messages of sock_diag: encodes the request and parses replies (include/uapi/linux/inet_diag.h).
 //!
-//! The request is the older TCPDIAG_GETSOCK, because only this one returns IPv4 and IPv6 in one walk of the
+//! The request is the older TCPDIAG_GETSOCK, because only this one returns IPv4 and IPv6 in one dump of the
 //! kernel's table.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -58,7 +58,7 @@ pub(crate) enum ReplyStatus {
 /// Encodes a request for all connections, with all attributes that the kernel can report.
 pub(crate) fn request(sequence: u32) -> [u8; REQUEST_BYTES] {
     use attribute::*;
-    // The numbers of BBRINFO and DCTCPINFO do not fit into the mask of 8 bits; they come with VEGASINFO.
+    // The numbers of BBRINFO and DCTCPINFO do not fit into the mask of 8 bits; the kernel sends them with VEGASINFO.
     let extensions = [INFO, VEGASINFO, CONG, TOS, TCLASS, SKMEMINFO];
     let mask = extensions.iter().fold(0u8, |mask, number| mask | 1 << (number - 1));
     let mut bytes = [0; REQUEST_BYTES];

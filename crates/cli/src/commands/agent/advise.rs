@@ -25,7 +25,7 @@ pub struct AdviseArgs {
     /// The point to which the command sends. The command runs on the host of this point's agent
     #[arg(long, value_name = "POINT")]
     to: String,
-    /// Data that the command sends, about
+    /// Approximate amount of data that the command sends
     #[arg(long, value_name = "SIZE")]
     bytes: Bytes,
     /// Time in which the transfer must be complete
@@ -71,7 +71,7 @@ pub fn run(args: &AdviseArgs, json: bool) -> anyhow::Result<()> {
     let id = reserved.id.clone();
     let running = wait_until(&client, reserved, json, &stop, |known| known.phase == "running");
     if running.is_err() {
-        // Nobody will use the slot.
+        // The slot will not be used.
         let _ = client.cancel(&id, "advise has ended");
     }
     let running = running?;
@@ -100,7 +100,7 @@ pub fn run(args: &AdviseArgs, json: bool) -> anyhow::Result<()> {
             output::prose(&format!("{}\n{}", text::explained(&explained), comparison(&plan, &explained)))?;
         }
         // The exit code is that of the command, whatever the agent does.
-        Err(error) => output::note(&format!("longfat: the transfer is not reported: {error:#}")),
+        Err(error) => output::note(&format!("longfat: cannot report the transfer: {error:#}")),
     }
     match ended {
         Ok(status) if status.success() => Ok(()),
@@ -132,7 +132,7 @@ fn probe(client: &Client, from: &str, to: &str, json: bool, stop: &AtomicBool) -
     }
 }
 
-/// Reports the end of the transfer. The agent has watched its connections, so that their goodput is the result.
+/// Reports the end of the transfer. The agent has sampled its connections, so that their goodput is the result.
 fn report(
     client: &Client,
     running: &Explained,
@@ -142,10 +142,10 @@ fn report(
 ) -> anyhow::Result<Explained> {
     let duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX).max(1);
     let known = client.why(&running.id).map_err(failure)?.into_iter().next();
-    // A slot that has ended already has its result: only an error of the command is left to report.
+    // A slot that has ended already has its result: only an error of the command remains to be reported.
     let is_over = known.as_ref().is_some_and(Explained::is_over);
     if is_over && error.is_none() {
-        output::note("longfat: the slot ended before the command; what came later was not watched");
+        output::note("longfat: the slot ended before the command; later data was not measured");
         return Ok(known.unwrap_or_else(|| running.clone()));
     }
     let reported = client.report(&running.id, &TransferReport { bytes: None, duration_us, error });
@@ -154,13 +154,13 @@ fn report(
 
 /// Compares the transfer's goodput with the plan.
 fn comparison(plan: &PlanDocument, explained: &Explained) -> String {
-    let got = explained.result.as_ref().and_then(|row| row.figures.goodput_bps);
-    match (got, plan.rate_bps) {
-        (Some(got), Some(planned)) => format!(
-            "  planned with {}, got {} ({:.0} %)",
+    let reached = explained.result.as_ref().and_then(|row| row.figures.goodput_bps);
+    match (reached, plan.rate_bps) {
+        (Some(reached), Some(planned)) => format!(
+            "  planned {}, reached {} ({:.0} %)",
             view::number::rate(planned),
-            view::number::rate(got),
-            got / planned * 100.0
+            view::number::rate(reached),
+            reached / planned * 100.0
         ),
         _ => "  no TCP connection with the other point was seen".into(),
     }

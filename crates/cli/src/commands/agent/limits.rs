@@ -41,7 +41,7 @@ pub struct ExplainArgs {
     file: Option<PathBuf>,
     #[command(flatten)]
     directory: Directory,
-    /// Address of the host at the other end of the test; decides which links it loads [default: that of USER]
+    /// Address of the host at the other end of the test; determines which links the test loads [default: that of USER]
     #[arg(long, value_name = "ADDRESS")]
     to: Option<IpAddr>,
     /// Assume that USER has this many reservations that have not ended

@@ -52,26 +52,26 @@ pub enum AgentCommand {
     Results(users::ResultsArgs),
     /// Remove a point from the mesh, at the authority (the point that created it)
     Expel(users::ExpelArgs),
-    /// Alerts: acknowledge causes, mute pairs
+    /// Acknowledge causes of alerts, and mute the alerts of pairs
     #[command(subcommand)]
     Alerts(alerts::AlertsCommand),
     /// Convert recurring tests from and to pSConfig
     #[command(subcommand)]
     Psconfig(psconfig::PsconfigCommand),
-    /// Tokens of programs that use the HTTP interface: create, list, remove
+    /// Create, list and remove tokens of programs that use the HTTP interface
     #[command(subcommand)]
     Token(tokens::TokenCommand),
-    /// A session of stations that send to one point: check it, reserve its scans, rehearse and watch it
+    /// Check, reserve, rehearse and watch a session of stations that send to one point
     #[command(subcommand)]
     Session(session::SessionCommand),
     /// Start a mesh of six points on an emulated network, with a fault after a minute, and its page
     Demo(demo::DemoArgs),
-    /// Limits of a point by user and address: explain decisions, import bwctl's files
+    /// Explain decisions of a point's limits by user and address, and import bwctl's limits
     #[command(subcommand)]
     Limits(limits::LimitsCommand),
 }
 
-/// The point.
+/// The point's directory.
 #[derive(Debug, Args)]
 pub struct Directory {
     /// Directory of the point: agent.toml, limits.toml, state/

@@ -24,7 +24,7 @@ pub struct ImportArgs {
     /// The file (JSON)
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The point that has an address of the file, if no member has that address (repeatable)
+    /// The point for an address in the file that no member of the mesh has (repeatable)
     #[arg(long, value_name = "ADDRESS=POINT", value_parser = mapped)]
     map: Vec<(String, String)>,
     #[command(flatten)]

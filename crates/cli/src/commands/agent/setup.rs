@@ -29,7 +29,7 @@ pub struct InitArgs {
     /// Name of the point, unique in the mesh
     #[arg(long)]
     name: String,
-    /// Address at which other points reach it: HOST or HOST:PORT
+    /// Address at which other points reach this one: HOST or HOST:PORT
     #[arg(long, value_name = "HOST[:PORT]")]
     address: String,
     /// Address and port on which it listens for other points
@@ -42,7 +42,7 @@ pub struct InitArgs {
 /// Options of `agent invite`.
 #[derive(Debug, Args)]
 pub struct InviteArgs {
-    /// Name that the new point will have
+    /// Name of the new point
     name: String,
     /// Lifetime of the token
     #[arg(long, value_name = "TIME", default_value = "24h")]
@@ -120,7 +120,7 @@ pub fn join(args: &JoinArgs, json: bool) -> anyhow::Result<()> {
     let mut token = args.token.clone();
     if token == "-" {
         token.clear();
-        // A token is shorter.
+        // Longer than any token.
         let read = std::io::stdin().take(1 << 16).read_to_string(&mut token);
         read.context("cannot read the token from standard input")?;
     }

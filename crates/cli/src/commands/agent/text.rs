@@ -169,7 +169,7 @@ pub fn plan(plan: &PlanDocument) -> String {
     lines.join("\n")
 }
 
-/// What earlier tests say about a session.
+/// Whether earlier tests reached the rate of a session.
 pub fn session_check(session: &Session, slots: usize, plans: &[PlanDocument]) -> String {
     let rows = plans.iter().map(|plan| {
         let reaches = match plan.rate_bps {
@@ -255,7 +255,7 @@ fn result(row: &TestRow) -> String {
     if let Some(verdict) = &figures.verdict {
         let evidence = figures.evidence.as_ref().map_or(String::new(), |text| format!(": {text}"));
         lines.push(match verdict.as_str() {
-            "healthy" => "  healthy: TCP gets the rate of the path".into(),
+            "healthy" => "  healthy: TCP reaches the rate of the path".into(),
             limit => format!("  limited by {}{evidence}", limit.replace('_', " ")),
         });
     }

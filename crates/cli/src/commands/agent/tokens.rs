@@ -26,7 +26,7 @@ pub enum TokenCommand {
 pub struct CreateArgs {
     /// Name of the program; in limits it is the user token:NAME@POINT
     name: String,
-    /// What it permits: reserve (tests and slots), report (results of transfers), alerts (acknowledge, mute)
+    /// What the token permits: reserve (tests and slots), report (results of transfers), alerts (acknowledge, mute)
     #[arg(long, value_name = "SCOPE", value_delimiter = ',', required = true)]
     scope: Vec<Scope>,
     /// Lifetime of the token [default: until it is removed]

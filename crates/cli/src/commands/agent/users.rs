@@ -35,7 +35,7 @@ pub struct RequestArgs {
     /// Duration of the test [default: 10s; for diagnose 60s]
     #[arg(long, value_name = "TIME")]
     duration: Option<Time>,
-    /// Throughput of UDP at this rate, instead of TCP; the rate of a stream; for a transfer, the maximum rate of the application
+    /// For throughput: send UDP at this rate instead of TCP; for a stream: its rate; for a transfer: the maximum rate of the application
     #[arg(long, value_name = "RATE")]
     rate: Option<BitRate>,
     /// Time until the earliest start
@@ -90,7 +90,7 @@ pub struct ResultsArgs {
     /// Only tests that started in the last TIME
     #[arg(long, value_name = "TIME")]
     last: Option<Time>,
-    /// At most the newest N
+    /// Only the newest N tests
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
     #[command(flatten)]
@@ -154,7 +154,11 @@ pub fn request(args: &RequestArgs, json: bool) -> anyhow::Result<()> {
     }
     print(&explained, json)?;
     let is_done = explained.phase == "finished" || !explained.is_over();
-    if is_done { Ok(()) } else { Err(Exit::Failed(format!("the test {} was not made", explained.id)).into()) }
+    if is_done {
+        Ok(())
+    } else {
+        Err(Exit::Failed(format!("the test {} was not completed", explained.id)).into())
+    }
 }
 
 fn print(explained: &Explained, json: bool) -> anyhow::Result<()> {

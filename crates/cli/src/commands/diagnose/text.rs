@@ -77,7 +77,7 @@ pub fn diagnosis(found: &Diagnosis) -> String {
             "The limiting factor is unknown: none of the limits below explains the result of the test.".into()
         }
         Some(_) if found.ranking.healthy => {
-            "The path is healthy: one connection gets its full capacity.".into()
+            "The path is healthy: one connection reaches its full capacity.".into()
         }
         Some(first) if first.kind == Kind::PathRate && observed.capacity.is_none() => {
             "Limited by the path's rate, as TCP saw it. The capacity was not measured, so a faster path is possible.".into()
@@ -229,7 +229,7 @@ fn fix(change: &str, indent: &str, lines: &mut Vec<String>) {
     }
 }
 
-/// The host, the command and the note in brackets of `on HOST: COMMAND (NOTE)`.
+/// The host, the command and the note in parentheses of `on HOST: COMMAND (NOTE)`.
 fn command_on_host(change: &str) -> Option<(&str, &str, Option<&str>)> {
     let (host, rest) = change.strip_prefix("on ")?.split_once(": ")?;
     match rest.find(" (").filter(|_| rest.ends_with(')')) {

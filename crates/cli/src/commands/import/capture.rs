@@ -51,7 +51,7 @@ fn each(
     let one = |path: &PathBuf| {
         let (bytes, name) = (read_import(path, MAX_BYTES)?, import_name(path, "imported"));
         let record = import(ForeignFile { path, name: &name, bytes: &bytes })?;
-        Ok(Imported::whole(path, record))
+        Ok(Imported::complete(path, record))
     };
     files.iter().map(one).collect()
 }

@@ -49,7 +49,7 @@ pub struct Imported {
 
 impl Imported {
     /// The record of a complete file.
-    pub fn whole(file: &Path, record: PathBuf) -> Imported {
+    pub fn complete(file: &Path, record: PathBuf) -> Imported {
         Imported { file: file.into(), record, partial: false, error: None }
     }
 }
@@ -131,8 +131,8 @@ fn import_reports(
 
 fn read_text(file: &Path) -> anyhow::Result<String> {
     let bytes = read_import(file, MAX_BYTES)?;
-    let whole = String::from_utf8(bytes).map_err(|_| {
+    let text = String::from_utf8(bytes).map_err(|_| {
         Exit::BadInput(format!("cannot read {}: stream did not contain valid UTF-8", file.display()))
     });
-    Ok(whole?)
+    Ok(text?)
 }

@@ -83,18 +83,18 @@ fn build(cache: &Cache, args: &BuildArgs, json: bool) -> anyhow::Result<()> {
     let request = request(args);
     let stop = interrupt::flag()?;
     let mut line = ProgressLine::new();
-    let made = guest::build(cache, &request, &stop, &mut |progress| line.show(&progress));
+    let outcome = guest::build(cache, &request, &stop, &mut |progress| line.show(&progress));
     line.finish();
-    let made = made.map_err(experiment::Error::from)?;
-    let image = made.image();
+    let outcome = outcome.map_err(experiment::Error::from)?;
+    let image = outcome.image();
     if json {
-        let built = matches!(made, BuildOutcome::Built(_));
+        let built = matches!(outcome, BuildOutcome::Built(_));
         return output::json(&json!({ "schema": SCHEMA, "built": built, "kernel": document(image) }));
     }
     if !image.lacks.is_empty() {
         output::note(&format!("options that {} does not have: {}", image.release, image.lacks.join(", ")));
     }
-    output::prose(&match made {
+    output::prose(&match outcome {
         BuildOutcome::Built(_) => format!(
             "built {} from {}: {} ({})",
             image.name,

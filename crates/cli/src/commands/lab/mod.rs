@@ -26,7 +26,7 @@ pub enum LabCommand {
     Status(standing::StatusArgs),
     /// Take a lab down and end all programs on its hosts
     Down(standing::DownArgs),
-    /// Check what this machine supports as a lab, and how to enable what is missing
+    /// Check which labs this machine can run, and show how to enable what is missing
     Check,
     /// Remove leftovers of killed runs; live labs are not touched
     Clean,

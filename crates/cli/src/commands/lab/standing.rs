@@ -125,7 +125,7 @@ fn note_differences(args: &UpArgs) {
             sheet.about
         ));
         for one in differences {
-            output::note(&format!("  {} = {} (there {})", one.sysctl, one.here, one.sheet));
+            output::note(&format!("  {} = {} (the sheet's machine: {})", one.sysctl, one.here, one.sheet));
         }
         output::note(&format!("  for the sheet's: --defaults {}", sheet.name));
     }

@@ -14,7 +14,6 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
-use iperf3::IpVersion;
 use probe::{AvailableBandwidth, BottleneckBuffer, Capacity, Chirps, Method, MtuResult, ProbeLoad, Validity};
 use probe_transport::{Session, SessionOptions};
 use serde::Serialize;
@@ -23,7 +22,7 @@ use stamp::{ControlProtocol, Key, Protocol, SenderOptions, Spacing};
 use units::{BitRate, Time};
 
 use super::records::check_svg;
-use crate::{exit::Exit, interrupt, iperf3_values, output};
+use crate::{exit::Exit, interrupt, ip_version::IpVersionArgs, iperf3_values, output};
 
 /// The schema of the document that `--json` prints.
 const SCHEMA: &str = "longfat.probe/1";
@@ -55,12 +54,8 @@ pub enum ProbeCommand {
 pub struct HostArgs {
     /// The host
     host: String,
-    /// Use IPv4 only
-    #[arg(short = '4', long, conflicts_with = "version6")]
-    version4: bool,
-    /// Use IPv6 only
-    #[arg(short = '6', long)]
-    version6: bool,
+    #[command(flatten)]
+    ip_version: IpVersionArgs,
 }
 
 /// Options of `probe delay`.
@@ -89,7 +84,7 @@ pub struct DelayArgs {
     /// Authenticate packets of STAMP with the key in this file (its bytes without a final newline)
     #[arg(long, value_name = "FILE")]
     stamp_key: Option<PathBuf>,
-    /// The session's identifier of STAMP (RFC 8972)
+    /// STAMP session identifier, SSID (RFC 8972)
     #[arg(long, value_name = "N", default_value_t = 0)]
     ssid: u16,
 }
@@ -108,7 +103,7 @@ enum DelayProtocol {
 /// Distributions of the intervals of `probe delay`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum DelaySpacing {
-    /// All equal
+    /// All intervals are equal
     Fixed,
     /// Exponential: a Poisson process
     Exponential,
@@ -128,12 +123,8 @@ pub struct PeerArgs {
     /// Maximum packet size, IP header included [default: the path MTU, which is measured first and is never exceeded]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(128..=9000))]
     mtu: Option<u32>,
-    /// Use IPv4 only
-    #[arg(short = '4', long, conflicts_with = "version6")]
-    version4: bool,
-    /// Use IPv6 only
-    #[arg(short = '6', long)]
-    version6: bool,
+    #[command(flatten)]
+    ip_version: IpVersionArgs,
     /// Maximum time to wait for the server and in its queue
     #[arg(long, alias = "patience", value_name = "TIME", value_parser = iperf3_values::time, default_value = "60")]
     timeout: Duration,
@@ -212,7 +203,8 @@ fn run_without_server<A>(
     probe: impl FnOnce(IpAddr, &AtomicBool, &mut dyn FnMut(&str)) -> Result<A, probe_transport::Error>,
 ) -> anyhow::Result<A> {
     let stop = interrupt::flag()?;
-    let to = probe_transport::resolve(&args.host, args.ip()).map_err(|e| failed(&args.host, e))?;
+    let to = probe_transport::resolve(&args.host, args.ip_version.required())
+        .map_err(|e| failed(&args.host, e))?;
     probe(to, &stop, &mut |doing| output::note(&format!("longfat: {doing}")))
         .map_err(|e| failed(&args.host, e))
 }
@@ -228,7 +220,7 @@ fn delay(args: &DelayArgs, json: bool) -> anyhow::Result<()> {
     }
     let stop = interrupt::flag()?;
     let host = &args.host.host;
-    let to = probe_transport::resolve(host, args.host.ip()).map_err(|e| failed(host, e))?;
+    let to = probe_transport::resolve(host, args.host.ip_version.required()).map_err(|e| failed(host, e))?;
     let options = SenderOptions {
         protocol,
         to: SocketAddr::new(to, args.port.unwrap_or(default_port)),
@@ -276,18 +268,12 @@ pub fn stamp_key(file: &Path) -> anyhow::Result<Key> {
     }
 }
 
-impl HostArgs {
-    fn ip(&self) -> Option<IpVersion> {
-        iperf3_values::ip_version(self.version4, self.version6)
-    }
-}
-
 impl PeerArgs {
     fn session_options(&self) -> SessionOptions {
         SessionOptions {
             host: self.host.clone(),
             port: self.port,
-            ip: iperf3_values::ip_version(self.version4, self.version6),
+            ip: self.ip_version.required(),
             max_rate: self.max_rate,
             mtu: self.mtu,
             timeout: self.timeout,
@@ -335,12 +321,12 @@ fn measure<M: Method>(
 ) -> anyhow::Result<Measured<M::Output>> {
     let stop = interrupt::flag()?;
     let failed = |error| failed(&args.host, error);
-    output::note("longfat: the path's MTU");
+    output::note("longfat: measuring the path's MTU");
     let mut session = Session::open(&args.session_options(), &stop).map_err(failed)?;
     let limits = session.limits();
     if !limits.allow_trains() {
         return Err(Exit::BadInput(format!(
-            "--max-rate {} allows less than 64 packets of {} bytes a second",
+            "--max-rate {} allows fewer than 64 packets of {} bytes a second",
             args.max_rate, limits.mtu
         ))
         .into());

@@ -33,13 +33,13 @@ pub struct UdpmonArgs {
     /// Times between two packets, as in 0,20us,100us [default: seven, from 0 to twice the bottleneck's time for the largest packet]
     #[arg(long, value_name = "TIME,...", value_delimiter = ',', value_parser = spacing)]
     spacings: Vec<Time>,
-    /// Packets of each train
+    /// Number of packets of each train
     #[arg(long, value_name = "N", default_value_t = 400, value_parser = clap::value_parser!(u32).range(12..=20_000))]
     packets: u32,
-    /// Trains of each size and spacing
+    /// Number of trains of each size and spacing
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Requests of each size in a round
+    /// Number of requests of each size in a round
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=1000))]
     requests: u32,
     /// Refuse to send more than this in total, as in 100MB

@@ -24,7 +24,7 @@ pub struct LsArgs {
     /// Only runs of this engine: model, sim, lab, kernel, kernel:6.1, test, ...
     #[arg(long, value_name = "NAME")]
     engine: Option<String>,
-    /// Only runs that started since then: 90min, 2h, 7d, or a date such as 2026-11-21 or 2026-11-21T15:00
+    /// Only runs that started since this time: 90min, 2h, 7d, or a date such as 2026-11-21 or 2026-11-21T15:00
     #[arg(long, value_name = "TIME", value_parser = instant)]
     since: Option<String>,
     /// Only the newest N of the selected runs
@@ -53,7 +53,7 @@ pub struct PruneArgs {
     /// Keep the newest N runs
     #[arg(long, value_name = "N", group = "criterion")]
     keep: Option<usize>,
-    /// Remove only runs that started before then: 12h, 30d, or a date
+    /// Remove only runs that started before this time: 12h, 30d, or a date
     #[arg(long, value_name = "TIME", value_parser = instant, group = "criterion")]
     older_than: Option<String>,
     /// Only runs of this scenario: the others are neither removed nor counted

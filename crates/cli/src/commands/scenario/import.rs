@@ -30,7 +30,7 @@ pub enum ImportFrom {
     /// Execute a Mininet program in Python and convert the network that it builds
     ///
     /// python3 runs FILE as you, with a stand-in for Mininet that needs no privilege and builds nothing. Commands for hosts and
-    /// programs of this machine are not executed, and sleeps do not wait; all other code of FILE is executed. Import only
+    /// programs of this machine are not executed, and sleeps return at once; all other code of FILE is executed. Import only
     /// files that you trust.
     Mininet(MininetArgs),
 }

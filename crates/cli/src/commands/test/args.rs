@@ -19,6 +19,7 @@ use super::unattended::UnattendedArgs;
 use crate::{
     config_file::Config,
     exit::Exit,
+    ip_version::IpVersionArgs,
     iperf3_values::{self, Bitrate, Until},
 };
 
@@ -138,12 +139,8 @@ pub struct TestArgs {
     )]
     pin: Vec<usize>,
 
-    /// Use IPv4 only
-    #[arg(short = '4', long, conflicts_with = "version6", help_heading = "Connection")]
-    version4: bool,
-    /// Use IPv6 only
-    #[arg(short = '6', long, help_heading = "Connection")]
-    version6: bool,
+    #[command(flatten, next_help_heading = "Connection")]
+    ip_version: IpVersionArgs,
     /// Local address, or address%device
     #[arg(short = 'B', long, value_name = "ADDRESS", value_parser = iperf3_values::bind, help_heading = "Connection")]
     bind: Option<(IpAddr, Option<String>)>,
@@ -277,7 +274,7 @@ impl TestArgs {
         };
         Ok(ClientOptions {
             port: self.port.unwrap_or(if self.iperf2 { iperf2::DEFAULT_PORT } else { DEFAULT_PORT }),
-            ip: iperf3_values::ip_version(self.version4, self.version6),
+            ip: self.ip_version.required(),
             bind,
             device,
             client_port: self.cport,

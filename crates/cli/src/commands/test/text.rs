@@ -17,7 +17,7 @@ pub fn text(kept: &RecordedTest) -> String {
     if flows.len() <= MAX_STREAMS_SHOWN {
         for flow in flows {
             let both = flow.verdict_also.and(view::words::limits(flow));
-            let both = both.map_or(String::new(), |both| format!("; {both} both bind"));
+            let both = both.map_or(String::new(), |both| format!("; two limits: {both}"));
             let causes = causes(&flow.limited, run.duration_s);
             lines.push(format!("\n{} was limited by: {causes}{both}", flow.name));
             lines.extend(reasons(flow));

@@ -48,7 +48,7 @@ pub struct SendArgs {
     #[arg(short, long, default_value_t = transfer::PORT)]
     port: u16,
     /// Rate: the limit with TCP and QUIC, the constant rate with UDT and SABUL, the target with Tsunami [default:
-    /// the congestion control with TCP, QUIC, UDT and SABUL, 650mbit with Tsunami]
+    /// set by the congestion control with TCP, QUIC, UDT and SABUL, 650mbit with Tsunami]
     #[arg(long, value_name = "RATE", value_parser = iperf3_values::rate)]
     rate: Option<BitRate>,
     /// Number of TCP connections that share the data
@@ -107,7 +107,7 @@ enum Protocol {
     Udt,
     /// SABUL: data over UDP, reports over TCP
     Sabul,
-    /// Tsunami: blocks over UDP, controlled over TCP; not fair to others
+    /// Tsunami: blocks over UDP, controlled over TCP; not fair to other flows
     Tsunami,
     /// QUIC: encrypted, over UDP
     Quic,

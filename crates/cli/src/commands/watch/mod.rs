@@ -27,9 +27,9 @@ use crate::{
     output::{self, Finish},
 };
 
-/// Interval of printed lines and exported metrics.
+/// Interval at which lines are printed and metrics are exported.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
-/// Interval of drawing the screen and reading keys.
+/// Interval at which the screen is drawn and keys are read.
 const FRAME_INTERVAL: Duration = Duration::from_millis(100);
 /// Minimum sample interval.
 const MIN_SAMPLE_INTERVAL: Duration = Duration::from_micros(100);
@@ -38,7 +38,7 @@ const MIN_SAMPLE_INTERVAL: Duration = Duration::from_micros(100);
 #[derive(Debug, Args)]
 #[command(after_help = FILTER_HELP)]
 pub struct WatchArgs {
-    /// Connections to watch: port 5201, peer 10.0.0.0/8 and process iperf3 [default: all]
+    /// Connections to watch, as in `port 5201` or `peer 10.0.0.0/8 and process iperf3` [default: all]
     #[arg(value_name = "FILTER")]
     filter: Vec<String>,
     /// Sample interval
@@ -81,7 +81,7 @@ pub struct WatchArgs {
         conflicts_with_all = ["restore", "once", "record", "events", "per_ack", "no_bpf", "prometheus", "duration"]
     )]
     set: Vec<watch::modify::Setting>,
-    /// Restore what --set changed: of all connections, or of those that match FILTER
+    /// Restore the settings that --set changed, of all connections or of those that match FILTER
     #[arg(
         long, help_heading = "Change connections",
         conflicts_with_all = ["once", "record", "events", "per_ack", "no_bpf", "prometheus", "duration"]
@@ -104,7 +104,7 @@ FILTER consists of
   port N   local port N   peer port N
   peer PREFIX   local PREFIX   address PREFIX     as in 10.0.0.0/8
   process NAME   pid N   user N   state NAME   cc NAME   namespace NAME
-joined by and (optional), or, not and brackets.
+joined by and (optional), or, not and parentheses.
 
 Settings of --set:
   cc=NAME            congestion control
@@ -214,13 +214,13 @@ impl Session {
         let mut reported = begun;
         let mut drawn = None;
         let is_over = |now: Instant| end.is_some_and(|end| now >= end);
-        let mut left = false;
-        while !left && !stop.load(Ordering::Relaxed) && !is_over(Instant::now()) {
+        let mut has_quit = false;
+        while !has_quit && !stop.load(Ordering::Relaxed) && !is_over(Instant::now()) {
             let now = Instant::now();
             if now >= next {
                 next = (next + self.interval).max(now);
                 watcher.sample().map_err(failure)?;
-                self.take(watcher)?;
+                self.process(watcher)?;
             }
             if now.duration_since(reported) >= REPORT_INTERVAL {
                 reported = now;
@@ -230,18 +230,18 @@ impl Session {
                 && drawn.is_none_or(|before| now.duration_since(before) >= FRAME_INTERVAL)
             {
                 drawn = Some(now);
-                left = screen.step(watcher, &self.trails)?;
+                has_quit = screen.step(watcher, &self.trails)?;
             }
             let until = next.min(drawn.map_or(next, |drawn| drawn + FRAME_INTERVAL));
             let timeout = until.saturating_duration_since(Instant::now()).min(FRAME_INTERVAL);
             watcher.wait(timeout).map_err(failure)?;
         }
-        let early = end.is_some_and(|end| Instant::now() < end) && !left;
+        let early = end.is_some_and(|end| Instant::now() < end) && !has_quit;
         self.end(watcher, early)
     }
 
     /// Processes the latest samples and events.
-    fn take(&mut self, watcher: &mut Watcher) -> anyhow::Result<()> {
+    fn process(&mut self, watcher: &mut Watcher) -> anyhow::Result<()> {
         let events = watcher.take_events();
         if self.trailed.is_none_or(|before| before.elapsed() >= SPACING) {
             self.trailed = Some(Instant::now());
@@ -268,14 +268,14 @@ impl Session {
     }
 
     fn end(mut self, watcher: &mut Watcher, early: bool) -> anyhow::Result<()> {
-        self.take(watcher)?;
+        self.process(watcher)?;
         if let Form::Screen(screen) = self.form {
             screen.close();
             self.form = Form::Lines;
         }
         if watcher.lost_events() > 0 {
             output::note(&format!(
-                "longfat: {} events were lost: they arrived too fast",
+                "longfat: {} events were lost: they arrived faster than they were read",
                 watcher.lost_events()
             ));
         }

@@ -16,7 +16,7 @@ const SCHEMA: &str = "longfat.watch.set/1";
 /// Changes the connections that match the filter.
 pub fn set(args: &WatchArgs, text: &str, filter: Filter, json: bool) -> anyhow::Result<()> {
     if text.is_empty() {
-        let why = "--set needs a filter, so that no other connection is changed: longfat watch --set cc=bbr port 5201";
+        let why = "--set needs a filter, so that no other connection is changed, as in: longfat watch --set cc=bbr port 5201";
         return Err(Exit::BadInput(why.into()).into());
     }
     let watcher = sample(args, filter)?;
@@ -24,7 +24,7 @@ pub fn set(args: &WatchArgs, text: &str, filter: Filter, json: bool) -> anyhow::
     let selected = watcher.connections().filter(|connection| is_modifiable(connection));
     let results: Vec<_> = selected.map(|connection| modifier.modify(connection, &args.set)).collect();
     if results.is_empty() {
-        return Err(Exit::Failed("no connection matches".into()).into());
+        return Err(Exit::Failed("no connection matches the filter".into()).into());
     }
     let undo = format!("longfat watch --restore '{text}'");
     print(&results, &undo, json)
@@ -74,7 +74,8 @@ fn print(results: &[ModifiedConnection], undo: &str, json: bool) -> anyhow::Resu
     let Some(first) = failed.first() else { return Ok(()) };
     let others = match failed.len() {
         1 => String::new(),
-        count => format!(" (and {} more connections)", count - 1),
+        2 => " (and 1 other connection)".into(),
+        count => format!(" (and {} other connections)", count - 1),
     };
     Err(match first {
         watch::Error::Missing(why) => Exit::Missing(format!("{why}{others}")),

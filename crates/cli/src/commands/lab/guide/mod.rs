@@ -13,7 +13,7 @@ use clap::Args;
 use lab::StandingLab;
 
 use super::{
-    shell::{Editor, Line, Next, Shell, end_in_order},
+    shell::{Editor, Line, Next, Shell, end_on_signals},
     standing::{self, UpArgs, free_name},
 };
 use crate::{commands::bdp, exit::Exit, output};
@@ -25,7 +25,7 @@ use sheets::{Check, NETWORK, SHEETS, Sheet, Step};
 pub struct GuideArgs {
     /// The sheet: lab8 (buffers and the bandwidth-delay product) or lab13 (segment size and loss)
     sheet: String,
-    /// Execute all steps and check them, without a person
+    /// Execute and check all steps without waiting for a user
     #[arg(long)]
     auto: bool,
     /// Length of the guide's own throughput measurements, in seconds
@@ -43,10 +43,10 @@ pub fn run(args: &GuideArgs) -> anyhow::Result<()> {
     })?;
     let lab = bring_up(sheet)?;
     let at_prompt = !args.auto && std::io::stdin().is_terminal();
-    end_in_order(&lab, true, at_prompt)?;
+    end_on_signals(&lab, true, at_prompt)?;
     let result = Guide::new(sheet, &lab, args.seconds).and_then(|mut guide| match args.auto {
         true => guide.run_all(),
-        false => guide.run_with_person(at_prompt),
+        false => guide.run_interactively(at_prompt),
     });
     standing::end(&lab)?;
     result
@@ -72,7 +72,7 @@ struct Guide<'a> {
     lab: &'a StandingLab,
     shell: Shell,
     seconds: u32,
-    /// Steps whose figure this machine was too slow or too busy for.
+    /// Number of steps whose figure is inconclusive, because this machine was too slow or too busy.
     inconclusive: usize,
 }
 
@@ -92,7 +92,7 @@ impl<'a> Guide<'a> {
         let mut failed = Vec::new();
         for (i, step) in self.sheet.steps.iter().enumerate() {
             self.show(i)?;
-            // The check measures by itself.
+            // The check itself measures the throughput.
             if !matches!(step.check, Check::Throughput { .. }) {
                 self.execute(step)?;
             }
@@ -110,7 +110,7 @@ impl<'a> Guide<'a> {
         }
     }
 
-    fn run_with_person(&mut self, at_prompt: bool) -> anyhow::Result<()> {
+    fn run_interactively(&mut self, at_prompt: bool) -> anyhow::Result<()> {
         let mut editor = at_prompt.then(|| self.shell.status().and_then(|s| Editor::open(&s))).transpose()?;
         // The editor locks standard input itself where it cannot edit lines (TERM=dumb).
         let mut lines = editor.is_none().then(|| std::io::stdin().lock().lines());

@@ -51,18 +51,18 @@ pub struct ShellArgs {
 
 /// Runs the command: reads and executes lines until the end.
 pub fn run(args: &ShellArgs) -> anyhow::Result<()> {
-    let (lab, ours) = match &args.file {
+    let (lab, is_own) = match &args.file {
         Some(file) => {
             (standing::find(Some(&standing::start(&UpArgs::with_defaults(file, args.defaults))?))?, true)
         }
         None => (args.lab.find()?, false),
     };
     let at_prompt = args.commands.is_empty() && std::io::stdin().is_terminal();
-    end_in_order(&lab, ours, at_prompt)?;
+    end_on_signals(&lab, is_own, at_prompt)?;
     let result = Shell::new(lab.clone()).and_then(|mut shell| shell.serve(&args.commands));
     // If a signal is ending the shell, wait for it.
     let _ending = ENDING.lock();
-    if ours {
+    if is_own {
         standing::end(&lab)?;
     }
     result
@@ -72,7 +72,7 @@ pub fn run(args: &ShellArgs) -> anyhow::Result<()> {
 static ENDING: Mutex<()> = Mutex::new(());
 
 /// Makes signals end the shell and the lab that it brought up. At a prompt, Ctrl-C is for the program in the foreground.
-pub fn end_in_order(lab: &StandingLab, ours: bool, at_prompt: bool) -> anyhow::Result<()> {
+pub fn end_on_signals(lab: &StandingLab, is_own: bool, at_prompt: bool) -> anyhow::Result<()> {
     if at_prompt {
         lab::standing::ignore_terminal_signals();
     }
@@ -82,7 +82,7 @@ pub fn end_in_order(lab: &StandingLab, ours: bool, at_prompt: bool) -> anyhow::R
     std::thread::spawn(move || {
         let Some(signal) = signals.forever().next() else { return };
         let _ending = ENDING.lock();
-        if ours && let Err(error) = standing::end(&lab) {
+        if is_own && let Err(error) = standing::end(&lab) {
             output::note(&chain(&error));
         }
         std::process::exit(128 + signal);
@@ -105,7 +105,7 @@ pub enum Next {
 }
 
 impl Shell {
-    /// For a lab that is up.
+    /// A shell for a lab that is up.
     pub fn new(lab: StandingLab) -> anyhow::Result<Self> {
         let nodes = status_of(&lab)?.nodes;
         Ok(Shell { lab, nodes, failed: 0 })

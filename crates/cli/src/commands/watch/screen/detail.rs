@@ -11,9 +11,9 @@ use watch::{MinMax, SenderPhase, web100};
 
 use super::state::Shown;
 
-/// Height of a curve with its border.
+/// Height of a curve with its border, lines.
 const CURVE_HEIGHT: u16 = 6;
-/// Columns of an instrument.
+/// Width of an instrument, characters.
 const INSTRUMENT_WIDTH: usize = 36;
 
 /// Draws the details.

@@ -1,32 +1,136 @@
-//! Durable state: events are applied, and a point is rebuilt from them.
+//! The durable state of a point: its reservations, its calendar and its recurring tests. It changes by events only.
 
-use super::{InconsistentEvents, Point, Turn};
-use crate::{
-    Admission, Event, Now, Occupancy, Outcome, Phase, PointName, Reason, Reservation, ReservationId, Role,
-    Settings, Step,
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Index,
 };
 
-impl Point {
-    /// Rebuilds a point from all its events, in their order. Call [`Point::restart`] next.
+use crate::{
+    Calendar, Event, Occupancy, Occupied, Phase, PointName, Reason, Reservation, ReservationId, Role, Task,
+    TaskName,
+};
+
+/// Events that contradict each other: the storage was damaged, or written by something else.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InconsistentEvents {
+    /// An event for a reservation that no earlier event created.
+    #[error("event {number} changes {id}, which no earlier event created")]
+    UnknownReservation {
+        /// Position of the event, from 0.
+        number: usize,
+        /// The reservation.
+        id: ReservationId,
+    },
+    /// Two tests that exclude each other have overlapping slots.
+    #[error("the calendar is damaged: {0}")]
+    Overlap(#[from] crate::Overlap),
+}
+
+/// The durable state of a point.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PointState {
+    name: PointName,
+    reservations: BTreeMap<ReservationId, Reservation>,
+    /// Number of reservations that have not ended, by the requesting point and its user.
+    open: BTreeMap<(PointName, Option<String>), u64>,
+    calendar: Calendar,
+    running: BTreeSet<ReservationId>,
+    next_number: u64,
+    /// Recurring tests, each with the number of its next occurrence.
+    tasks: BTreeMap<TaskName, (Task, u64)>,
+}
+
+impl PointState {
+    /// A point without reservations.
+    pub(crate) fn new(name: PointName) -> Self {
+        PointState {
+            name,
+            reservations: BTreeMap::new(),
+            open: BTreeMap::new(),
+            calendar: Calendar::default(),
+            running: BTreeSet::new(),
+            next_number: 1,
+            tasks: BTreeMap::new(),
+        }
+    }
+
+    /// Rebuilds the state of a point from all its events, in their order.
     ///
     /// # Errors
     /// Events that contradict each other; no two tests that exclude each other are accepted for overlapping slots.
-    pub fn recover<'a>(
+    pub(crate) fn recover<'a>(
         name: PointName,
-        settings: Settings,
         events: impl IntoIterator<Item = &'a Event>,
     ) -> Result<Self, InconsistentEvents> {
-        let mut point = Point::new(name, settings);
+        let mut state = PointState::new(name);
         for (number, event) in events.into_iter().enumerate() {
-            if let (false, Some(id)) = (point.apply(event), event.reservation()) {
+            if let (false, Some(id)) = (state.apply(event), event.reservation()) {
                 return Err(InconsistentEvents::UnknownReservation { number, id: id.clone() });
             }
         }
-        point.calendar.verify()?;
-        Ok(point)
+        state.calendar.verify()?;
+        Ok(state)
     }
 
-    /// The durable state as the shortest list of events that [`Point::recover`] rebuilds it from; it may replace all earlier events.
+    /// The name of the point.
+    pub fn name(&self) -> &PointName {
+        &self.name
+    }
+
+    /// The point's calendar.
+    pub fn calendar(&self) -> &Calendar {
+        &self.calendar
+    }
+
+    /// A reservation.
+    pub fn reservation(&self, id: &ReservationId) -> Option<&Reservation> {
+        self.reservations.get(id)
+    }
+
+    /// All reservations that are remembered, in the order of their ids.
+    pub fn reservations(&self) -> impl Iterator<Item = &Reservation> {
+        self.reservations.values()
+    }
+
+    /// Number of reservations that have not ended, for each user of each requesting point.
+    pub fn open(&self) -> impl Iterator<Item = (&PointName, Option<&str>, u64)> {
+        self.open.iter().map(|((origin, user), count)| (origin, user.as_deref(), *count))
+    }
+
+    /// Number of reservations that have not ended.
+    pub fn open_count(&self) -> u64 {
+        self.open.values().sum()
+    }
+
+    /// The recurring tests, each with the number of its next occurrence.
+    pub fn tasks(&self) -> impl Iterator<Item = (&Task, u64)> {
+        self.tasks.values().map(|(task, next)| (task, *next))
+    }
+
+    /// A recurring test, with the number of its next occurrence.
+    pub(crate) fn task(&self, name: &TaskName) -> Option<(&Task, u64)> {
+        self.tasks.get(name).map(|(task, next)| (task, *next))
+    }
+
+    /// The id of this point's next reservation.
+    pub(crate) fn next_id(&self) -> ReservationId {
+        ReservationId { number: self.next_number, origin: self.name.clone() }
+    }
+
+    /// Whether the test of this reservation runs at this point.
+    pub(crate) fn is_running(&self, id: &ReservationId) -> bool {
+        self.running.contains(id)
+    }
+
+    /// A test that runs now and excludes this one. The calendar does not show it after a clock step.
+    pub(crate) fn running_conflict(&self, id: &ReservationId) -> Option<ReservationId> {
+        let class = self[id].request.spec.class;
+        let excludes =
+            |other: &&ReservationId| *other != id && self[*other].request.spec.class.excludes(class);
+        self.running.iter().find(excludes).cloned()
+    }
+
+    /// The durable state as the shortest list of events that [`crate::Point::recover`] rebuilds it from; it may replace all earlier events.
     pub fn snapshot(&self) -> Vec<Event> {
         let tasks = self
             .tasks
@@ -37,44 +141,8 @@ impl Point {
         std::iter::once(Event::Numbered { next: self.next_number }).chain(tasks).chain(reservations).collect()
     }
 
-    /// Resumes after [`Point::recover`]: a test that ran has failed, all other work continues.
-    pub fn restart(&mut self, now: Now, admission: &dyn Admission) -> Step {
-        let mut turn = Turn::new(now, admission);
-        let ids: Vec<ReservationId> = self.reservations.keys().cloned().collect();
-        for id in ids {
-            turn.touched.insert(id.clone());
-            let phase = self.reservations[&id].phase.clone();
-            let pending = self.pending.entry(id.clone()).or_default();
-            match phase {
-                Phase::Running => {
-                    let reason = Reason::Restarted { point: self.name.clone() };
-                    self.conclude(&mut turn, &id, Outcome::Failed(reason), true);
-                }
-                Phase::Held { expires } | Phase::Confirming { expires } => {
-                    // A clock that was stepped back does not prolong a hold.
-                    let remaining = expires.saturating_sub(now.utc).min(self.settings.hold);
-                    pending.gives_up = Some(now.steady + remaining);
-                    pending.resend_at = Some(now.steady);
-                }
-                Phase::Seeking | Phase::Ended(_) => pending.resend_at = Some(now.steady),
-                Phase::Booked => {}
-            }
-        }
-        self.finish_turn(turn)
-    }
-
-    /// Whether the durable state is the same.
-    pub fn has_state_of(&self, other: &Point) -> bool {
-        self.reservations == other.reservations
-            && self.calendar.slots().eq(other.calendar.slots())
-            && self.running == other.running
-            && self.open == other.open
-            && self.next_number == other.next_number
-            && self.tasks == other.tasks
-    }
-
     /// Changes the durable state. Returns `false` if the event is for a reservation that does not exist.
-    pub(super) fn apply(&mut self, event: &Event) -> bool {
+    pub(crate) fn apply(&mut self, event: &Event) -> bool {
         match event {
             Event::Created { request, role, task, at } => {
                 if request.id.origin == self.name {
@@ -191,7 +259,7 @@ impl Point {
             self.running.remove(id);
         }
         if let (Some(occupancy), Some(slot)) = (occupancy, known.slot) {
-            self.calendar.insert(Point::occupied(&known.request, slot, occupancy));
+            self.calendar.insert(Occupied::new(&known.request, slot, occupancy));
         }
         self.count_open(id);
         true
@@ -225,5 +293,13 @@ impl Point {
         {
             self.calendar.remove(id, slot.from());
         }
+    }
+}
+
+impl Index<&ReservationId> for PointState {
+    type Output = Reservation;
+
+    fn index(&self, id: &ReservationId) -> &Reservation {
+        &self.reservations[id]
     }
 }

@@ -1,29 +1,15 @@
-//! The model as an engine, and its predictions of published figures.
+//! The model's predictions of published figures.
 
 use std::str::FromStr;
 
-use computed_runs::model_engine::{self, FALLBACK_KERNEL, ignored_effect, predict_flows};
+use computed_runs::model_engine::{FALLBACK_KERNEL, ignored_effect, predict_flows};
 use scenario::{Across, FlowKind, MetricPath, Published, ScenarioFile};
-use schema::HostInfo;
 use units::KernelRequirement;
 
-use super::{Engine, Task};
 use crate::{
-    Outcome, Result, closed_form::closed_form, machine::machine_setting, published::Predictions,
+    closed_form::closed_form, machine::machine_setting, published::Predictions,
     run_figure::metric as metric_of,
 };
-
-/// The model.
-pub(crate) struct Model<'a> {
-    /// This machine. Its kernel is the kernel of hosts without the key `kernel`.
-    pub host: &'a HostInfo,
-}
-
-impl Engine for Model<'_> {
-    fn run(&self, task: Task<'_>) -> Result<Outcome> {
-        Ok(model_engine::run(&machine_setting, task.scenario, task.initial, &self.host.kernel).into())
-    }
-}
 
 /// The model's predictions of the published figures of a file.
 pub(crate) struct ModelPredictions<'a> {

@@ -123,15 +123,22 @@ fn fill(path: &Path, points: usize, now_us: i64) -> rusqlite::Result<Size> {
         let mut hour = transaction.prepare(
             "INSERT INTO hours VALUES (?1, ?2, ?3, ?4, 1, 0, 0, ?5, ?6, ?7, ?7, 1, 1e-6, 1, 51000.0, 50000.0, ?8)",
         )?;
-        let mut pair_row = transaction.prepare("INSERT INTO pairs VALUES (?1, ?2, 9.1e8, ?3, 0, 0, 0)")?;
+        let mut pair_row = transaction.prepare(
+            "INSERT INTO pairs (lead, peer, finished, failed, refused, not_run, best_goodput_bps, cause_kind, cause_start_us, cause, cause_id)
+             VALUES (?1, ?2, ?3, 0, 0, 0, 9.1e8, 'throughput', ?4, ?5, ?6)",
+        )?;
         let mut change =
             transaction.prepare("INSERT INTO causes VALUES (?1, ?2, 'throughput', ?3, ?4, ?5, 0)")?;
         for (number, (from, to)) in pairs(points).enumerate() {
-            pair_row.execute(params![from, to, 365 * 4 * KINDS.len() as i64])?;
             for index in 0..CHANGES {
                 let start_us = first_us + index * (365 / CHANGES) * DAY_US + number as i64;
                 let cause = if index % 2 == 0 { "path_rate" } else { "receive_window" };
-                change.execute(params![from, to, start_us, cause, format!("{from}/{index}")])?;
+                let id = format!("{from}/{index}");
+                change.execute(params![from, to, start_us, cause, id])?;
+                if index == CHANGES - 1 {
+                    let tests = 365 * 4 * KINDS.len() as i64;
+                    pair_row.execute(params![from, to, tests, start_us, cause, id])?;
+                }
             }
             for round_us in (first_us..kept_us).step_by(EVERY_US as usize) {
                 for kind in (0..KINDS.len()).rev() {

@@ -104,6 +104,7 @@ struct FileServer {
     iperf3: Option<Spanned<String>>,
     twamp: Option<Spanned<String>>,
     stamp: Option<Spanned<String>>,
+    owamp: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -342,7 +343,7 @@ fn servers(files: &[FileServer], members: Option<&Members>, mistakes: &mut Mista
         if is_point || services.iter().any(|known| known.name == *name) {
             mistakes.add(file.name.span(), format!("there is another end of the name {name:?}"));
         }
-        let addresses = [&file.iperf3, &file.twamp, &file.stamp];
+        let addresses = [&file.iperf3, &file.twamp, &file.stamp, &file.owamp];
         for (protocol, address) in ServerProtocol::ALL.into_iter().zip(addresses) {
             let Some(address) = address else { continue };
             match ServerService::new(name, protocol, address.get_ref()) {
@@ -351,7 +352,7 @@ fn servers(files: &[FileServer], members: Option<&Members>, mistakes: &mut Mista
             }
         }
         if addresses.iter().all(|address| address.is_none()) {
-            let help = "name one of iperf3, twamp and stamp, as in iperf3 = \"iperf.example:5201\"";
+            let help = "name one of iperf3, twamp, stamp and owamp, as in iperf3 = \"iperf.example:5201\"";
             mistakes.add_help(file.name.span(), "the server has no service", help);
         }
     }
@@ -382,7 +383,7 @@ fn task(
         mistakes.add(test.every.span(), format!("the shortest interval of recurring tests is {MIN_EVERY}"));
     }
     let to = PointName(test.to.get_ref().clone());
-    let server = kind.map_or(Ok(None), |kind| OtherEnd::of_server(servers, &to.0, kind));
+    let server = kind.map_or(Ok(None), |kind| OtherEnd::of_server(servers, own, own, &to.0, kind));
     if let Err(text) = &server {
         mistakes.add(test.to.span(), text);
     } else if to == *own {

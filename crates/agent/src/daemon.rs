@@ -101,7 +101,7 @@ async fn serve(
     let (file, point) = CalendarFile::open(&calendar, config.name.clone(), config.settings.clone())?;
     let control = control_server::bind(&config.state)?;
     let (listen, http, state) = (config.listen, config.http, config.state.clone());
-    let postgres = config.postgres.clone();
+    let (postgres, servers) = (config.postgres.clone(), config.servers.clone());
     let failed = |cause| Error::system(format!("listen on {listen}"), cause);
     let listener = TcpListener::bind(listen).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
@@ -120,7 +120,7 @@ async fn serve(
     };
     let serve_http = async {
         match http {
-            Some(listener) => crate::http::serve(listener, &state, postgres).await,
+            Some(listener) => crate::http::serve(listener, &state, postgres, servers).await,
             None => std::future::pending().await,
         }
     };

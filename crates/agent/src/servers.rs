@@ -1,4 +1,4 @@
-//! Servers outside the mesh as ends of this point's tests: iperf3 servers, and reflectors of TWAMP and STAMP.
+//! Servers outside the mesh as ends of this point's tests: iperf3 servers, and servers of TWAMP, STAMP and OWAMP.
 //!
 //! Such a test has no peer that could agree, so it occupies a slot in this point's calendar only. The reservation contains the server's name
 //! and address, so that it does not depend on a later change of the configuration.
@@ -21,12 +21,14 @@ pub enum ServerProtocol {
     Twamp,
     /// Latency tests.
     Stamp,
+    /// Latency tests, with a control connection and packets that are not returned.
+    Owamp,
 }
 
 impl ServerProtocol {
     /// All protocols.
-    pub(crate) const ALL: [ServerProtocol; 3] =
-        [ServerProtocol::Iperf3, ServerProtocol::Twamp, ServerProtocol::Stamp];
+    pub(crate) const ALL: [ServerProtocol; 4] =
+        [ServerProtocol::Iperf3, ServerProtocol::Twamp, ServerProtocol::Stamp, ServerProtocol::Owamp];
 
     /// Its name in the configuration.
     pub fn name(self) -> &'static str {
@@ -34,21 +36,33 @@ impl ServerProtocol {
             ServerProtocol::Iperf3 => "iperf3",
             ServerProtocol::Twamp => "twamp",
             ServerProtocol::Stamp => "stamp",
+            ServerProtocol::Owamp => "owamp",
         }
     }
 
     fn default_port(self) -> u16 {
         match self {
             ServerProtocol::Iperf3 => 5201,
-            ServerProtocol::Twamp | ServerProtocol::Stamp => stamp::PORT,
+            ServerProtocol::Twamp => stamp::ControlProtocol::Twamp.port(),
+            ServerProtocol::Owamp => stamp::ControlProtocol::Owamp.port(),
+            ServerProtocol::Stamp => stamp::PORT,
         }
     }
 
-    /// Whether it serves tests of this kind.
+    /// Whether it serves tests of this kind. Applications transfer to the host whose throughput can be tested.
     pub(crate) fn serves(self, kind: Kind) -> bool {
         match self {
-            ServerProtocol::Iperf3 => kind == Kind::Throughput,
-            ServerProtocol::Twamp | ServerProtocol::Stamp => kind == Kind::Latency,
+            ServerProtocol::Iperf3 => matches!(kind, Kind::Throughput | Kind::Transfer),
+            ServerProtocol::Twamp | ServerProtocol::Stamp | ServerProtocol::Owamp => kind == Kind::Latency,
+        }
+    }
+
+    /// The protocol of the packets of a latency test.
+    pub(crate) fn of_latency(self) -> stamp::Protocol {
+        match self {
+            ServerProtocol::Twamp => stamp::Protocol::Twamp,
+            ServerProtocol::Owamp => stamp::Protocol::Owamp,
+            ServerProtocol::Iperf3 | ServerProtocol::Stamp => stamp::Protocol::Stamp,
         }
     }
 }
@@ -117,16 +131,32 @@ pub(crate) enum OtherEnd {
 }
 
 impl OtherEnd {
-    /// The server of this name; `None` if the configuration has none.
-    pub fn of_server(servers: &[ServerService], name: &str, kind: Kind) -> Result<Option<OtherEnd>, String> {
+    /// The server of this name in the configuration of the point `own`, as the other end of a test that `lead` leads; `None` if the
+    /// configuration has no such server.
+    pub fn of_server(
+        servers: &[ServerService],
+        own: &PointName,
+        lead: &PointName,
+        name: &str,
+        kind: Kind,
+    ) -> Result<Option<OtherEnd>, String> {
         let mut services = servers.iter().filter(|service| service.name == name).peekable();
         if services.peek().is_none() {
             return Ok(None);
         }
-        match services.find(|service| service.protocol.serves(kind)) {
-            Some(service) => Ok(Some(OtherEnd::Server(service.clone()))),
-            None => Err(format!("the server {name} has no service for a test of the kind {kind}")),
+        if lead != own {
+            return Err(format!("{name} is a server in the configuration of {own}, which must send"));
         }
+        if let Some(service) = services.find(|service| service.protocol.serves(kind)) {
+            return Ok(Some(OtherEnd::Server(service.clone())));
+        }
+        let protocols = ServerProtocol::ALL.into_iter().filter(|protocol| protocol.serves(kind));
+        let protocols: Vec<&str> = protocols.map(ServerProtocol::name).collect();
+        let needed = match protocols.is_empty() {
+            true => "the other end must be a point of the mesh".into(),
+            false => format!("agent.toml must name its {}", protocols.join(" or ")),
+        };
+        Err(format!("the server {name} has no service for a test of the kind {kind}: {needed}"))
     }
 
     /// As a reservation has it: the peer, and the parameters of the test.
@@ -155,6 +185,7 @@ mod tests {
             (ServerProtocol::Iperf3, "192.0.2.7:5300", "192.0.2.7", 5300),
             (ServerProtocol::Twamp, "[2001:db8::1]:8620", "2001:db8::1", 8620),
             (ServerProtocol::Stamp, "2001:db8::1", "2001:db8::1", 862),
+            (ServerProtocol::Owamp, "ps.example", "ps.example", 861),
         ] {
             let service = ServerService::new("far", protocol, address).unwrap();
             assert_eq!((service.host.as_str(), service.port), (host, port));

@@ -39,7 +39,7 @@ padding = "2s"             # kept free before and after each test, besides the c
 # command = ["/usr/local/bin/on-alert"]     # gets the JSON document on standard input
 # mail = "noc@example.org"                  # by /usr/sbin/sendmail
 
-# Servers outside the mesh, as other ends of tests: iperf3 for throughput, a reflector of TWAMP or STAMP for latency.
+# Servers outside the mesh, as other ends of tests: iperf3 for throughput; twamp, stamp or owamp for latency.
 # [[servers]]
 # name = "far"
 # iperf3 = "iperf.example:5201"

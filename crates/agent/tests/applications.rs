@@ -143,41 +143,74 @@ fn servers_that_know_nothing_of_the_mesh_are_ends_of_tests() {
     let iperf3 = iperf3::Server::bind(iperf3).unwrap();
     let loopback = std::net::IpAddr::from([127, 0, 0, 1]);
     let twamp = stamp::ControlServer::bind(stamp::ControlProtocol::Twamp, loopback, 0).unwrap();
-    let ports = (iperf3.address().port(), twamp.port().unwrap());
+    let owamp = stamp::ControlServer::bind(stamp::ControlProtocol::Owamp, loopback, 0).unwrap();
+    let ports = (iperf3.address().port(), twamp.port().unwrap(), owamp.port().unwrap());
     let stop = Arc::new(AtomicBool::new(false));
     let mut threads = Vec::new();
     let ended = Arc::clone(&stop);
     threads.push(std::thread::spawn(move || iperf3.run(&ended, &QuietServer::default()).unwrap()));
     let ended = Arc::clone(&stop);
     threads.push(std::thread::spawn(move || twamp.run(&ended, &|_| {}).unwrap()));
+    let ended = Arc::clone(&stop);
+    threads.push(std::thread::spawn(move || owamp.run(&ended, &|_| {}).unwrap()));
 
     let mesh = Mesh::of(&["a"]);
     let path = mesh.directories[0].join("agent.toml");
     let text = std::fs::read_to_string(&path).unwrap();
     let servers = format!(
         "\n[[servers]]\nname = \"far\"\niperf3 = \"127.0.0.1:{}\"\ntwamp = \"127.0.0.1:{}\"\n\
+         [[servers]]\nname = \"one-way\"\nowamp = \"127.0.0.1:{}\"\n\
          [[tests]]\nname = \"rtt\"\nto = \"far\"\nkind = \"latency\"\nduration = \"2s\"\nevery = \"10s\"\nslip = \"8s\"\n",
-        ports.0, ports.1
+        ports.0, ports.1, ports.2
     );
     std::fs::write(&path, format!("{text}{servers}")).unwrap();
+    let address = serve_http(&mesh.directories[0]);
     let _a = Agent::start(&mesh.directories[0]);
     let a = mesh.client(0);
-    for kind in ["throughput", "latency"] {
-        let id = a.reserve(wanted("a", "far", kind)).unwrap().id;
+    for (to, kind, seconds) in [("far", "throughput", 2), ("far", "latency", 2), ("one-way", "latency", 6)] {
+        let test = NewReservation { duration_us: Some(seconds * 1_000_000), ..wanted("a", to, kind) };
+        let id = a.reserve(test).unwrap().id;
         let ended = end(&a, &id);
         assert_eq!(ended.phase, "finished", "{ended:?}");
         let row = ended.result.unwrap();
-        assert_eq!((row.from.as_str(), row.to.as_str(), row.kind.as_str()), ("a", "far", kind));
+        assert_eq!((row.from.as_str(), row.to.as_str(), row.kind.as_str()), ("a", to, kind));
         let figure = if kind == "latency" { row.figures.min_rtt_us } else { row.figures.goodput_bps };
         // The reflector's own time is subtracted, which can leave nothing on one host.
         assert!(figure.is_some_and(|value| value > 0.0 || kind == "latency"), "{row:?}");
+        let is_counted =
+            row.figures.evidence.is_some_and(|text| text.contains(&format!("packets to {to} lost")));
+        assert_eq!(is_counted, kind == "latency");
     }
     wait_until("a recurring test", || {
         let rows = a.results(agent::Filter { limit: 100, ..agent::Filter::default() }).unwrap();
         rows.into_iter().find(|row| row.task.as_deref() == Some("rtt") && row.state == State::Finished)
     });
+    // An application transfers to the server's host.
+    let plan = |to: &str| {
+        format!("/api/v1/plan?from=a&to={to}&bytes=1000000&deadline_us={}", now_us() + 3_600_000_000)
+    };
+    let planned = document(&address, &plan("far"));
+    assert_eq!((&planned["is_feasible"], &planned["tests"]), (&true.into(), &1.into()), "{planned}");
+    let wanted_slot: NewReservation = serde_json::from_value(planned["reservation"].clone()).unwrap();
+    let id = a.reserve(wanted_slot).unwrap().id;
+    wait_until("the slot", || (a.why(&id).unwrap()[0].phase == "running").then_some(()));
+    a.report(&id, &TransferReport { bytes: Some(1_000_000), duration_us: 1_000_000, error: None }).unwrap();
+    let ended = end(&a, &id);
+    let row = ended.result.as_ref().filter(|_| ended.phase == "finished");
+    assert!(row.is_some_and(|row| row.to == "far" && row.figures.goodput_bps == Some(8e6)), "{ended:?}");
+    // Other ends are refused with the reason.
     let error = a.reserve(wanted("a", "far", "diagnose")).unwrap_err().to_string();
-    assert!(error.contains("has no service for a test of the kind diagnose"), "{error}");
+    assert!(error.contains("kind diagnose: the other end must be a point of the mesh"), "{error}");
+    for (to, part) in [
+        (
+            "one-way",
+            "the server one-way has no service for a test of the kind transfer: agent.toml must name its iperf3",
+        ),
+        ("near", "no point of the mesh has the name \"near\", and agent.toml has no such server"),
+    ] {
+        let (status, text) = get(&address, &plan(to));
+        assert!(status == 400 && text.contains(part), "{status} {text}");
+    }
     stop.store(true, Ordering::Release);
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }

@@ -123,6 +123,20 @@ impl OneWayReceiver {
     }
 }
 
+/// When the packets of a schedule are due that starts at `start_ns`.
+pub(crate) fn send_times(
+    request: &SessionRequest,
+    slots: &[Slot],
+    start_ns: i64,
+) -> impl Iterator<Item = i64> + use<> {
+    let schedule = Schedule::new(&request.sid, slots.to_vec());
+    schedule.scan(0_u64, move |units, next| {
+        *units = units.saturating_add(next);
+        let after_ns = i64::try_from(interval(*units).as_nanos()).unwrap_or(i64::MAX);
+        Some(start_ns.saturating_add(after_ns))
+    })
+}
+
 /// The duration of a schedule. It ends with the last packet.
 pub(crate) fn duration(request: &SessionRequest, slots: &[Slot]) -> Duration {
     let units: u128 =

@@ -10,7 +10,7 @@ use std::{
 };
 
 use os::realtime_ns;
-use probe::{DelayResult, OneWayTimes, estimate_one_way_delays};
+use probe::{OneWayTimes, RoundTripTimes, estimate_one_way_delays};
 use socket2::Socket;
 use traffic::{Attempted, Error, ancillary};
 
@@ -18,7 +18,7 @@ use crate::{
     control::{ControlProtocol, PacketRecord, Reply, SessionRequest, Sid, StoppedSender},
     control_connection::ControlConnection,
     one_way::{self, OneWayReceiver, OneWaySender},
-    sender::SenderOptions,
+    sender::{MeasuredPackets, SenderOptions},
     test_socket::{self, CLOCK_ERROR_NS},
     wire::{ErrorEstimate, SHORTEST_REQUEST_BYTES, ntp, ntp_interval, unix_ns},
 };
@@ -32,12 +32,14 @@ const MAX_PACKET_BYTES: usize = 9216;
 /// Additional time for a server whose last packets are late.
 const END_MARGIN: Duration = Duration::from_millis(500);
 
-/// Measures the delays of both directions by OWAMP.
-pub(crate) fn measure(
+/// Measures the delays of both directions by OWAMP. A packet of each direction, with the same number, makes a round trip: the difference
+/// of the clocks is in both delays with opposite signs, so their sum does not have it.
+pub(crate) fn measure_packets(
     options: &SenderOptions,
     stop: &AtomicBool,
     on_packet: &mut dyn FnMut(usize),
-) -> Result<DelayResult, Error> {
+) -> Result<MeasuredPackets, Error> {
+    let options = SenderOptions { key: None, ..options.clone() };
     let mut connection = ControlConnection::open(ControlProtocol::Owamp, options.to, stop)?;
     let (own, server) = (connection.own_address()?, connection.server_address());
     let forward_socket = test_socket::open(SocketAddr::new(own, 0))?;
@@ -123,8 +125,40 @@ pub(crate) fn measure(
         .map(|record| record.received_error)
         .chain(backward_records.iter().map(|record| record.sent_error));
     let error_ns = their_errors.filter_map(ErrorEstimate::ns).fold(0.0, f64::max) + CLOCK_ERROR_NS as f64;
+    let (forward_times, backward_times) = (times(&forward_records), times(&backward_records));
+    let in_order = |times: &BTreeMap<u32, OneWayTimes>| times.values().copied().collect::<Vec<_>>();
     let sent = [stopped.sent() as usize, sent_backward as usize];
-    Ok(estimate_one_way_delays(&times(&forward_records), &times(&backward_records), sent, error_ns))
+    let result =
+        estimate_one_way_delays(&in_order(&forward_times), &in_order(&backward_times), sent, error_ns);
+    // What either end did not send is not lost.
+    let next = theirs.map_or(options.count, |theirs| theirs.next_sequence).min(stopped.next_sequence);
+    let is_skipped = |n: &u32| {
+        theirs.is_some_and(|end| end.skipped.iter().any(|(first, last)| (*first..=*last).contains(n)))
+    };
+    let due = (0..next).zip(one_way::send_times(&forward, &slots, start_ns)).filter(|(n, _)| !is_skipped(n));
+    let (trips, lost) = round_trips(&forward_times, &backward_times, due);
+    Ok(MeasuredPackets { result, trips, lost })
+}
+
+/// Round trips of packets with the same number, and when each was to be sent that lacks a direction.
+fn round_trips(
+    forward: &BTreeMap<u32, OneWayTimes>,
+    backward: &BTreeMap<u32, OneWayTimes>,
+    due: impl Iterator<Item = (u32, i64)>,
+) -> (Vec<RoundTripTimes>, BTreeMap<u32, i64>) {
+    let (mut trips, mut lost) = (Vec::new(), BTreeMap::new());
+    for (number, due_ns) in due {
+        match (forward.get(&number), backward.get(&number)) {
+            (Some(away), Some(back)) => trips.push(RoundTripTimes {
+                sent_ns: away.sent_ns,
+                received_ns: away.received_ns,
+                reflected_ns: back.sent_ns,
+                returned_ns: back.received_ns,
+            }),
+            _ => drop(lost.insert(number, due_ns)),
+        }
+    }
+    (trips, lost)
 }
 
 /// Sends all packets of a schedule that begins at `begin`.
@@ -206,8 +240,8 @@ fn receive_one(
     }
 }
 
-/// The times of the packets that arrived, each counted once, in the order in which they were sent.
-fn times(records: &[PacketRecord]) -> Vec<OneWayTimes> {
+/// The times of the packets that arrived, each counted once, by number.
+fn times(records: &[PacketRecord]) -> BTreeMap<u32, OneWayTimes> {
     let mut first: BTreeMap<u32, OneWayTimes> = BTreeMap::new();
     for record in records.iter().filter(|record| record.received != 0) {
         first.entry(record.sequence).or_insert_with(|| OneWayTimes {
@@ -215,7 +249,7 @@ fn times(records: &[PacketRecord]) -> Vec<OneWayTimes> {
             received_ns: unix_ns(record.received, record.received_error),
         });
     }
-    first.into_values().collect()
+    first
 }
 
 /// The identifier of a session whose receiver is at `address` (RFC 4656 section 3.5): its IPv4 address, the time,
@@ -234,4 +268,27 @@ pub(crate) fn new_sid(address: IpAddr) -> Result<Sid, Error> {
 /// The time until a time of the real-time clock; zero if it has passed.
 pub(crate) fn duration_until(at_ns: i64) -> Duration {
     Duration::from_nanos(u64::try_from(at_ns.saturating_sub(realtime_ns())).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_of_the_same_number_make_a_round_trip_without_the_difference_of_the_clocks() {
+        // The server's clock is an hour ahead; 10 ms forward, 25 ms backward.
+        let (hour, ms) = (3_600_000_000_000, 1_000_000);
+        let way = |from_ns: i64, to_ns: i64| OneWayTimes { sent_ns: from_ns, received_ns: to_ns };
+        let away = |at_ms: i64| way(at_ms * ms, (at_ms + 10) * ms + hour);
+        let back = |at_ms: i64| way(at_ms * ms + hour, (at_ms + 25) * ms);
+        let forward = BTreeMap::from([(0, away(0)), (1, away(20)), (3, away(60))]);
+        let backward = BTreeMap::from([(0, back(3)), (2, back(43)), (3, back(63))]);
+        let due = [(0, 0), (1, 20 * ms), (2, 40 * ms), (3, 60 * ms)];
+        let (trips, lost) = round_trips(&forward, &backward, due.into_iter());
+        let rtt = |trip: &RoundTripTimes| {
+            (trip.returned_ns - trip.sent_ns - (trip.reflected_ns - trip.received_ns)) / ms
+        };
+        assert_eq!(trips.iter().map(rtt).collect::<Vec<_>>(), [35, 35]);
+        assert_eq!(lost, BTreeMap::from([(1, 20 * ms), (2, 40 * ms)]));
+    }
 }

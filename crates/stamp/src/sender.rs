@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    io,
     net::SocketAddr,
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
@@ -95,10 +94,7 @@ pub fn measure(
     stop: &AtomicBool,
     on_reply: &mut dyn FnMut(usize),
 ) -> Result<DelayResult, Error> {
-    match options.protocol {
-        Protocol::Owamp => owamp::measure(options, stop, on_reply),
-        Protocol::Stamp | Protocol::Twamp => Ok(measure_packets(options, stop, on_reply)?.result),
-    }
+    Ok(measure_packets(options, stop, on_reply)?.result)
 }
 
 /// A measurement with the times of each packet.
@@ -106,24 +102,24 @@ pub fn measure(
 pub struct MeasuredPackets {
     /// The delays.
     pub result: DelayResult,
-    /// The packets whose replies arrived, in the order of arrival.
+    /// The packets whose replies arrived, in the order of arrival. Of OWAMP, the packets of both directions that have the same number and
+    /// arrived.
     pub trips: Vec<RoundTripTimes>,
-    /// When each packet without reply was sent: its number and UTC, ns.
+    /// When each packet without reply was sent: its number and UTC, ns. Of OWAMP, the numbers of packets lost in either direction.
     pub lost: BTreeMap<u32, i64>,
 }
 
 /// Measures like [`measure`], and returns the times of each packet.
 ///
 /// # Errors
-/// As for [`measure`]; also for OWAMP, which has no round trips.
+/// As for [`measure`].
 pub fn measure_packets(
     options: &SenderOptions,
     stop: &AtomicBool,
     on_reply: &mut dyn FnMut(usize),
 ) -> Result<MeasuredPackets, Error> {
     match options.protocol {
-        Protocol::Owamp => Err(io::Error::from(io::ErrorKind::Unsupported))
-            .attempted(|| "cannot measure round trips by OWAMP".into()),
+        Protocol::Owamp => owamp::measure_packets(options, stop, on_reply),
         Protocol::Twamp => twamp::measure_packets(options, stop, on_reply),
         Protocol::Stamp => {
             let socket = test_socket::open(test_socket::unspecified(options.to.ip()))?;

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use stamp::{ControlProtocol, ControlServer, Protocol, SenderOptions, Spacing, measure};
+use stamp::{ControlProtocol, ControlServer, Protocol, SenderOptions, Spacing, measure, measure_packets};
 use units::Time;
 
 /// The servers' address: another one than the clients', because perfSONAR's reflector must have the client's port.
@@ -96,9 +96,10 @@ fn our_client_measures_with_their_servers() {
         assert!(result.rtt_ms.unwrap()[0] > 0.0, "{result:?}");
 
         let server = Server::start(&owampd, "owampd");
-        let result =
-            measure(&options(Protocol::Owamp, server.at, spacing), &AtomicBool::new(false), &mut |_| {});
-        let result = result.unwrap();
+        let options = options(Protocol::Owamp, server.at, spacing);
+        let measured = measure_packets(&options, &AtomicBool::new(false), &mut |_| {}).unwrap();
+        assert_eq!((measured.trips.len(), measured.lost.len()), (40, 0));
+        let result = measured.result;
         assert_eq!(
             result.each_direction.unwrap().map(|way| (way.sent, way.lost)),
             [(40, 0); 2],

@@ -155,7 +155,7 @@ impl Archive {
     pub fn attention(&self) -> Result<Attention, Error> {
         let acknowledged =
             "SELECT lead, peer, since_us, user, text, at_us FROM acknowledged ORDER BY lead, peer";
-        let acknowledged = read_all(&*self.database, acknowledged, &[], |row: &mut Row| {
+        let acknowledged = read_all(&*self.database, acknowledged, &[], |row: &mut Row<'_>| {
             Ok(Acknowledgement {
                 from: row.next()?,
                 to: row.next()?,
@@ -166,7 +166,7 @@ impl Archive {
             })
         });
         let mutes = "SELECT lead, peer, until_us, user, text, at_us FROM mutes ORDER BY lead, peer";
-        let mutes = read_all(&*self.database, mutes, &[], |row: &mut Row| {
+        let mutes = read_all(&*self.database, mutes, &[], |row: &mut Row<'_>| {
             Ok(Mute {
                 from: row.next()?,
                 to: row.next()?,

@@ -22,7 +22,7 @@ macro_rules! columns {
         }
 
         /// A row from its values, in the order of [`COLUMNS`].
-        pub(super) fn read(values: &mut Row) -> sql::Result<TestRow> {
+        pub(super) fn read(values: &mut Row<'_>) -> sql::Result<TestRow> {
             let mut row = TestRow::blank();
             row.$($first_field).+ = values.next()?;
             $(row.$($field).+ = values.next()?;)*

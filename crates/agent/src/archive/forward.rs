@@ -17,7 +17,7 @@ use super::{
     Archive, PostgresAddress, Retention, TestRow, get,
     postgres::{set_stored_number, stored_number},
     put,
-    sql::{Field, Row, read_all, read_first, values},
+    sql::{Field, read_all, read_first, values},
 };
 use crate::{Error, event_loop::Inbound};
 
@@ -49,7 +49,8 @@ impl Archive {
             let Some(own) = own else {
                 return database.batch("DELETE FROM spool; DELETE FROM spool_name");
             };
-            let name: Option<String> = read_first(database, "SELECT name FROM spool_name", &[], Row::next)?;
+            let name: Option<String> =
+                read_first(database, "SELECT name FROM spool_name", &[], |row| row.next())?;
             if name.is_some() {
                 return Ok(());
             }
@@ -62,7 +63,7 @@ impl Archive {
 
     /// The name of the spool.
     fn spool_name(&self) -> Result<String, Error> {
-        let name = read_first(&*self.database, "SELECT name FROM spool_name", &[], Row::next);
+        let name = read_first(&*self.database, "SELECT name FROM spool_name", &[], |row| row.next());
         Ok(name.map_err(self.failed("read"))?.unwrap_or_default())
     }
 
@@ -79,7 +80,7 @@ impl Archive {
         if self.spool_of.is_none() {
             return Ok(None);
         }
-        let count = read_first(&*self.database, "SELECT count(*) FROM spool", &[], Row::next);
+        let count = read_first(&*self.database, "SELECT count(*) FROM spool", &[], |row| row.next());
         count.map_err(self.failed("read"))
     }
 
@@ -355,6 +356,9 @@ mod tests {
             assert_eq!(pairs, common.pairs().unwrap());
             assert_eq!(embedded.pending_changes().unwrap(), common.pending_changes().unwrap());
             for pair in &pairs {
+                for archive in [embedded, common] {
+                    assert_eq!(archive.pair(&pair.from, &pair.to).unwrap().as_ref(), Some(pair));
+                }
                 for since_us in [0, 30_000_000_000] {
                     let hours = |archive: &Archive| archive.hours(&pair.from, &pair.to, since_us).unwrap();
                     assert_eq!(hours(embedded), hours(common));

@@ -4,14 +4,16 @@
 //! A row is on the disk before the calendar records the test's end, and stays in the outbox until the other points have confirmed it.
 //!
 //! The same transaction updates the statistics of each pair of points: counts, the best goodput, the newest results, and changes of the
-//! cause ([`pairs`]). Old rows become hourly averages ([`retention`]).
+//! cause ([`pairs`], [`causes`]). Old rows become hourly averages ([`retention`]).
 //!
 //! Each point has an embedded archive, a file of SQLite. A mesh may also have a common one in PostgreSQL ([`forward`]), with the same tables
 //! and the same statements ([`sql`]). The tables `outbox` and `spool` of rows to be sent, and acknowledgements and mutes
 //! of alerts ([`attention`]), exist in the embedded archive only.
 
 mod attention;
+mod causes;
 mod columns;
+mod conversion;
 mod forward;
 mod pairs;
 mod postgres;
@@ -27,6 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use self::{
     columns::{COLUMNS, DECLARATIONS, UPDATES, read, values_of},
+    conversion::{FIRST_VERSION, SECOND_VERSION, THIRD_VERSION, create},
     postgres::Postgres,
     sql::{Database, Field, Value, placeholders, read_all, read_first, values},
     sqlite::Sqlite,
@@ -35,18 +38,17 @@ use crate::{Error, sqlite::Format, test::Figures};
 
 pub use attention::{Acknowledgement, Mute};
 pub(crate) use attention::{Attention, Decision, EACH};
+pub use causes::CauseChange;
 pub(crate) use forward::Forwarder;
-pub use pairs::{CauseChange, PairFacts, TestCounts};
+#[cfg(test)]
+pub(crate) use pairs::{Conclusion, NewestResult};
+pub use pairs::{PairFacts, TestCounts};
 pub use postgres::PostgresAddress;
 pub use retention::{HourRow, Retention};
 pub use sql::DatabaseError;
 
 /// SQLite's application_id of the files that this program writes: "LFar".
-const FORMAT: Format = Format { application: 0x4c46_6172, version: 3 };
-/// Version of the format without pairs, causes and hours.
-const FIRST_VERSION: i64 = 1;
-/// Version of the format without the newest tests, counts of states, and the spool.
-const SECOND_VERSION: i64 = 2;
+const FORMAT: Format = Format { application: 0x4c46_6172, version: 4 };
 
 /// The state of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -126,6 +128,28 @@ pub struct Filter {
     pub limit: u32,
 }
 
+impl Filter {
+    /// The query of these tests. Only conditions that are given are in it: each combination has an index.
+    fn select(&self) -> (String, Vec<Value>) {
+        let conditions = [
+            ("lead = ", self.from.to_value()),
+            ("peer = ", self.to.to_value()),
+            ("kind = ", self.kind.to_value()),
+            ("start_us >= ", self.since_us.to_value()),
+        ];
+        let mut query = format!("SELECT {COLUMNS} FROM tests");
+        let mut values = Vec::new();
+        for (condition, value) in conditions.into_iter().filter(|(_, value)| *value != Value::Null) {
+            query += if values.is_empty() { " WHERE " } else { " AND " };
+            values.push(value);
+            query += &format!("{condition}?{}", values.len());
+        }
+        values.push(Value::Integer(self.limit.into()));
+        query += &format!(" ORDER BY start_us DESC, id DESC LIMIT ?{}", values.len());
+        (query, values)
+    }
+}
+
 /// An open archive.
 pub(crate) struct Archive {
     /// For messages: a path, or `PostgreSQL`.
@@ -149,6 +173,9 @@ impl Archive {
         let mut archive = Archive::new(path.display().to_string(), Some(path.into()), Box::new(database));
         archive.spool_of = spool_of.map(|point| point.0.clone());
         let version = format.map(|format| format.version);
+        if version.is_some_and(|version| version != FORMAT.version) {
+            tracing::info!("{} is converted from an earlier version, which may take minutes", path.display());
+        }
         archive.write(|database| create(database, version)).map_err(relabel("create"))?;
         archive.set_spool()?;
         Ok(archive)
@@ -261,23 +288,9 @@ impl Archive {
         self.rows(&format!("SELECT {COLUMNS} FROM tests WHERE state = 'running' ORDER BY start_us"), &[])
     }
 
-    /// The newest tests, newest first. Only conditions that are given are in the query: each combination has an index.
+    /// The newest tests, newest first.
     pub fn list(&self, filter: &Filter) -> Result<Vec<TestRow>, Error> {
-        let conditions = [
-            ("lead = ", filter.from.to_value()),
-            ("peer = ", filter.to.to_value()),
-            ("kind = ", filter.kind.to_value()),
-            ("start_us >= ", filter.since_us.to_value()),
-        ];
-        let mut query = format!("SELECT {COLUMNS} FROM tests");
-        let mut values = Vec::new();
-        for (condition, value) in conditions.into_iter().filter(|(_, value)| *value != Value::Null) {
-            query += if values.is_empty() { " WHERE " } else { " AND " };
-            values.push(value);
-            query += &format!("{condition}?{}", values.len());
-        }
-        values.push(Value::Integer(filter.limit.into()));
-        query += &format!(" ORDER BY start_us DESC, id DESC LIMIT ?{}", values.len());
+        let (query, values) = filter.select();
         self.rows(&query, &values)
     }
 
@@ -323,7 +336,8 @@ fn relabel(operation: &'static str) -> impl Fn(Error) -> Error {
 fn check_format(database: &Sqlite, path: &Path) -> Result<Option<Format>, Error> {
     let format = Format::of(&database.0);
     let format = format.map_err(|cause| failed("read", path.display().to_string())(cause.into()))?;
-    let known = [FIRST_VERSION, SECOND_VERSION, FORMAT.version].map(|version| Format { version, ..FORMAT });
+    let known = [FORMAT.version, THIRD_VERSION, SECOND_VERSION, FIRST_VERSION];
+    let known = known.map(|version| Format { version, ..FORMAT });
     match format {
         Some(Format { application, version }) if !known.iter().any(|known| Some(*known) == format) => {
             Err(Error::Refused(format!(
@@ -340,50 +354,21 @@ fn tables() -> String {
     format!(
         "CREATE TABLE IF NOT EXISTS tests ({DECLARATIONS}, PRIMARY KEY (id)) STRICT;
          CREATE INDEX IF NOT EXISTS tests_of_pair ON tests (lead, peer, start_us);
+         CREATE INDEX IF NOT EXISTS tests_of_pair_and_kind ON tests (lead, peer, kind, start_us);
          CREATE INDEX IF NOT EXISTS tests_of_lead ON tests (lead, start_us);
+         CREATE INDEX IF NOT EXISTS tests_of_lead_and_kind ON tests (lead, kind, start_us);
          CREATE INDEX IF NOT EXISTS tests_of_peer ON tests (peer, start_us);
+         CREATE INDEX IF NOT EXISTS tests_of_peer_and_kind ON tests (peer, kind, start_us);
          CREATE INDEX IF NOT EXISTS tests_of_kind ON tests (kind, start_us);
          CREATE INDEX IF NOT EXISTS tests_by_start ON tests (start_us);
          CREATE INDEX IF NOT EXISTS tests_running ON tests (start_us) WHERE state = 'running';
          CREATE INDEX IF NOT EXISTS tests_with_record ON tests (start_us) WHERE record IS NOT NULL;
          CREATE TABLE IF NOT EXISTS states (state TEXT NOT NULL, tests INTEGER NOT NULL, PRIMARY KEY (state)) STRICT;
-         {} {}",
-        pairs::tables(),
+         {} {} {}",
+        pairs::table(),
+        causes::TABLE,
         retention::TABLES,
     )
-}
-
-/// Creates what is missing in an embedded archive of this version.
-fn create(database: &dyn Database, version: Option<i64>) -> sql::Result<()> {
-    if version == Some(FIRST_VERSION) {
-        database.batch("ALTER TABLE tests ADD COLUMN reason_kind TEXT")?;
-    }
-    if version == Some(SECOND_VERSION) {
-        database.batch("ALTER TABLE hours RENAME TO old_hours; DROP INDEX hours_by_time")?;
-    }
-    database.batch(&format!(
-        "{}
-         DROP INDEX IF EXISTS tests_by_pair;
-         CREATE TABLE IF NOT EXISTS outbox (id TEXT NOT NULL, point TEXT NOT NULL, PRIMARY KEY (id, point)) STRICT;
-         {} {} {}",
-        tables(),
-        forward::TABLES,
-        attention::TABLES,
-        FORMAT.pragmas()
-    ))?;
-    let Some(version) = version.filter(|version| *version != FORMAT.version) else { return Ok(()) };
-    if version == SECOND_VERSION {
-        database.batch("INSERT INTO hours SELECT * FROM old_hours; DROP TABLE old_hours")?;
-    }
-    database.batch("INSERT INTO states SELECT state, count(*) FROM tests GROUP BY state")?;
-    let query = format!("SELECT {COLUMNS} FROM tests WHERE state <> 'running' ORDER BY start_us");
-    for row in read_all(database, &query, &[], read)? {
-        match version {
-            FIRST_VERSION => pairs::update_pair(database, &row, None)?,
-            _ => pairs::update_newest(database, &row)?,
-        }
-    }
-    Ok(())
 }
 
 /// Changes the number of rows in a state.
@@ -415,7 +400,7 @@ fn put(database: &dyn Database, row: &TestRow) -> sql::Result<()> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::*;
+    use super::{sql::Row, *};
 
     /// A finished test that the path's rate limited.
     pub fn row(id: &str, start_us: i64) -> TestRow {
@@ -440,82 +425,34 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_archive_of_the_first_version_is_read_and_completed() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("archive.sqlite");
-        let old = rusqlite::Connection::open(&path).unwrap();
-        old.execute_batch(&format!(
-            "CREATE TABLE tests (
-                 id TEXT PRIMARY KEY, lead TEXT NOT NULL, peer TEXT NOT NULL, kind TEXT NOT NULL, task TEXT,
-                 start_us INTEGER NOT NULL, duration_us INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT,
-                 goodput_bps REAL, loss_share REAL, min_rtt_us REAL, typical_rtt_us REAL, verdict TEXT, evidence TEXT,
-                 record TEXT) STRICT;
-             INSERT INTO tests VALUES ('a/1', 'a', 'b', 'throughput', NULL, 5, 6, 'finished', NULL, 1e9, 0, 1, 1,
-                 'path_rate', NULL, 'runs/x');
-             {}",
-            Format { version: FIRST_VERSION, ..FORMAT }.pragmas()
-        ))
-        .unwrap();
-        drop(old);
-        for _ in 0..2 {
-            let archive = Archive::open(&path, None).unwrap();
-            assert_eq!(archive.get("a/1").unwrap().unwrap().figures.goodput_bps, Some(1e9));
-            let pairs = archive.pairs().unwrap();
-            assert_eq!((pairs.len(), pairs[0].best_goodput_bps), (1, Some(1e9)));
-            assert_eq!(pairs[0].cause.as_ref().unwrap().cause, "path_rate");
-        }
-        assert_eq!(Archive::open_for_reading(&path).unwrap().pairs().unwrap().len(), 1);
-    }
-
-    #[test]
-    fn an_archive_of_the_second_version_keeps_its_hours_and_shows_its_newest_tests() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("archive.sqlite");
-        let old = rusqlite::Connection::open(&path).unwrap();
-        old.execute_batch(&format!(
-            "CREATE TABLE tests (
-                 id TEXT PRIMARY KEY, lead TEXT NOT NULL, peer TEXT NOT NULL, kind TEXT NOT NULL, task TEXT,
-                 start_us INTEGER NOT NULL, duration_us INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT,
-                 goodput_bps REAL, loss_share REAL, min_rtt_us REAL, typical_rtt_us REAL, verdict TEXT, evidence TEXT,
-                 record TEXT, reason_kind TEXT) STRICT;
-             CREATE INDEX tests_by_pair ON tests (lead, peer, kind, start_us);
-             CREATE TABLE outbox (id TEXT NOT NULL, point TEXT NOT NULL, PRIMARY KEY (id, point)) STRICT;
-             CREATE TABLE pairs (
-                 lead TEXT NOT NULL, peer TEXT NOT NULL, best_goodput_bps REAL, finished INTEGER NOT NULL, failed INTEGER NOT NULL,
-                 refused INTEGER NOT NULL, not_run INTEGER NOT NULL, PRIMARY KEY (lead, peer)) STRICT;
-             CREATE TABLE causes (
-                 lead TEXT NOT NULL, peer TEXT NOT NULL, kind TEXT NOT NULL, start_us INTEGER NOT NULL, cause TEXT NOT NULL,
-                 id TEXT NOT NULL, is_pending INTEGER NOT NULL, PRIMARY KEY (lead, peer, kind, start_us)) STRICT;
-             CREATE INDEX causes_pending ON causes (start_us) WHERE is_pending;
-             CREATE TABLE hours (
-                 lead TEXT NOT NULL, peer TEXT NOT NULL, kind TEXT NOT NULL, hour_us INTEGER NOT NULL,
-                 finished INTEGER NOT NULL, failed INTEGER NOT NULL, not_run INTEGER NOT NULL,
-                 goodputs INTEGER NOT NULL, goodput_sum_bps REAL NOT NULL, min_goodput_bps REAL, max_goodput_bps REAL,
-                 losses INTEGER NOT NULL, loss_sum REAL NOT NULL, rtts INTEGER NOT NULL, rtt_sum_us REAL NOT NULL, min_rtt_us REAL,
-                 verdict TEXT, PRIMARY KEY (lead, peer, kind, hour_us)) STRICT;
-             CREATE INDEX hours_by_time ON hours (hour_us);
-             INSERT INTO tests VALUES ('a/1', 'a', 'b', 'throughput', NULL, 5, 6, 'finished', NULL, 1e9, 0, 1, 1,
-                 'path_rate', NULL, 'runs/x', NULL);
-             INSERT INTO tests VALUES ('a/2', 'a', 'b', 'throughput', NULL, 7, 6, 'finished', NULL, 2e9, 0, 1, 1,
-                 'path_rate', NULL, 'runs/y', NULL);
-             INSERT INTO pairs VALUES ('a', 'b', 3e9, 5, 0, 0, 0);
-             INSERT INTO causes VALUES ('a', 'b', 'throughput', 1, 'path_rate', 'a/0', 0);
-             INSERT INTO hours VALUES ('a', 'b', 'throughput', 0, 3, 0, 0, 3, 3e9, 1e9, 1e9, 0, 0.0, 0, 0.0, NULL, 'loss');
-             {}",
-            Format { version: SECOND_VERSION, ..FORMAT }.pragmas()
-        ))
-        .unwrap();
-        drop(old);
-        for _ in 0..2 {
-            let archive = Archive::open(&path, None).unwrap();
-            let pairs = archive.pairs().unwrap();
-            let [pair] = &pairs[..] else { panic!("{pairs:?}") };
-            assert_eq!((pair.best_goodput_bps, pair.tests.finished), (Some(3e9), 5));
-            assert_eq!(pair.throughput.as_ref().unwrap().id, "a/2");
-            assert_eq!(pair.newest.as_ref().unwrap().id, "a/2");
-            let hours = archive.hours("a", "b", 0).unwrap();
-            assert_eq!((hours.len(), hours[0].finished, hours[0].goodput_bps), (1, 3, Some(1e9)));
-            assert_eq!(archive.counts().unwrap(), [("finished".to_string(), 2)]);
+    fn lists_are_read_from_an_index_with_all_their_conditions() {
+        let archive = Archive::open(Path::new(":memory:"), None).unwrap();
+        for number in 0..16 {
+            let is_set = |bit: u32| number & (1 << bit) != 0;
+            let filter = Filter {
+                from: is_set(0).then(|| "a".into()),
+                to: is_set(1).then(|| "b".into()),
+                kind: is_set(2).then(|| "latency".into()),
+                since_us: is_set(3).then_some(5),
+                limit: 10,
+            };
+            let (query, values) = filter.select();
+            let detail = |row: &mut Row<'_>| {
+                let _: (i64, i64, i64) = (row.next()?, row.next()?, row.next()?);
+                row.next::<String>()
+            };
+            let query = format!("EXPLAIN QUERY PLAN {query}");
+            let plan = read_all(&*archive.database, &query, &values, detail).unwrap();
+            let conditions = ["lead=?", "peer=?", "kind=?", "start_us>?"].into_iter().enumerate();
+            let conditions = conditions.filter(|(bit, _)| is_set(*bit as u32)).map(|(_, text)| text);
+            let conditions = conditions.collect::<Vec<_>>().join(" AND ");
+            let end = if number == 0 { "tests_by_start".into() } else { format!(" ({conditions})") };
+            assert!(
+                plan[0].contains(" USING INDEX tests_") && plan[0].ends_with(&end),
+                "{filter:?}: {plan:?}"
+            );
+            // Tests of the same start only are sorted.
+            assert!(!plan.iter().any(|step| step.ends_with("TEMP B-TREE FOR ORDER BY")), "{plan:?}");
         }
     }
 

@@ -3,7 +3,9 @@
 //! Every wait has a deadline. Writers take turns by an advisory lock: a row and what it changes of its pair are one step, as in SQLite,
 //! which has one writer at a time.
 
-use std::{cell::RefCell, collections::BTreeMap, fmt, future::Future, str::FromStr, time::Duration};
+use std::{
+    borrow::Cow, cell::RefCell, collections::BTreeMap, fmt, future::Future, str::FromStr, time::Duration,
+};
 
 use tokio::{runtime::Runtime, time::timeout};
 use tokio_postgres::{
@@ -12,8 +14,8 @@ use tokio_postgres::{
 };
 
 use super::{
-    FORMAT,
-    sql::{self, Database, DatabaseError, Field, Row, Value, read_first, values},
+    FORMAT, THIRD_VERSION, pairs,
+    sql::{self, Columns, Database, DatabaseError, Field, Row, Value, ValueRef, read_first, values},
     tables,
 };
 
@@ -21,6 +23,8 @@ use super::{
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of a statement, and of the server's reply to it.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(20);
+/// Timeout of a statement that converts an archive of an earlier version.
+const CONVERSION_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Key of the advisory lock of writers: "LFar".
 const WRITERS: i64 = 0x4c46_6172;
 /// The tables that only the common archive has. A spool's `number` is that of its last row that is stored here.
@@ -100,7 +104,15 @@ impl Postgres {
     }
 
     fn wait<T>(&self, reply: impl Future<Output = Result<T, tokio_postgres::Error>>) -> sql::Result<T> {
-        let replied = self.runtime.block_on(async { timeout(STATEMENT_TIMEOUT, reply).await });
+        self.wait_for(STATEMENT_TIMEOUT, reply)
+    }
+
+    fn wait_for<T>(
+        &self,
+        time: Duration,
+        reply: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> sql::Result<T> {
+        let replied = self.runtime.block_on(async { timeout(time, reply).await });
         Ok(replied.map_err(|_| DatabaseError::NoReply)??)
     }
 
@@ -130,18 +142,32 @@ impl Database for Postgres {
         self.wait(self.client.execute(&statement, &parameters(values)))
     }
 
-    fn query(&self, query: &str, values: &[Value]) -> sql::Result<Vec<Row>> {
+    fn query(
+        &self,
+        query: &str,
+        values: &[Value],
+        on_row: &mut dyn FnMut(&mut Row<'_>) -> sql::Result<()>,
+    ) -> sql::Result<()> {
         let statement = self.prepare(query)?;
         let rows = self.wait(self.client.query(&statement, &parameters(values)))?;
-        let read = |row: &tokio_postgres::Row| -> sql::Result<Row> {
-            let values = (0..row.len()).map(|column| row.try_get::<_, Value>(column));
-            Ok(Row::new(values.collect::<Result<Vec<Value>, _>>()?))
-        };
-        rows.iter().map(read).collect()
+        rows.iter().try_for_each(|row| on_row(&mut Row::new(row)))
     }
 
     fn batch(&self, statements: &str) -> sql::Result<()> {
         self.wait(self.client.batch_execute(statements))
+    }
+
+    fn convert(&self, statements: &str) -> sql::Result<()> {
+        let timeout_ms = CONVERSION_TIMEOUT.as_millis();
+        self.batch(&format!("SET LOCAL statement_timeout = {timeout_ms}"))?;
+        self.wait_for(CONVERSION_TIMEOUT, self.client.batch_execute(statements))?;
+        self.batch(&format!("SET LOCAL statement_timeout = {}", STATEMENT_TIMEOUT.as_millis()))
+    }
+}
+
+impl Columns for tokio_postgres::Row {
+    fn column(&self, column: usize) -> sql::Result<ValueRef<'_>> {
+        Ok(self.try_get(column)?)
     }
 }
 
@@ -167,18 +193,18 @@ impl ToSql for Value {
     to_sql_checked!();
 }
 
-impl FromSql<'_> for Value {
-    fn from_sql(kind: &Type, raw: &[u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+impl<'a> FromSql<'a> for ValueRef<'a> {
+    fn from_sql(kind: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
         Ok(match *kind {
-            Type::INT8 => Value::Integer(FromSql::from_sql(kind, raw)?),
-            Type::INT4 => Value::Integer(i64::from(<i32 as FromSql>::from_sql(kind, raw)?)),
-            Type::FLOAT8 => Value::Real(FromSql::from_sql(kind, raw)?),
-            _ => Value::Text(FromSql::from_sql(kind, raw)?),
+            Type::INT8 => ValueRef::Integer(FromSql::from_sql(kind, raw)?),
+            Type::INT4 => ValueRef::Integer(i64::from(<i32 as FromSql>::from_sql(kind, raw)?)),
+            Type::FLOAT8 => ValueRef::Real(FromSql::from_sql(kind, raw)?),
+            _ => ValueRef::Text(Cow::Borrowed(FromSql::from_sql(kind, raw)?)),
         })
     }
 
     fn from_sql_null(_: &Type) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
-        Ok(Value::Null)
+        Ok(ValueRef::Null)
     }
 
     fn accepts(kind: &Type) -> bool {
@@ -196,19 +222,28 @@ fn declarations(tables: &str) -> String {
         .replace(" TEXT", " TEXT COLLATE \"C\"")
 }
 
-/// Creates what is missing, in a transaction.
+/// Creates what is missing, or converts the tables of an earlier version, in a transaction.
 pub(super) fn create(database: &dyn Database) -> sql::Result<()> {
     database.batch("CREATE SCHEMA IF NOT EXISTS longfat")?;
     database.batch(&declarations(TABLES))?;
-    if version(database)?.is_none() {
-        database.batch(&declarations(&tables()))?;
-        database.execute("INSERT INTO format VALUES (?1)", values![FORMAT.version])?;
+    match version(database)? {
+        None => {
+            database.batch(&declarations(&tables()))?;
+            database.execute("INSERT INTO format VALUES (?1)", values![FORMAT.version])?;
+        }
+        Some(THIRD_VERSION) => {
+            database.batch("ALTER TABLE pairs RENAME TO old_pairs")?;
+            database.convert(&declarations(&tables()))?;
+            pairs::convert(database, true)?;
+            database.execute("UPDATE format SET version = ?1", values![FORMAT.version])?;
+        }
+        Some(_) => {}
     }
     check_version(database)
 }
 
 fn version(database: &dyn Database) -> sql::Result<Option<i64>> {
-    read_first(database, "SELECT version FROM format", &[], Row::next)
+    read_first(database, "SELECT version FROM format", &[], |row| row.next())
 }
 
 /// Checks that the tables are those of this version.
@@ -222,7 +257,7 @@ pub(super) fn check_version(database: &dyn Database) -> sql::Result<()> {
 /// The number of the last row of a spool that is stored.
 pub(super) fn stored_number(database: &dyn Database, spool: &str) -> sql::Result<i64> {
     let query = "SELECT number FROM spools WHERE name = ?1";
-    Ok(read_first(database, query, values![spool], Row::next)?.unwrap_or(0))
+    Ok(read_first(database, query, values![spool], |row| row.next())?.unwrap_or(0))
 }
 
 /// Remembers it, in the transaction that stores the row.
@@ -234,7 +269,47 @@ pub(super) fn set_stored_number(database: &dyn Database, spool: &str, number: i6
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
+    use testing::{Missing, postgres::Cluster};
+
     use super::*;
+    use crate::archive::{
+        Archive,
+        conversion::tests::{check_third_version, third_version},
+    };
+
+    #[test]
+    fn a_common_archive_of_the_third_version_is_converted_once() {
+        let Some(mut cluster) = Cluster::create() else {
+            return testing::skip(Missing::Tool, "PostgreSQL 15 or newer is not installed");
+        };
+        cluster.start();
+        let address: PostgresAddress = cluster.address().parse().unwrap();
+        let old = Postgres::connect(&address).unwrap();
+        old.batch(&declarations(&format!(
+            "CREATE SCHEMA longfat; {TABLES} INSERT INTO format VALUES ({THIRD_VERSION}); {}",
+            third_version()
+        )))
+        .unwrap();
+        drop(old);
+        // Two points are updated at the same time.
+        let connect = || {
+            thread::spawn({
+                let address = address.clone();
+                move || drop(Archive::connect(&address).unwrap())
+            })
+        };
+        for thread in [connect(), connect()] {
+            thread.join().unwrap();
+        }
+        let mut archive = Archive::connect(&address).unwrap();
+        check_third_version(&mut archive);
+        assert_eq!(
+            Archive::connect_for_reading(&address).unwrap().pairs().unwrap(),
+            archive.pairs().unwrap()
+        );
+    }
 
     #[test]
     fn addresses_are_checked_and_shown_without_password() {

@@ -140,7 +140,7 @@ impl Archive {
             "SELECT start_us FROM tests WHERE {} ORDER BY start_us LIMIT 1",
             self.replaceable_condition()
         );
-        read_first(&*self.database, &query, &[], Row::next).map_err(self.failed("read"))
+        read_first(&*self.database, &query, &[], |row| row.next()).map_err(self.failed("read"))
     }
 
     /// Replaces the rows of an hour by one for each pair and kind of test.
@@ -185,7 +185,7 @@ impl Archive {
                 database.execute(&outbox, hour)?;
             }
             let counts = format!("SELECT state, count(*) FROM tests WHERE {row_condition} GROUP BY state");
-            let read = |row: &mut Row| -> sql::Result<(String, i64)> { Ok((row.next()?, row.next()?)) };
+            let read = |row: &mut Row<'_>| -> sql::Result<(String, i64)> { Ok((row.next()?, row.next()?)) };
             for (state, tests) in read_all(database, &counts, hour, read)? {
                 add_to_state(database, &state, -tests)?;
             }
@@ -222,7 +222,7 @@ fn extreme(column: &str, order: char) -> String {
     )
 }
 
-fn read_hour(row: &mut Row) -> sql::Result<HourRow> {
+fn read_hour(row: &mut Row<'_>) -> sql::Result<HourRow> {
     let mean = |count: i64, sum: f64| (count > 0).then(|| sum / count as f64);
     Ok(HourRow {
         kind: row.next()?,

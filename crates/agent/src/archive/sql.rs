@@ -3,6 +3,8 @@
 //! Parameters are `?1`, `?2`, ...; statements must have no other question mark. Sums of integers need `CASE`, because PostgreSQL has no
 //! numbers for truth values, and a parameter that replaces a column needs `CAST`.
 
+use std::borrow::Cow;
+
 use super::State;
 
 /// Why a database failed.
@@ -62,12 +64,36 @@ pub enum Value {
     Text(String),
 }
 
+/// A value in a row that a database is reading.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum ValueRef<'a> {
+    /// No value.
+    Null,
+    /// `INTEGER`, `BIGINT`.
+    Integer(i64),
+    /// `REAL`, `DOUBLE PRECISION`.
+    Real(f64),
+    /// `TEXT`.
+    Text(Cow<'a, str>),
+}
+
+impl From<ValueRef<'_>> for Value {
+    fn from(value: ValueRef<'_>) -> Value {
+        match value {
+            ValueRef::Null => Value::Null,
+            ValueRef::Integer(number) => Value::Integer(number),
+            ValueRef::Real(number) => Value::Real(number),
+            ValueRef::Text(text) => Value::Text(text.into_owned()),
+        }
+    }
+}
+
 /// A type whose values are stored in a column.
 pub(crate) trait Field: Sized {
     /// Converts to a database value.
     fn to_value(&self) -> Value;
     /// Converts from a database value; returns the value if it has another type.
-    fn of(value: Value) -> std::result::Result<Self, Value>;
+    fn of(value: ValueRef<'_>) -> std::result::Result<Self, ValueRef<'_>>;
 }
 
 impl Field for i64 {
@@ -75,8 +101,8 @@ impl Field for i64 {
         Value::Integer(*self)
     }
 
-    fn of(value: Value) -> std::result::Result<Self, Value> {
-        if let Value::Integer(number) = value { Ok(number) } else { Err(value) }
+    fn of(value: ValueRef<'_>) -> std::result::Result<Self, ValueRef<'_>> {
+        if let ValueRef::Integer(number) = value { Ok(number) } else { Err(value) }
     }
 }
 
@@ -86,7 +112,7 @@ impl Field for u64 {
         Value::Integer(i64::try_from(*self).unwrap_or(i64::MAX))
     }
 
-    fn of(value: Value) -> std::result::Result<Self, Value> {
+    fn of(value: ValueRef<'_>) -> std::result::Result<Self, ValueRef<'_>> {
         i64::of(value).map(|number| u64::try_from(number).unwrap_or(0))
     }
 }
@@ -96,8 +122,8 @@ impl Field for f64 {
         Value::Real(*self)
     }
 
-    fn of(value: Value) -> std::result::Result<Self, Value> {
-        if let Value::Real(number) = value { Ok(number) } else { Err(value) }
+    fn of(value: ValueRef<'_>) -> std::result::Result<Self, ValueRef<'_>> {
+        if let ValueRef::Real(number) = value { Ok(number) } else { Err(value) }
     }
 }
 
@@ -106,8 +132,8 @@ impl Field for String {
         Value::Text(self.clone())
     }
 
-    fn of(value: Value) -> std::result::Result<Self, Value> {
-        if let Value::Text(text) = value { Ok(text) } else { Err(value) }
+    fn of(value: ValueRef<'_>) -> std::result::Result<Self, ValueRef<'_>> {
+        if let ValueRef::Text(text) = value { Ok(text.into_owned()) } else { Err(value) }
     }
 }
 
@@ -116,7 +142,7 @@ impl Field for &str {
         Value::Text((*self).into())
     }
 
-    fn of(value: Value) -> std::result::Result<Self, Value> {
+    fn of(value: ValueRef<'_>) -> std::result::Result<Self, ValueRef<'_>> {
         Err(value)
     }
 }
@@ -126,8 +152,8 @@ impl Field for State {
         self.name().to_value()
     }
 
-    fn of(value: Value) -> std::result::Result<Self, Value> {
-        String::of(value).map(|name| State::of(&name))
+    fn of(value: ValueRef<'_>) -> std::result::Result<Self, ValueRef<'_>> {
+        if let ValueRef::Text(name) = &value { Ok(State::of(name)) } else { Err(value) }
     }
 }
 
@@ -136,30 +162,35 @@ impl<T: Field> Field for Option<T> {
         self.as_ref().map_or(Value::Null, Field::to_value)
     }
 
-    fn of(value: Value) -> std::result::Result<Self, Value> {
-        if value == Value::Null { Ok(None) } else { T::of(value).map(Some) }
+    fn of(value: ValueRef<'_>) -> std::result::Result<Self, ValueRef<'_>> {
+        if value == ValueRef::Null { Ok(None) } else { T::of(value).map(Some) }
     }
 }
 
-/// The values of a row that have not been read yet.
-#[derive(Debug)]
-pub(crate) struct Row {
-    values: std::vec::IntoIter<Value>,
+/// The columns of a row that a database is reading.
+pub(crate) trait Columns {
+    /// The value of a column; the first has the number 0.
+    fn column(&self, column: usize) -> Result<ValueRef<'_>>;
+}
+
+/// A row whose values are read from left to right.
+pub(crate) struct Row<'a> {
+    columns: &'a dyn Columns,
     column: usize,
 }
 
-impl Row {
-    /// A row of these values.
-    pub fn new(values: Vec<Value>) -> Row {
-        Row { values: values.into_iter(), column: 0 }
+impl<'a> Row<'a> {
+    /// A row of these columns.
+    pub fn new(columns: &'a dyn Columns) -> Row<'a> {
+        Row { columns, column: 0 }
     }
 
     /// The next value.
     pub fn next<T: Field>(&mut self) -> Result<T> {
         let column = self.column;
         self.column += 1;
-        let value = self.values.next().unwrap_or(Value::Null);
-        T::of(value).map_err(|value| DatabaseError::Column { column, value })
+        let value = T::of(self.columns.column(column)?);
+        value.map_err(|value| DatabaseError::Column { column, value: value.into() })
     }
 }
 
@@ -169,10 +200,17 @@ pub(crate) trait Database: Send {
     fn begin(&self) -> Result<()>;
     /// Runs a statement; returns the number of changed rows.
     fn execute(&self, statement: &str, values: &[Value]) -> Result<u64>;
-    /// Runs a query.
-    fn query(&self, query: &str, values: &[Value]) -> Result<Vec<Row>>;
+    /// Runs a query, and `on_row` for each row of the result, until it fails.
+    fn query(
+        &self,
+        query: &str,
+        values: &[Value],
+        on_row: &mut dyn FnMut(&mut Row<'_>) -> Result<()>,
+    ) -> Result<()>;
     /// Runs statements without values, separated by semicolons.
     fn batch(&self, statements: &str) -> Result<()>;
+    /// Runs statements that may take long, because they convert all rows.
+    fn convert(&self, statements: &str) -> Result<()>;
 }
 
 /// The values of a statement, of types with the trait [`Field`].
@@ -186,19 +224,31 @@ pub(crate) fn read_all<T>(
     database: &dyn Database,
     query: &str,
     values: &[Value],
-    read: impl Fn(&mut Row) -> Result<T>,
+    read: impl Fn(&mut Row<'_>) -> Result<T>,
 ) -> Result<Vec<T>> {
-    database.query(query, values)?.into_iter().map(|mut row| read(&mut row)).collect()
+    let mut rows = Vec::new();
+    database.query(query, values, &mut |row| {
+        rows.push(read(row)?);
+        Ok(())
+    })?;
+    Ok(rows)
 }
 
-/// Reads the first row of a query.
+/// Reads the first row of a query that returns few rows.
 pub(crate) fn read_first<T>(
     database: &dyn Database,
     query: &str,
     values: &[Value],
-    read: impl Fn(&mut Row) -> Result<T>,
+    read: impl Fn(&mut Row<'_>) -> Result<T>,
 ) -> Result<Option<T>> {
-    Ok(read_all(database, query, values, read)?.into_iter().next())
+    let mut first = None;
+    database.query(query, values, &mut |row| {
+        if first.is_none() {
+            first = Some(read(row)?);
+        }
+        Ok(())
+    })?;
+    Ok(first)
 }
 
 /// `?1, ?2, ...`

@@ -2,9 +2,9 @@
 
 use std::{path::Path, time::Duration};
 
-use rusqlite::{Connection, OpenFlags, types::ValueRef};
+use rusqlite::{Connection, OpenFlags, types::ValueRef as SqliteValue};
 
-use super::sql::{self, Database, Row, Value};
+use super::sql::{self, Columns, Database, Row, Value, ValueRef};
 
 /// Time that a reader or a writer waits for another one.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -40,25 +40,27 @@ impl Sqlite {
 impl rusqlite::ToSql for Value {
     fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
         let value = match self {
-            Value::Null => ValueRef::Null,
-            Value::Integer(number) => ValueRef::Integer(*number),
-            Value::Real(number) => ValueRef::Real(*number),
-            Value::Text(text) => ValueRef::Text(text.as_bytes()),
+            Value::Null => SqliteValue::Null,
+            Value::Integer(number) => SqliteValue::Integer(*number),
+            Value::Real(number) => SqliteValue::Real(*number),
+            Value::Text(text) => SqliteValue::Text(text.as_bytes()),
         };
         Ok(rusqlite::types::ToSqlOutput::Borrowed(value))
     }
 }
 
-/// Text that is not UTF-8 or a blob was written by something else.
-fn read(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Value> {
-    Ok(match row.get_ref(column)? {
-        ValueRef::Null => Value::Null,
-        ValueRef::Integer(number) => Value::Integer(number),
-        ValueRef::Real(number) => Value::Real(number),
-        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => {
-            Value::Text(String::from_utf8_lossy(bytes).into_owned())
-        }
-    })
+impl Columns for rusqlite::Row<'_> {
+    fn column(&self, column: usize) -> sql::Result<ValueRef<'_>> {
+        Ok(match self.get_ref(column)? {
+            SqliteValue::Null => ValueRef::Null,
+            SqliteValue::Integer(number) => ValueRef::Integer(number),
+            SqliteValue::Real(number) => ValueRef::Real(number),
+            // A blob, or text that is not UTF-8, was written by another program.
+            SqliteValue::Text(bytes) | SqliteValue::Blob(bytes) => {
+                ValueRef::Text(String::from_utf8_lossy(bytes))
+            }
+        })
+    }
 }
 
 impl Database for Sqlite {
@@ -71,19 +73,24 @@ impl Database for Sqlite {
         Ok(statement.execute(rusqlite::params_from_iter(values))? as u64)
     }
 
-    fn query(&self, query: &str, values: &[Value]) -> sql::Result<Vec<Row>> {
+    fn query(
+        &self,
+        query: &str,
+        values: &[Value],
+        on_row: &mut dyn FnMut(&mut Row<'_>) -> sql::Result<()>,
+    ) -> sql::Result<()> {
         let mut statement = self.0.prepare_cached(query)?;
-        let columns = statement.column_count();
         let mut rows = statement.query(rusqlite::params_from_iter(values))?;
-        let mut found = Vec::new();
         while let Some(row) = rows.next()? {
-            let values = (0..columns).map(|column| read(row, column)).collect::<rusqlite::Result<_>>()?;
-            found.push(Row::new(values));
+            on_row(&mut Row::new(row))?;
         }
-        Ok(found)
+        Ok(())
     }
 
     fn batch(&self, statements: &str) -> sql::Result<()> {
         Ok(self.0.execute_batch(statements)?)
+    }
+    fn convert(&self, statements: &str) -> sql::Result<()> {
+        self.batch(statements)
     }
 }

@@ -146,13 +146,10 @@ impl EventLoop {
 
     /// The other end of a test: a point, or a server of this point's configuration.
     fn other_end(&self, lead: &PointName, name: &str, kind: Kind) -> Result<OtherEnd, Error> {
-        match OtherEnd::of_server(&self.config.servers, name, kind).map_err(Error::Refused)? {
-            None => self.member(name).map(OtherEnd::Point),
-            Some(_) if *lead != self.config.name => Err(Error::Refused(format!(
-                "{name} is a server in the configuration of {}, which must send",
-                self.config.name
-            ))),
+        let server = OtherEnd::of_server(&self.config.servers, &self.config.name, lead, name, kind);
+        match server.map_err(Error::Refused)? {
             Some(end) => Ok(end),
+            None => self.member(name).map(OtherEnd::Point),
         }
     }
 
@@ -213,13 +210,14 @@ impl EventLoop {
     fn alerts_report(&self, now: Now) -> Result<AlertsReport, Error> {
         let now_us = unix_us(now);
         let attention = self.archive.attention()?;
-        let mut acknowledged = attention.acknowledged;
-        for pair in self.archive.pairs()? {
+        let mut acknowledged = Vec::new();
+        for known in attention.acknowledged {
             // The acknowledgement of an earlier cause has ended.
-            let since_us = pair.cause.map(|cause| cause.since_us);
-            acknowledged.retain(|known| {
-                (&known.from, &known.to) != (&pair.from, &pair.to) || Some(known.since_us) >= since_us
-            });
+            let pair = self.archive.pair(&known.from, &known.to)?;
+            let since_us = pair.and_then(|pair| pair.cause).map(|cause| cause.since_us);
+            if Some(known.since_us) >= since_us {
+                acknowledged.push(known);
+            }
         }
         let mutes = attention.mutes.into_iter().filter(|mute| mute.until_us > now_us).collect();
         Ok(AlertsReport { acknowledged, mutes })
@@ -237,8 +235,7 @@ impl EventLoop {
         let since_us = match since_us {
             Some(since_us) => since_us,
             None => {
-                let pairs = self.archive.pairs()?;
-                let known = pairs.into_iter().find(|known| known.from == from && known.to == to);
+                let known = self.archive.pair(&from, &to)?;
                 let cause = known.and_then(|known| known.cause).ok_or_else(|| {
                     Error::Refused(format!("{} has no cause of {from} to {to}", self.config.name))
                 })?;

@@ -20,7 +20,7 @@ use crate::{
     archive::{State, TestRow},
     frame::Frame,
     mesh::host_and_port,
-    servers::{ServerProtocol, ServerService, other_name},
+    servers::other_name,
     test::{
         self, Endpoint, Figures, Kind, LeadJob, Measured, PeerJob, TestParameters, TransferReport, server_of,
     },
@@ -100,10 +100,9 @@ impl EventLoop {
                     from: self.config.name.0.clone(),
                     to: row.to,
                     host: server.as_ref().map(|server| server.host.clone()).or(host).unwrap_or_default(),
-                    latency_protocol: match &server {
-                        Some(ServerService { protocol: ServerProtocol::Twamp, .. }) => stamp::Protocol::Twamp,
-                        _ => stamp::Protocol::Stamp,
-                    },
+                    latency_protocol: server
+                        .as_ref()
+                        .map_or(stamp::Protocol::Stamp, |server| server.protocol.of_latency()),
                     mesh_ports,
                     parameters,
                     runs_dir: self.config.state.join("runs"),

@@ -96,31 +96,33 @@ pub struct MeshPair {
 
 impl MeshPair {
     fn of(facts: PairFacts) -> MeshPair {
-        let PairFacts { from, to, tests, best_goodput_bps, cause: change, throughput, latency, newest } =
+        let PairFacts { from, to, tests, best_goodput_bps, throughput, latency, conclusion, cause: change } =
             facts;
-        let cause = change.as_ref().map(|change| change.cause.clone());
+        let (cause, since_us) = match change {
+            Some(change) => (Some(change.cause), Some(change.since_us)),
+            None => (None, None),
+        };
         let state = match cause.as_deref() {
             None => PairState::Unknown,
             Some(cause::NO_RESULT) => PairState::NoResult,
             Some(cause) if cause::is_good(cause) => PairState::Good,
             Some(_) => PairState::Limited,
         };
-        let last_cause = newest.as_ref().and_then(cause::of);
-        let unconfirmed = last_cause.filter(|last| Some(last) != cause.as_ref());
         let words = |cause: &String| cause::in_words(cause, &from, &to);
-        let rtt = latency.as_ref().or(throughput.as_ref()).map(|row| &row.figures);
+        let last_cause = conclusion.as_ref().map(|conclusion| &conclusion.cause);
+        let rtt = latency.as_ref().or(throughput.as_ref());
         MeshPair {
             state,
             cause_text: cause.as_ref().map(words),
-            unconfirmed_text: unconfirmed.as_ref().map(words),
-            since_us: change.map(|change| change.since_us),
-            goodput_bps: throughput.as_ref().and_then(|row| row.figures.goodput_bps),
+            unconfirmed_text: last_cause.filter(|last| Some(*last) != cause.as_ref()).map(words),
+            since_us,
+            goodput_bps: throughput.as_ref().and_then(|newest| newest.goodput_bps),
             best_goodput_bps,
-            loss_share: rtt.and_then(|figures| figures.loss_share),
-            min_rtt_us: rtt.and_then(|figures| figures.min_rtt_us),
-            typical_rtt_us: rtt.and_then(|figures| figures.typical_rtt_us),
-            tested_us: throughput.as_ref().map(|row| row.start_us),
-            problem: newest.filter(|_| state == PairState::NoResult).and_then(|row| row.reason),
+            loss_share: rtt.and_then(|newest| newest.loss_share),
+            min_rtt_us: rtt.and_then(|newest| newest.min_rtt_us),
+            typical_rtt_us: rtt.and_then(|newest| newest.typical_rtt_us),
+            tested_us: throughput.as_ref().map(|newest| newest.start_us),
+            problem: conclusion.filter(|_| state == PairState::NoResult).and_then(|last| last.reason),
             acknowledgement: None,
             muted_until_us: None,
             cause,
@@ -334,27 +336,20 @@ pub struct CalendarDocument {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{archive::tests::row as archive_row, test::Figures};
-
-    fn row(kind: &str, start_us: i64, goodput_bps: f64, verdict: Option<&str>) -> TestRow {
-        TestRow {
-            kind: kind.into(),
-            figures: Figures {
-                goodput_bps: Some(goodput_bps),
-                verdict: verdict.map(str::to_owned),
-                ..Figures::default()
-            },
-            record: None,
-            ..archive_row(&format!("a/{start_us}"), start_us)
-        }
-    }
+    use crate::archive::{Conclusion, NewestResult};
 
     fn facts(to: &str, cause: Option<&str>, goodput_bps: f64) -> PairFacts {
-        let newest = row("throughput", 9, goodput_bps, cause);
+        let newest = NewestResult {
+            kind: "throughput".into(),
+            start_us: 9,
+            goodput_bps: Some(goodput_bps),
+            loss_share: None,
+            min_rtt_us: None,
+            typical_rtt_us: None,
+        };
         PairFacts {
             from: "a".into(),
             to: to.into(),
-            tests: TestCounts::default(),
             best_goodput_bps: Some(100.0),
             cause: cause.map(|cause| CauseChange {
                 from: "a".into(),
@@ -364,9 +359,9 @@ mod tests {
                 cause: cause.into(),
                 test: "a/5".into(),
             }),
-            throughput: cause.map(|_| newest.clone()),
-            latency: None,
-            newest: Some(newest),
+            throughput: cause.map(|_| newest),
+            conclusion: cause.map(|cause| Conclusion { start_us: 9, cause: cause.into(), reason: None }),
+            ..PairFacts::default()
         }
     }
 
@@ -417,8 +412,7 @@ mod tests {
     #[test]
     fn a_first_test_with_another_cause_is_shown_as_unconfirmed() {
         let mut facts = facts("b", Some("path_rate"), 10.0);
-        facts.newest = Some(row("throughput", 10, 10.0, Some("receive_window")));
-        facts.throughput = facts.newest.clone();
+        facts.conclusion = Some(Conclusion { start_us: 10, cause: "receive_window".into(), reason: None });
         let pair = MeshPair::of(facts);
         assert_eq!(pair.state, PairState::Good);
         assert_eq!(pair.unconfirmed_text.as_deref(), Some("receive buffer of b"));

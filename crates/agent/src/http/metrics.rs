@@ -12,22 +12,44 @@ pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8"
 struct Family<'a>(&'a mut String, &'static str);
 
 impl Family<'_> {
-    fn sample(&mut self, labels: &[(&str, &str)], value: f64) {
-        let labels: Vec<String> =
-            labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escape(value))).collect();
-        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+    /// Adds a sample; `labels` are texts of [`labels`].
+    fn sample(&mut self, labels: &[&str], value: f64) {
+        let Family(text, name) = self;
+        text.push_str(name);
+        for (index, label) in labels.iter().enumerate() {
+            text.push(if index == 0 { '{' } else { ',' });
+            text.push_str(label);
+        }
+        if !labels.is_empty() {
+            text.push('}');
+        }
         // Writing to a String cannot fail.
-        let _ = writeln!(self.0, "{}{labels} {value}", self.1);
+        let _ = writeln!(text, " {value}");
     }
+}
+
+/// Labels as text. A mesh has many samples of each pair, so that the text of a pair is made once.
+fn labels(labels: &[(&str, &str)]) -> String {
+    let mut text = String::new();
+    for (name, value) in labels {
+        text.push_str(if text.is_empty() { "" } else { "," });
+        text.push_str(name);
+        text.push_str("=\"");
+        for letter in value.chars() {
+            match letter {
+                '\n' => text.push_str("\\n"),
+                '\\' | '"' => text.extend(['\\', letter]),
+                _ => text.push(letter),
+            }
+        }
+        text.push('"');
+    }
+    text
 }
 
 fn family<'a>(text: &'a mut String, name: &'static str, kind: &str, help: &str) -> Family<'a> {
     let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     Family(text, name)
-}
-
-fn escape(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 /// The metrics of a point.
@@ -72,33 +94,35 @@ pub(super) fn text(status: &Status, mesh: &MeshDocument, archive_bytes: Option<u
         single("process_resident_memory_bytes", "gauge", "Resident memory of the agent.", bytes as f64);
     }
     let mut info = family(&mut text, "longfat_agent_info", "gauge", "The agent; the value is 1.");
-    info.sample(&[("point", &status.name), ("version", &status.version)], 1.0);
+    info.sample(&[&labels(&[("point", &status.name), ("version", &status.version)])], 1.0);
     let mut rows = family(&mut text, "longfat_archive_tests", "gauge", "Tests in the archive, by state.");
     for (state, count) in &status.archive {
-        rows.sample(&[("state", state)], *count as f64);
+        rows.sample(&[&labels(&[("state", state)])], *count as f64);
     }
     pairs(&mut text, mesh);
     text
 }
 
 fn pairs(text: &mut String, mesh: &MeshDocument) {
+    let names = mesh.pairs.iter().map(|pair| labels(&[("from", &pair.from), ("to", &pair.to)]));
+    let pairs: Vec<(&MeshPair, String)> = mesh.pairs.iter().zip(names).collect();
     let mut tests = family(text, "longfat_tests_total", "counter", "Tests that have ended, by pair and end.");
-    for pair in &mesh.pairs {
+    for (pair, names) in &pairs {
         let counts = &pair.tests;
         for (end, count) in [
-            ("finished", counts.finished),
-            ("failed", counts.failed),
-            ("refused", counts.refused),
-            ("not_run", counts.not_run),
+            ("end=\"finished\"", counts.finished),
+            ("end=\"failed\"", counts.failed),
+            ("end=\"refused\"", counts.refused),
+            ("end=\"not_run\"", counts.not_run),
         ] {
-            tests.sample(&[("from", &pair.from), ("to", &pair.to), ("end", end)], count as f64);
+            tests.sample(&[names, end], count as f64);
         }
     }
     let mut gauge = |name, help, value: &dyn Fn(&MeshPair) -> Option<f64>| {
         let mut samples = family(text, name, "gauge", help);
-        for pair in &mesh.pairs {
+        for (pair, names) in &pairs {
             if let Some(value) = value(pair) {
-                samples.sample(&[("from", &pair.from), ("to", &pair.to)], value);
+                samples.sample(&[names], value);
             }
         }
     };
@@ -124,10 +148,9 @@ fn pairs(text: &mut String, mesh: &MeshDocument) {
         &|pair| Some(pair.since_us? as f64 / 1e6),
     );
     let mut causes = family(text, "longfat_cause", "gauge", "The cause that limits a pair; the value is 1.");
-    for pair in &mesh.pairs {
+    for (pair, names) in &pairs {
         if let (Some(cause), Some(words)) = (&pair.cause, &pair.cause_text) {
-            let labels = [("from", pair.from.as_str()), ("to", &pair.to), ("cause", cause), ("text", words)];
-            causes.sample(&labels, 1.0);
+            causes.sample(&[names, &labels(&[("cause", cause), ("text", words)])], 1.0);
         }
     }
 }
@@ -139,7 +162,9 @@ mod tests {
     #[test]
     fn values_of_labels_are_escaped() {
         let mut text = String::new();
-        family(&mut text, "m", "gauge", "Help.").sample(&[("a", "x\"\\\n"), ("b", "y")], 0.5);
-        assert_eq!(text, "# HELP m Help.\n# TYPE m gauge\nm{a=\"x\\\"\\\\\\n\",b=\"y\"} 0.5\n");
+        let mut samples = family(&mut text, "m", "gauge", "Help.");
+        samples.sample(&[&labels(&[("a", "x\"\\\n"), ("b", "y")]), "c=\"z\""], 0.5);
+        samples.sample(&[], 1.0);
+        assert_eq!(text, "# HELP m Help.\n# TYPE m gauge\nm{a=\"x\\\"\\\\\\n\",b=\"y\",c=\"z\"} 0.5\nm 1\n");
     }
 }

@@ -41,8 +41,8 @@ pub(crate) use documents::SCHEMA;
 
 use self::routes::{Body, Query, ROUTES, Route};
 use crate::{
-    Client, Error, Explained, Filter, Members, NewReservation, PairName, PostgresAddress, Scope, Status,
-    StopHandle, Tokens, TransferReport,
+    Client, Error, Explained, Filter, Members, NewReservation, PairName, PostgresAddress, Scope,
+    ServerService, Status, StopHandle, Tokens, TransferReport,
     archive::Archive,
     planning::{PlanRequest, make_plan},
     tokens::TokenRefusal,
@@ -73,6 +73,8 @@ struct Site {
     state: PathBuf,
     /// The common archive, whose results are shown instead of this point's.
     postgres: Option<PostgresAddress>,
+    /// The servers outside the mesh to which transfers are planned.
+    servers: Vec<ServerService>,
     client: Client,
     is_local: bool,
     request_permits: Arc<Semaphore>,
@@ -146,12 +148,14 @@ pub(crate) async fn serve(
     listener: tokio::net::TcpListener,
     state: &Path,
     postgres: Option<PostgresAddress>,
+    servers: Vec<ServerService>,
 ) -> Result<(), Error> {
     let failed = |cause| Error::system("serve HTTP", cause);
     let address: SocketAddr = listener.local_addr().map_err(failed)?;
     let site = Site {
         state: state.into(),
         postgres,
+        servers,
         client: Client::new(state),
         is_local: address.ip().is_loopback(),
         request_permits: Arc::new(Semaphore::new(MAX_REQUESTS)),
@@ -171,7 +175,7 @@ pub fn serve_interface(listener: TcpListener, state: &Path, stop: &StopHandle) -
     let served = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
         tokio::select! {
-            served = serve(listener, state, None) => served,
+            served = serve(listener, state, None, Vec::new()) => served,
             () = stop.stopped() => Ok(()),
         }
     });
@@ -379,7 +383,7 @@ fn respond(site: &Site, route: &Route, query: &str) -> Result<Response, Refusal>
                 bytes: number("bytes")?,
                 deadline_us: number("deadline_us")?,
             };
-            json(&make_plan(&site.state, &site.client, &site.archive()?, &request)?)
+            json(&make_plan(&site.state, &site.servers, &site.client, &site.archive()?, &request)?)
         }
         routes::Response::Reservations => {
             let reservations = site.client.why(&query.text("id").unwrap_or_default())?;

@@ -135,7 +135,10 @@ pub(super) const ROUTES: &[Route] = &[
         summary: "Which rate, settings and slot for a transfer by a deadline; reserves nothing",
         parameters: &[
             required(text("from", "The point that sends")),
-            required(text("to", "The point that receives")),
+            required(text(
+                "to",
+                "The point that receives, or a server outside the mesh in the configuration of this point",
+            )),
             required(number("bytes", "Payload, bytes")),
             required(number("deadline_us", "When it must be complete, microseconds since 1970")),
         ],

@@ -8,7 +8,10 @@ pub(crate) use plan::PlanRequest;
 pub use plan::{PlanDocument, PlannedSetting, PlannedSlot};
 
 use self::plan::Known;
-use crate::{Client, Config, Error, Filter, Kind, Members, State, archive::Archive, http::open_archive};
+use crate::{
+    Client, Config, Error, Filter, Kind, Members, ServerService, State, archive::Archive, http::open_archive,
+    servers::OtherEnd,
+};
 
 /// A plan uses the tests of the last two weeks, seconds.
 const PLAN_TESTS_S: u64 = 14 * 86_400;
@@ -22,7 +25,7 @@ const PLAN_PADDING_US: u64 = 2_000_000;
 /// Plans a transfer with the archive and the calendars of the running agent with this configuration.
 ///
 /// # Errors
-/// If the agent does not run, its archive cannot be read, or the mesh has no such points.
+/// If the agent does not run, its archive cannot be read, or there are no such points.
 pub fn plan_transfer(
     config: &Config,
     from: &str,
@@ -35,23 +38,21 @@ pub fn plan_transfer(
         Some(address) => Archive::connect_for_reading(address)?,
         None => open_archive(&config.state)?,
     };
-    make_plan(&config.state, &Client::new(&config.state), &archive, &request)
+    make_plan(&config.state, &config.servers, &Client::new(&config.state), &archive, &request)
 }
 
-/// Makes a plan from an archive and the calendars.
+/// Makes a plan from an archive and the calendars. `servers` are those of the configuration.
 pub(crate) fn make_plan(
     state: &Path,
+    servers: &[ServerService],
     client: &Client,
     archive: &Archive,
     request: &PlanRequest,
 ) -> Result<PlanDocument, Error> {
     let PlanRequest { from, to, deadline_us, .. } = request;
-    let members = Members::open(state)?;
-    for name in [from, to] {
-        if members.address(&name.as_str().into()).is_none() {
-            return Err(Error::Refused(format!("no point of the mesh has the name {name:?}")));
-        }
-    }
+    let status = client.status()?;
+    let points =
+        points_of(&Members::open(state)?, servers, &status.name, from, to).map_err(Error::Refused)?;
     let now_us = u64::try_from(os::realtime().as_micros()).unwrap_or(u64::MAX);
     let since_us = i64::try_from(now_us.saturating_sub(PLAN_TESTS_S * 1_000_000)).unwrap_or(0);
     let filter = Filter {
@@ -64,20 +65,19 @@ pub(crate) fn make_plan(
     // Only TCP has a cause.
     let mut tests = archive.list(&filter)?;
     tests.retain(|row| row.state == State::Finished && row.figures.verdict.is_some());
-    let facts = archive.pairs()?.into_iter().find(|pair| pair.from == *from && pair.to == *to);
+    let facts = archive.pair(from, to)?;
     let newest = facts.as_ref().and_then(|facts| facts.latency.as_ref().or(facts.throughput.as_ref()));
-    let rtt_us = newest.and_then(|row| row.figures.typical_rtt_us.or(row.figures.min_rtt_us));
+    let rtt_us = newest.and_then(|newest| newest.typical_rtt_us.or(newest.min_rtt_us));
     let ahead = Duration::from_micros(deadline_us.saturating_sub(now_us)).min(MAX_PLAN_AHEAD);
     let (mut calendars, mut calendar_error) = (Vec::new(), None);
-    for name in [from, to] {
-        match client.calendar_of(Some(name.clone()), ahead) {
+    for name in points {
+        match client.calendar_of(Some(name.into()), ahead) {
             Ok(calendar) => calendars.push(calendar),
             Err(error) => calendar_error = Some(format!("the calendar of {name} is not known: {error}")),
         }
     }
     // The other clock's error is unknown, and assumed to be as large as this one's.
-    let clock_error_us = client.status()?.clock_error_us;
-    let clocks_us = clock_error_us.saturating_mul(2);
+    let clocks_us = status.clock_error_us.saturating_mul(2);
     let round_trips_us = (2.0 * rtt_us.unwrap_or(0.0)) as u64;
     let padding_us = PLAN_PADDING_US.saturating_add(clocks_us).saturating_add(round_trips_us);
     let known = Known {
@@ -91,4 +91,25 @@ pub(crate) fn make_plan(
         padding_us,
     };
     Ok(plan::plan(request, &known, now_us))
+}
+
+/// The ends that have a calendar: all but a server of the point `own`.
+fn points_of<'a>(
+    members: &Members,
+    servers: &[ServerService],
+    own: &str,
+    from: &'a str,
+    to: &'a str,
+) -> Result<Vec<&'a str>, String> {
+    let is_point = |name: &str| members.address(&name.into()).is_some();
+    if !is_point(from) {
+        return Err(format!("no point of the mesh has the name {from:?}"));
+    }
+    if OtherEnd::of_server(servers, &own.into(), &from.into(), to, Kind::Transfer)?.is_some() {
+        return Ok(vec![from]);
+    }
+    match is_point(to) {
+        true => Ok(vec![from, to]),
+        false => Err(format!("no point of the mesh has the name {to:?}, and agent.toml has no such server")),
+    }
 }

@@ -36,6 +36,8 @@ const LATENCY_INTERVAL: Time = Time::from_millis(20);
 const LATENCY_PAYLOAD: usize = 128;
 /// Timeout of the last reply of a latency test.
 const LATENCY_TIMEOUT: Duration = Duration::from_secs(1);
+/// The time that OWAMP needs besides its packets: both ends prepare, and the server's records are fetched.
+const OWAMP_OVERHEAD: Duration = Duration::from_secs(3);
 /// The time that a diagnosis needs besides its TCP test.
 const DIAGNOSIS_OVERHEAD: Time = Time::from_secs(35);
 
@@ -146,7 +148,11 @@ fn latency(job: &LeadJob, endpoint: &Endpoint, time: Duration) -> Measured {
         Err(error) => return Measured::failed(error),
     };
     // The timeout of the last reply is part of the slot.
-    let sending = time.saturating_sub(LATENCY_TIMEOUT).max(MIN_TEST);
+    let overhead = match job.latency_protocol {
+        stamp::Protocol::Owamp => OWAMP_OVERHEAD,
+        stamp::Protocol::Stamp | stamp::Protocol::Twamp => Duration::ZERO,
+    };
+    let sending = time.saturating_sub(LATENCY_TIMEOUT + overhead).max(MIN_TEST);
     let options = SenderOptions {
         protocol: job.latency_protocol,
         to,
@@ -176,7 +182,14 @@ fn latency(job: &LeadJob, endpoint: &Endpoint, time: Duration) -> Measured {
     ) {
         Ok(recorded) => {
             let error = packets.trips.is_empty().then(|| format!("no packet returned from {}", job.to));
-            Measured { figures: Figures::of(&recorded.run), record: Some(recorded.path), error }
+            // TWAMP and OWAMP count the losses of each direction.
+            let evidence = packets.result.each_direction.map(|[forward, backward]| {
+                let (to, sent) = (&job.to, [forward.sent, backward.sent]);
+                let lost = [forward.lost, backward.lost];
+                format!("{} of {} packets to {to} lost, {} of {} from it", lost[0], sent[0], lost[1], sent[1])
+            });
+            let figures = Figures { evidence, ..Figures::of(&recorded.run) };
+            Measured { figures, record: Some(recorded.path), error }
         }
         Err(error) => Measured::failed(error_text(&error)),
     }

@@ -11,13 +11,16 @@ use std::{fmt, str::FromStr};
 use reservation::{Class, Test, Transport};
 use units::{BitRate, Time};
 
-use crate::ServerService;
+use crate::{ServerProtocol, ServerService};
 
 pub use figures::Figures;
 pub(crate) use figures::find_record;
 pub(crate) use lead::{LeadJob, Measured, measure};
 pub(crate) use peer::{Endpoint, PeerJob, serve};
 pub use transfer::TransferReport;
+
+/// The shortest latency test by OWAMP, whose connection and records take some seconds.
+const MIN_OWAMP_DURATION: Time = Time::from_secs(5);
 
 /// The kind of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,6 +116,11 @@ impl TestParameters {
         let parameters = TestParameters { kind: test.kind.parse()?, duration, rate: test.rate };
         parameters.check()?;
         let server = server_of(test)?;
+        if server.as_ref().is_some_and(|server| server.protocol == ServerProtocol::Owamp)
+            && duration < MIN_OWAMP_DURATION
+        {
+            return Err(format!("a latency test by OWAMP lasts at least {MIN_OWAMP_DURATION}"));
+        }
         let fits = server.is_none_or(|server| server.protocol.serves(parameters.kind));
         if !fits || parameters.test() != (Test { parameters: String::new(), ..test.clone() }) {
             return Err(format!("its parameters do not fit a test of the kind {}", parameters.kind));
@@ -152,7 +160,6 @@ pub(crate) fn server_of(test: &Test) -> Result<Option<ServerService>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ServerProtocol;
 
     #[test]
     fn parameters_are_read_as_they_were_written() {
@@ -178,6 +185,13 @@ mod tests {
         let with = |protocol| Test { parameters: server(protocol), ..udp.test() };
         assert_eq!(TestParameters::of(&with(ServerProtocol::Iperf3), udp.duration), Ok(udp));
         assert!(TestParameters::of(&with(ServerProtocol::Twamp), udp.duration).is_err());
+        let latency =
+            |seconds| TestParameters { kind: Kind::Latency, duration: Time::from_secs(seconds), rate: None };
+        let one_way = Test { parameters: server(ServerProtocol::Owamp), ..latency(1).test() };
+        assert!(
+            TestParameters::of(&one_way, Time::from_secs(4)).unwrap_err().contains("OWAMP lasts at least")
+        );
+        assert_eq!(TestParameters::of(&one_way, Time::from_secs(5)), Ok(latency(5)));
         let other = Test { kind: "trace".into(), ..Test::default() };
         assert!(TestParameters::of(&other, udp.duration).is_err());
     }

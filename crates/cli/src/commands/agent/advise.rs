@@ -22,7 +22,7 @@ const PROBE_US: u64 = 10_000_000;
 /// Options of `advise`.
 #[derive(Debug, Args)]
 pub struct AdviseArgs {
-    /// The point to which the command sends. The command runs on the host of this point's agent
+    /// The point, or the server of agent.toml, to which the command sends. The command runs on the host of this point's agent
     #[arg(long, value_name = "POINT")]
     to: String,
     /// Approximate amount of data that the command sends
@@ -162,7 +162,7 @@ fn comparison(plan: &PlanDocument, explained: &Explained) -> String {
             view::number::rate(reached),
             reached / planned * 100.0
         ),
-        _ => "  no TCP connection with the other point was seen".into(),
+        _ => "  no TCP connection with the other end was seen".into(),
     }
 }
 

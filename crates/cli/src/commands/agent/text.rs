@@ -258,6 +258,8 @@ fn result(row: &TestRow) -> String {
             "healthy" => "  healthy: TCP reaches the rate of the path".into(),
             limit => format!("  limited by {}{evidence}", limit.replace('_', " ")),
         });
+    } else {
+        lines.extend(figures.evidence.as_ref().map(|text| format!("  {text}")));
     }
     lines.extend(row.record.as_ref().map(|record| format!("  record at {}: {record}", row.from)));
     lines.join("\n")

@@ -1,0 +1,218 @@
+//! Changes of the cause that limits a pair of points.
+//!
+//! A change is recorded when [`CONFIRMATIONS`] tests in succession found the new cause, because a single test may be disturbed. It is dated
+//! to the first of them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Archive, COLUMNS, TestRow, read,
+    sql::{self, Database, Field, Row, Value, read_all, read_first, values},
+};
+use crate::{Error, cause};
+
+/// Number of tests in succession that must find a cause before it becomes the pair's cause.
+const CONFIRMATIONS: usize = 2;
+
+/// The table. Changes have the kind of test, because throughput tests and diagnoses name causes differently.
+pub(super) const TABLE: &str = "
+    CREATE TABLE IF NOT EXISTS causes (
+        lead TEXT NOT NULL, peer TEXT NOT NULL, kind TEXT NOT NULL, start_us INTEGER NOT NULL, cause TEXT NOT NULL,
+        id TEXT NOT NULL, is_pending INTEGER NOT NULL, PRIMARY KEY (lead, peer, kind, start_us)) STRICT;
+    CREATE INDEX IF NOT EXISTS causes_pending ON causes (start_us) WHERE is_pending = 1;";
+
+/// SQL condition: tests that name a cause, or that failed to get a result.
+const CONCLUSIVE: &str = "(state = 'finished' AND verdict IS NOT NULL
+    OR reason_kind IN ('unreachable', 'not_started', 'test_failed'))";
+
+/// A change of the cause that limits a pair.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CauseChange {
+    /// The point that sends.
+    pub from: String,
+    /// The point that receives.
+    pub to: String,
+    /// The kind of the tests that found it.
+    pub kind: String,
+    /// Start of the first test that found it, microseconds since 1970.
+    pub since_us: i64,
+    /// The cause.
+    pub cause: String,
+    /// The first test that found it.
+    pub test: String,
+}
+
+/// Records a change of the cause; returns it.
+pub(super) fn update_cause(database: &dyn Database, row: &TestRow) -> sql::Result<Option<CauseChange>> {
+    if cause::of(row).is_none() {
+        return Ok(None);
+    }
+    let pair: &[Value] = values![row.from, row.to, row.kind];
+    let query = format!(
+        "SELECT {COLUMNS} FROM tests WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND {CONCLUSIVE}
+         ORDER BY start_us DESC, id DESC LIMIT {CONFIRMATIONS}"
+    );
+    let newest = read_all(database, &query, pair, read)?;
+    let current =
+        "SELECT cause FROM causes WHERE lead = ?1 AND peer = ?2 AND kind = ?3 ORDER BY start_us DESC LIMIT 1";
+    let current: Option<String> = read_first(database, current, pair, |row| row.next())?;
+    let Some(new) = newest.first().and_then(cause::of) else { return Ok(None) };
+    let is_confirmed = newest.len() == CONFIRMATIONS
+        && newest.iter().all(|row| cause::of(row).as_deref() == Some(new.as_str()));
+    let first = match &current {
+        Some(current) if *current == new => return Ok(None),
+        Some(_) if !is_confirmed => return Ok(None),
+        // A point that has just joined, or a disturbed first test.
+        None if new == cause::NO_RESULT && !is_confirmed => return Ok(None),
+        None if new != cause::NO_RESULT => newest.first(),
+        _ => newest.last(),
+    };
+    let Some(first) = first else { return Ok(None) };
+    // The first cause of a pair is not a change.
+    let is_pending = i64::from(current.is_some());
+    let insert = "INSERT INTO causes VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+         ON CONFLICT (lead, peer, kind, start_us) DO UPDATE SET
+             cause = excluded.cause, id = excluded.id, is_pending = excluded.is_pending";
+    let values = values![row.from, row.to, row.kind, first.start_us, new, first.id, is_pending];
+    database.execute(insert, values)?;
+    Ok(Some(CauseChange {
+        from: row.from.clone(),
+        to: row.to.clone(),
+        kind: row.kind.clone(),
+        since_us: first.start_us,
+        cause: new,
+        test: first.id.clone(),
+    }))
+}
+
+/// Reads the columns [`CHANGE`].
+pub(super) fn read_change(row: &mut Row<'_>) -> sql::Result<CauseChange> {
+    Ok(CauseChange {
+        from: row.next()?,
+        to: row.next()?,
+        kind: row.next()?,
+        since_us: row.next()?,
+        cause: row.next()?,
+        test: row.next()?,
+    })
+}
+
+/// The columns of a change.
+pub(super) const CHANGE: &str = "lead, peer, kind, start_us, cause, id";
+
+impl Archive {
+    /// The changes of a pair's cause since a time, oldest first, and the last one before that time.
+    pub fn changes(&self, from: &str, to: &str, since_us: i64) -> Result<Vec<CauseChange>, Error> {
+        let query = format!(
+            "SELECT {CHANGE} FROM causes WHERE lead = ?1 AND peer = ?2 AND start_us >= coalesce(
+                 (SELECT max(start_us) FROM causes WHERE lead = ?1 AND peer = ?2 AND start_us <= ?3), ?3)
+             ORDER BY start_us, kind"
+        );
+        self.read_changes(&query, values![from, to, since_us])
+    }
+
+    fn read_changes(&self, query: &str, values: &[Value]) -> Result<Vec<CauseChange>, Error> {
+        read_all(&*self.database, query, values, read_change).map_err(self.failed("read"))
+    }
+
+    /// The changes for which no alert has been sent, oldest first.
+    pub fn pending_changes(&self) -> Result<Vec<CauseChange>, Error> {
+        self.read_changes(
+            &format!("SELECT {CHANGE} FROM causes WHERE is_pending = 1 ORDER BY start_us, lead, peer, kind"),
+            &[],
+        )
+    }
+
+    /// The cause before a change.
+    pub fn cause_before(&self, change: &CauseChange) -> Result<Option<String>, Error> {
+        let query = "SELECT cause FROM causes WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us < ?4
+             ORDER BY start_us DESC LIMIT 1";
+        let values = values![change.from, change.to, change.kind, change.since_us];
+        read_first(&*self.database, query, values, |row| row.next()).map_err(self.failed("read"))
+    }
+
+    /// Marks a change as alerted: its alert was sent, or is too old.
+    pub fn settle_change(&mut self, change: &CauseChange) -> Result<(), Error> {
+        let CauseChange { from, to, kind, since_us, .. } = change;
+        let update =
+            "UPDATE causes SET is_pending = 0 WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us = ?4";
+        self.write(|database| database.execute(update, values![from, to, kind, since_us]).map(drop))
+    }
+
+    /// Marks all changes as alerted, without sending alerts.
+    pub fn settle_all_changes(&mut self) -> Result<(), Error> {
+        let update = "UPDATE causes SET is_pending = 0 WHERE is_pending = 1";
+        self.write(|database| database.execute(update, &[]).map(drop))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::archive::{
+        State,
+        pairs::tests::{finished, test},
+    };
+
+    fn archive() -> Archive {
+        Archive::open(Path::new(":memory:"), None).unwrap()
+    }
+
+    fn causes(archive: &Archive) -> Vec<(i64, String)> {
+        let changes = archive.changes("a", "b", 0).unwrap();
+        changes.into_iter().map(|change| (change.since_us, change.cause)).collect()
+    }
+
+    #[test]
+    fn a_cause_changes_when_two_tests_agree_and_dates_from_the_first() {
+        let mut archive = archive();
+        archive.put(&finished(1, "path_rate"), &[]).unwrap();
+        assert_eq!(causes(&archive), [(1000, "path_rate".to_string())]);
+        assert_eq!(archive.pending_changes().unwrap(), [], "the first cause is not a change");
+        // One disturbed test changes nothing.
+        for row in [finished(2, "host_cpu"), finished(3, "path_rate"), finished(4, "receive_window")] {
+            archive.put(&row, &[]).unwrap();
+        }
+        assert_eq!(causes(&archive).len(), 1);
+        archive.put(&finished(5, "receive_window"), &[]).unwrap();
+        // A repeated result changes nothing, nor does one that arrives late.
+        archive.put(&finished(5, "receive_window"), &[]).unwrap();
+        archive.put(&finished(0, "loss"), &[]).unwrap();
+        assert_eq!(causes(&archive), [(1000, "path_rate".to_string()), (4000, "receive_window".to_string())]);
+        let pending = archive.pending_changes().unwrap();
+        assert_eq!((pending.len(), pending[0].test.as_str()), (1, "a/4"));
+        assert_eq!(archive.cause_before(&pending[0]).unwrap().as_deref(), Some("path_rate"));
+        archive.settle_change(&pending[0]).unwrap();
+        assert_eq!(archive.pending_changes().unwrap(), []);
+        assert_eq!(archive.changes("a", "b", 2000).unwrap().len(), 2, "the cause at the beginning too");
+        assert_eq!(archive.changes("a", "b", 4000).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn tests_without_a_result_are_a_cause_and_refused_ones_are_not() {
+        let mut archive = archive();
+        archive.put(&finished(1, "path_rate"), &[]).unwrap();
+        for number in 2..4 {
+            archive.put(&test(number, State::NotRun, None, Some("rule")), &[]).unwrap();
+            archive.put(&test(number + 10, State::NotRun, None, Some("conflict")), &[]).unwrap();
+        }
+        assert_eq!(causes(&archive).len(), 1);
+        archive.put(&test(21, State::NotRun, None, Some("unreachable")), &[]).unwrap();
+        archive.put(&test(22, State::Failed, None, Some("test_failed")), &[]).unwrap();
+        assert_eq!(causes(&archive)[1], (21_000, "no_result".to_string()));
+        // A test that has a verdict, but did not end in its slot, names it.
+        for number in 30..32 {
+            archive.put(&test(number, State::Failed, Some("loss"), Some("test_failed")), &[]).unwrap();
+        }
+        assert_eq!(causes(&archive)[2], (30_000, "loss".to_string()));
+        // One test without a result is not yet a cause of a new pair.
+        let mut new = self::archive();
+        new.put(&test(1, State::NotRun, None, Some("unreachable")), &[]).unwrap();
+        assert_eq!(causes(&new), []);
+        new.put(&test(2, State::NotRun, None, Some("unreachable")), &[]).unwrap();
+        assert_eq!(causes(&new), [(1000, "no_result".to_string())]);
+    }
+}

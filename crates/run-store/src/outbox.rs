@@ -16,8 +16,6 @@ use crate::client::Client;
 use crate::directories::Directories;
 use crate::upload::Uploader;
 
-/// Bytes of an outbox's random name. It becomes the end of the records' ids, which also contain the second.
-const TAG_BYTES: usize = 3;
 /// Pause between uploads. Writers write a part of a running measurement once a second or less often.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Pause after an upload that failed.
@@ -34,11 +32,7 @@ pub(crate) struct Outbox {
 impl Outbox {
     /// Creates the outbox, and begins to upload what is written to it.
     pub(crate) fn start(client: &Arc<Client>, directories: &Directories) -> Result<Self, Error> {
-        let tag = os::random_hex(TAG_BYTES).map_err(|source| Error::Io {
-            action: "read",
-            path: "/dev/urandom".into(),
-            source,
-        })?;
+        let tag = tag()?;
         let directory = directories.outboxes.join(&tag);
         let failed = |action| {
             let path = directory.clone();
@@ -97,6 +91,11 @@ fn remaining(error: Error, outbox: &Path) -> Error {
         },
         other => other,
     }
+}
+
+/// A random name of 24 bits. It becomes the end of the records' ids, which also contain the second.
+fn tag() -> Result<String, Error> {
+    os::random_hex(3).map_err(|source| Error::Io { action: "read", path: "/dev/urandom".into(), source })
 }
 
 #[derive(Debug)]

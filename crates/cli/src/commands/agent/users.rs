@@ -154,7 +154,11 @@ pub fn request(args: &RequestArgs, json: bool) -> anyhow::Result<()> {
     }
     print(&explained, json)?;
     let is_done = explained.phase == "finished" || !explained.is_over();
-    if is_done { Ok(()) } else { Err(Exit::Failed(format!("the test {} was not completed", explained.id)).into()) }
+    if is_done {
+        Ok(())
+    } else {
+        Err(Exit::Failed(format!("the test {} was not completed", explained.id)).into())
+    }
 }
 
 fn print(explained: &Explained, json: bool) -> anyhow::Result<()> {

@@ -17,8 +17,6 @@ use crate::client::Client;
 use crate::directories::Directories;
 use crate::upload::Uploader;
 
-/// Bytes of an outbox's random name. It becomes the end of the records' ids, which also contain the second.
-const TAG_BYTES: usize = 3;
 /// Pause between uploads. Writers write a part of a running measurement once a second or less often.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Pause after an upload that failed.
@@ -35,11 +33,7 @@ pub(crate) struct Outbox {
 impl Outbox {
     /// Creates the outbox, and begins to upload what is written to it.
     pub(crate) fn start(client: &Arc<Client>, directories: &Directories) -> Result<Self, Error> {
-        let tag = os::random_hex(TAG_BYTES).map_err(|source| Error::Io {
-            action: "read",
-            path: "/dev/urandom".into(),
-            source,
-        })?;
+        let tag = tag()?;
         let directory = directories.outboxes.join(&tag);
         let failed = |action| {
             let path = directory.clone();
@@ -111,6 +105,11 @@ pub(crate) fn open_lock(outbox: &Path) -> std::io::Result<File> {
     File::options().append(true).create(true).open(lock_path(outbox))
 }
 
+/// A random name of 24 bits. It becomes the end of the records' ids, which also contain the second.
+fn tag() -> Result<String, Error> {
+    os::random_hex(3).map_err(|source| Error::Io { action: "read", path: "/dev/urandom".into(), source })
+}
+
 #[derive(Debug)]
 struct Worker {
     client: Arc<Client>,
@@ -174,5 +173,17 @@ impl Worker {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_differ_and_fit_into_ids() {
+        let tags: std::collections::BTreeSet<String> = (0..32).map(|_| tag().unwrap()).collect();
+        assert!(tags.len() > 30, "{tags:?}");
+        assert!(tags.iter().all(|tag| tag.len() == 6 && tag.bytes().all(|byte| byte.is_ascii_hexdigit())));
     }
 }

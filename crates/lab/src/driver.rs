@@ -483,7 +483,7 @@ duration = "1s"
 hosts.h1.address = "10.0.0.1/24"
 hosts.h2.address = "10.0.0.2/24"
 links = [{ ends = ["h1", "h2"], both = { rate = "1gbit", delay = "1ms" } }]
-flows = [{ from = "h1", to = "h2" }]
+flows = [{ name = "f", from = "h1", to = "h2" }]
 "#;
 
     #[test]

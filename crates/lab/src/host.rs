@@ -55,9 +55,11 @@ impl Host {
     ) -> Result<(Self, Vec<Port>), Error> {
         let namespace = Namespace::new()?;
         let devices: Vec<String> = (0..links).map(|link| format!("{}-eth{link}", spec.name)).collect();
-        let of_no_device = |(name, _): &(&String, &String)| {
-            device_of(name).is_none_or(|device| devices.iter().all(|own| own != device))
+        let sysctls = spec.sysctl.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let is_of_own_device = |(name, _): &(&str, &str)| {
+            device_of(name).is_some_and(|device| devices.iter().any(|own| own == device))
         };
+        let (of_devices, of_host): (Vec<_>, Vec<_>) = sysctls.partition(is_of_own_device);
         let all = spec.interfaces.iter().flat_map(|i| &i.addresses);
         let has_ipv6 =
             all.clone().any(|a| a.address.is_ipv6()) || spec.routes.iter().any(|r| r.via.is_ipv6());
@@ -69,19 +71,21 @@ impl Host {
                 silence_ipv6("default");
             }
             // Before a device exists, so that settings which devices inherit are already in place.
-            set_sysctls(&spec.name, spec.sysctl.iter().filter(of_no_device))
+            set_sysctls(&spec.name, &of_host)
         })?;
         let mut ports = Vec::new();
         for (link, device) in devices.iter().enumerate() {
             let addresses = spec.interfaces.get(link).map_or(&[][..], |i| &i.addresses);
-            let of_device = |(name, _): &(&String, &String)| device_of(name) == Some(device);
+            let of_device = of_devices.iter().filter(|(name, _)| device_of(name) == Some(device));
+            let sysctls: Vec<(&str, &str)> = of_device.copied().collect();
             let setup = PortSetup {
                 station: station + link,
                 device,
                 mtu: spec.mtu,
                 addresses,
                 nic: &spec.nic,
-                sysctls: &|| set_sysctls(&spec.name, spec.sysctl.iter().filter(of_device)),
+                host: &spec.name,
+                sysctls: &sysctls,
             };
             ports.push(Port::open(&setup, backend, &namespace, wires)?);
         }
@@ -156,12 +160,13 @@ mod tests {
 
     use super::*;
 
-    /// Bringing a device up resets the MTU of IPv6; `default` is inherited by devices that are created later.
+    /// A device that becomes operational loses its MTU of IPv6; `default` is inherited by devices that are created later.
     const SCENARIO: &str = r#"
+duration = "1s"
 hosts.h1.address = "fd00::1/64"
 hosts.h2.address = "fd00::2/64"
 links = [{ ends = ["h1", "h2"], both = { delay = "1ms" } }]
-flows = [{ from = "h1", to = "h2" }]
+flows = [{ name = "f", from = "h1", to = "h2" }]
 [hosts.h1.sysctl]
 "net.ipv4.conf.default.arp_filter" = "1"
 "net.ipv4.conf.h1-eth0.rp_filter" = "2"

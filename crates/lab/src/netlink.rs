@@ -6,7 +6,7 @@ use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::{
     AddressFamily, RouteNetlinkMessage,
     address::{AddressAttribute, AddressHeaderFlags, AddressMessage},
-    link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage},
+    link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, State},
     neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState},
     route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType},
 };
@@ -163,6 +163,11 @@ impl Netlink {
     }
 
     /// A device by name.
+    /// Whether the kernel has processed that the device has a carrier: before, it discards packets and may reset settings.
+    pub(crate) fn is_operational(&self, name: &str) -> io::Result<bool> {
+        Ok(self.link(name)?.attributes.contains(&LinkAttribute::OperState(State::Up)))
+    }
+
     pub(crate) fn link(&self, name: &str) -> io::Result<LinkMessage> {
         let mut message = LinkMessage::default();
         message.attributes = vec![LinkAttribute::IfName(name.into())];

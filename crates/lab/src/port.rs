@@ -4,6 +4,7 @@
 use std::{
     fs::{self, File},
     io::{self, Read, Write},
+    time::{Duration, Instant},
 };
 
 use os::DeviceControl;
@@ -17,6 +18,7 @@ use crate::{
     namespace::Namespace,
     netlink::{DeviceSetup, Netlink},
     sys,
+    sysctl::set_sysctls,
 };
 
 /// Queue lengths to request for a TAP device, in super-packets, preferred first. The queue holds what the host sends while
@@ -30,6 +32,10 @@ const WIRE_MTU: u32 = 65_535;
 const PACKET_BUFFER: i32 = 64 << 20;
 /// The first kernel whose packet sockets pass on UDP super-packets (VIRTIO_NET_HDR_GSO_UDP_L4).
 const UDP_GSO_READABLE_SINCE: KernelVersion = KernelVersion::new(6, 2);
+
+/// Maximum time until a device is operational: the kernel processes such events at least once a second.
+const OPERATIONAL_TIMEOUT: Duration = Duration::from_secs(2);
+const OPERATIONAL_POLL: Duration = Duration::from_millis(1);
 
 /// How hosts are connected to the emulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,8 +110,9 @@ pub(crate) struct PortSetup<'a> {
     pub(crate) mtu: u32,
     pub(crate) addresses: &'a [Cidr],
     pub(crate) nic: &'a Nic,
-    /// Sets the sysctls that belong to the device.
-    pub(crate) sysctls: &'a (dyn Fn() -> Result<(), Error> + Sync),
+    /// The host's name, and the sysctls that belong to the device.
+    pub(crate) host: &'a str,
+    pub(crate) sysctls: &'a [(&'a str, &'a str)],
 }
 
 impl Port {
@@ -163,21 +170,26 @@ impl Port {
                 }
             }
             // Before the device is up: some apply to its first packets, such as those of duplicate address detection.
-            (setup.sysctls)()?;
+            set_sysctls(setup.host, setup.sysctls)?;
             netlink.bring_up(index).attempted(what)?;
             for cidr in setup.addresses {
                 netlink
                     .add_address(index, cidr.address, cidr.prefix)
                     .attempted(|| format!("add address {cidr} to {device}"))?;
             }
-            // Again, because bringing a device up resets some, such as net.ipv6.conf.DEVICE.mtu.
-            (setup.sysctls)()?;
             Ok(tap)
         })?;
         let file = match tap {
             Some(file) => file,
             None => wires.run(|| open_wire(&wire, setup))?,
         };
+        if backend == Backend::Packet || !setup.sysctls.is_empty() {
+            host.run(|| {
+                wait_until_operational(device).attempted(|| format!("read the state of {device}"))?;
+                // Again, because a device that becomes operational has lost some, such as net.ipv6.conf.DEVICE.mtu.
+                set_sysctls(setup.host, setup.sysctls)
+            })?;
+        }
         Ok(Port { file, backend, gro: setup.nic.gro, has_tx_queue: setup.nic.tx_queue.is_some() })
     }
 
@@ -191,7 +203,8 @@ impl Port {
     pub(crate) fn try_one(backend: Backend) -> Result<(), Error> {
         let nic = Nic::default();
         let (device, mtu) = ("lf-check", 1500);
-        let setup = PortSetup { station: 0, device, mtu, addresses: &[], nic: &nic, sysctls: &|| Ok(()) };
+        let setup =
+            PortSetup { station: 0, device, mtu, addresses: &[], nic: &nic, host: "check", sysctls: &[] };
         Port::open(&setup, backend, &Namespace::new()?, &Namespace::new()?).map(drop)
     }
 
@@ -227,6 +240,17 @@ impl Port {
             Backend::Packet => sys::packet_drops(&self.file).unwrap_or(0),
         }
     }
+}
+
+/// Waits until the kernel has processed that the device is up (net/core/link_watch.c). It does so at once when asked for the
+/// device's state from Linux 6.8 on, otherwise within [`OPERATIONAL_TIMEOUT`].
+fn wait_until_operational(device: &str) -> io::Result<()> {
+    let netlink = Netlink::open()?;
+    let began = Instant::now();
+    while !netlink.is_operational(device)? && began.elapsed() < OPERATIONAL_TIMEOUT {
+        std::thread::sleep(OPERATIONAL_POLL);
+    }
+    Ok(())
 }
 
 /// Offloads of a host's veth device, by their names in `ethtool -k`, whose super-packets a packet socket of this kernel cannot
@@ -307,9 +331,10 @@ pub(crate) fn silence_ipv6(device: &str) {
 
 #[cfg(test)]
 mod tests {
-    use std::net::UdpSocket;
+    use std::{net::UdpSocket, os::fd::AsFd};
 
     use super::*;
+    use crate::frame::{FRAME_BYTES, VNET_HEADER};
 
     /// A kernel that limits queue lengths, as Linux 6.1.192 and 6.12.117 do.
     struct FakeKernel {
@@ -343,7 +368,7 @@ mod tests {
         let nic = Nic::default();
         let addresses = &[Cidr { address: ADDRESS.parse().unwrap(), prefix: 24 }];
         let (device, mtu) = ("h1-eth0", 1500);
-        let setup = PortSetup { station: 0, device, mtu, addresses, nic: &nic, sysctls: &|| Ok(()) };
+        let setup = PortSetup { station: 0, device, mtu, addresses, nic: &nic, host: "h1", sysctls: &[] };
         let open = || -> Result<(Port, Namespace), Error> {
             let (host, wires) = (Namespace::new()?, Namespace::new()?);
             host.run(|| {
@@ -373,12 +398,23 @@ mod tests {
         assert_eq!(host.run(|| send().attempted(|| "send".into())).unwrap(), bytes);
     }
 
-    /// The GSO types of the UDP frames that the port has.
-    fn gso_types(port: &Port) -> Vec<u8> {
-        let mut buffer = vec![0; crate::frame::FRAME_BYTES];
-        let mut types = Vec::new();
-        while let PortRead::Frame(_) = port.read(&mut buffer).unwrap() {
+    /// Headers of a datagram and its frame.
+    const HEADERS: usize = VNET_HEADER + 14 + 20 + 8;
+
+    /// Waits for a frame and reads it.
+    fn read_next(port: &Port, buffer: &mut [u8]) -> PortRead {
+        assert!(os::wait_readable(port.file().as_fd(), Duration::from_secs(30)).unwrap());
+        port.read(buffer).unwrap()
+    }
+
+    /// The GSO types of the frames that carry a message of `bytes`.
+    fn gso_types(port: &Port, bytes: usize) -> Vec<u8> {
+        let mut buffer = vec![0; FRAME_BYTES];
+        let (mut types, mut received) = (Vec::new(), 0);
+        while received < bytes {
+            let PortRead::Frame(len) = read_next(port, &mut buffer) else { panic!("after {received} bytes") };
             types.push(buffer[1]);
+            received += len - HEADERS;
         }
         types
     }
@@ -387,7 +423,7 @@ mod tests {
     fn packet_ports_carry_messages_that_the_kernel_segments() {
         let Some((port, host)) = packet_port() else { return };
         broadcast(&host, 3000, 1000);
-        let types = gso_types(&port);
+        let types = gso_types(&port, 3000);
         // One super-packet (VIRTIO_NET_HDR_GSO_UDP_L4), or three datagrams on older kernels.
         assert!(types == [5] || types == [0, 0, 0], "{types:?}");
         let older = unreadable_offloads(Some(KernelVersion::new(6, 1)));
@@ -398,7 +434,7 @@ mod tests {
         })
         .unwrap();
         broadcast(&host, 3000, 1000);
-        assert_eq!(gso_types(&port), [0, 0, 0], "no super-packet reaches the port");
+        assert_eq!(gso_types(&port, 3000), [0, 0, 0], "no super-packet reaches the port");
         assert_eq!(unreadable_offloads(None), older);
         assert_eq!(unreadable_offloads(Some(UDP_GSO_READABLE_SINCE)), ["tx-sctp-segmentation"]);
     }
@@ -410,10 +446,9 @@ mod tests {
         let Some((port, host)) = packet_port() else { return };
         broadcast(&host, 100, 0);
         broadcast(&host, 200, 0);
-        assert_eq!(port.read(&mut [0; 4]).unwrap(), PortRead::Dropped);
-        let mut buffer = vec![0; crate::frame::FRAME_BYTES];
-        let headers = crate::frame::VNET_HEADER + 14 + 20 + 8;
-        assert_eq!(port.read(&mut buffer).unwrap(), PortRead::Frame(headers + 200));
+        assert_eq!(read_next(&port, &mut [0; 4]), PortRead::Dropped);
+        let mut buffer = vec![0; FRAME_BYTES];
+        assert_eq!(read_next(&port, &mut buffer), PortRead::Frame(HEADERS + 200));
         assert_eq!(port.read(&mut buffer).unwrap(), PortRead::Empty);
     }
 

@@ -23,11 +23,8 @@ pub(crate) fn device_of(name: &str) -> Option<&str> {
 }
 
 /// Sets sysctls of this thread's network namespace and verifies them by reading them back.
-pub(crate) fn set_sysctls<'a>(
-    host: &str,
-    sysctls: impl IntoIterator<Item = (&'a String, &'a String)>,
-) -> Result<(), Error> {
-    sysctls.into_iter().try_for_each(|(name, value)| set_sysctl(host, name, value))
+pub(crate) fn set_sysctls(host: &str, sysctls: &[(&str, &str)]) -> Result<(), Error> {
+    sysctls.iter().try_for_each(|(name, value)| set_sysctl(host, name, value))
 }
 
 fn set_sysctl(host: &str, name: &str, value: &str) -> Result<(), Error> {

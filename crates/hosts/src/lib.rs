@@ -14,11 +14,13 @@
 mod clock;
 mod error;
 mod flow;
+mod flow_limits;
 mod host_locations;
 mod measured;
 mod message;
 mod plan;
 mod prepare;
+mod reply_queue;
 mod run;
 mod running;
 mod server_session;

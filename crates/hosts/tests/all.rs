@@ -1,3 +1,5 @@
 //! Integration tests: one test program.
 
+mod common;
+mod requests;
 mod vanishing;

@@ -163,7 +163,9 @@ impl<'a> Session<'a> {
             },
             Request::Change { purpose, settings } => {
                 self.changed = None;
-                match ChangedSettings::change(&purpose, &settings) {
+                let changed = settings::refuse_secrets(&settings)
+                    .and_then(|()| ChangedSettings::change(&purpose, &settings));
+                match changed {
                     Ok(changed) => {
                         self.changed = Some(changed);
                         match self.listener.renew() {

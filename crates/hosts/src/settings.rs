@@ -76,10 +76,23 @@ pub struct ChangedSettings {
     _lock: UnixListener,
 }
 
-/// This host's values of these settings; settings that it does not have are missing.
+/// This host's values of these settings, for a peer and the record. Settings that it does not have, or that only root may read,
+/// are missing.
 pub(crate) fn read(names: &[String]) -> Result<BTreeMap<String, String>, Error> {
     let paths = HostPaths::for_run()?;
-    Ok(names.iter().filter_map(|name| Some((name.clone(), tune::read_setting(&paths, name).ok()?))).collect())
+    let disclosed = names.iter().filter(|name| !tune::is_secret_setting(&paths, name));
+    Ok(disclosed.filter_map(|name| Some((name.clone(), tune::read_setting(&paths, name).ok()?))).collect())
+}
+
+/// Refuses settings that only root may read: a client that changes one could read its value in an error, or when it is restored.
+pub(crate) fn refuse_secrets(settings: &[(String, String)]) -> Result<(), Error> {
+    let paths = HostPaths::for_run()?;
+    match settings.iter().find(|(name, _)| tune::is_secret_setting(&paths, name)) {
+        Some((name, _)) => {
+            Err(Error::NotPermitted(format!("{name} is a secret of this host, which no client may change")))
+        }
+        None => Ok(()),
+    }
 }
 
 impl ChangedSettings {

@@ -97,3 +97,13 @@ fn a_server_without_a_token_resolves_no_names() {
         assert!(reason.contains("refused") && !reason.contains("--token"), "{reason}");
     });
 }
+
+#[test]
+fn settings_that_only_root_may_read_are_not_disclosed() {
+    let secrets = ["net.ipv4.tcp_fastopen_key", "net.ipv6.conf.all.stable_secret"];
+    with_server(|port| {
+        let host = inspect(&mut session(port), &[secrets[0], "net.ipv4.tcp_rmem", secrets[1]]);
+        let settings = host["settings"].as_object().unwrap();
+        assert_eq!(settings.keys().collect::<Vec<_>>(), ["net.ipv4.tcp_rmem"], "{host}");
+    });
+}

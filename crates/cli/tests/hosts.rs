@@ -197,6 +197,53 @@ fn settings_are_restored_when_either_end_is_killed() {
     assert!(listed.to_string().contains("hosts"), "{listed}");
 }
 
+/// Kills the server on h2 and the process that would restore its settings, which is stopped meanwhile, as when a container is
+/// killed.
+fn kill_server_and_guard(lab: &Lab<'_>) {
+    let line = "own=$(readlink /proc/self/ns/net); of() { for p in $(pgrep -f \"$1\"); do \
+                [ \"$(readlink /proc/$p/ns/net)\" = \"$own\" ] && echo $p; done; }; \
+                guard=$(of '[g]uard-settings'); server=$(of '[l]ongfat serve'); [ -n \"$guard\" ] && [ -n \"$server\" ] && \
+                kill -STOP $guard && kill -KILL $server && kill -KILL $guard";
+    let killed = lab.sh("h2", line);
+    assert_eq!(killed.code, 0, "{killed:?}");
+}
+
+#[test]
+fn settings_of_a_server_that_was_killed_with_its_guard_are_restored() {
+    let _slot = acquire_lab_slot();
+    let test_dir = test_dir();
+    let lab = Lab::up(&test_dir, &[]);
+    let before = setting(&lab, "h2");
+    let restored = || setting(&lab, "h2") == before;
+    let receiver_only = SCENARIO.replace("hosts.\"*\"", "hosts.h2");
+    std::fs::write(test_dir.path("receiver.toml"), receiver_only).unwrap();
+    let change_and_kill = || {
+        let server = Served::on(&lab, "h2", &["--allow-tune"]);
+        let run = ["lab", "exec", "--lab", &lab.name, "h1", "--", binary(), "run", "receiver.toml"];
+        let options =
+            ["--engine", "hosts", "--at", "h2=10.0.0.2", "--variant", "small", "--set", "duration=60s"];
+        let mut command = test_dir.longfat(&[&run[..], &options[..]].concat());
+        let mut running = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        assert!(eventually(|| !restored()), "the settings of the variant are applied");
+        kill_server_and_guard(&lab);
+        drop(server);
+        assert!(!running.wait().unwrap().success(), "the run ends");
+        assert!(!restored(), "nobody is left who restores them");
+    };
+
+    change_and_kill();
+    let revert = [binary(), "tune", "--revert", "--json"];
+    let reverted = lab.exec("h2", &revert).json();
+    assert!(restored(), "{reverted}");
+    assert_eq!(reverted["reverted_run"]["settings"][0]["name"], RMEM, "{reverted}");
+    let again = lab.exec("h2", &revert).json();
+    assert!(again["reverted_run"].is_null() && again["reverted"].is_null(), "{again}");
+
+    change_and_kill();
+    let _server = Served::on(&lab, "h2", &[]);
+    assert!(eventually(restored), "by the next server");
+}
+
 /// This machine is neither end of the flow: whichever of the three is cut off, the run ends, keeps its rows, and restores what it can reach.
 #[test]
 fn a_third_party_run_ends_when_an_end_is_cut_off() {

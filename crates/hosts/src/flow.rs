@@ -129,7 +129,7 @@ fn is_transient(error: &iperf3::Error) -> bool {
 }
 
 /// The test that transfers the flow's data.
-fn spec(request: &FlowRequest) -> TestSpec {
+pub(crate) fn spec(request: &FlowRequest) -> TestSpec {
     let duration = Duration::from_micros(request.duration_us);
     let amount = |size: Option<units::Bytes>| size.map_or(Amount::Time(duration), Amount::Bytes);
     let spec = match &request.traffic {
@@ -251,7 +251,8 @@ fn run_ping(
     let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
     let duration = Duration::from_micros(request.duration_us);
     let (over, sockets) = (AtomicBool::new(false), Stop::default());
-    let mut rows = Vec::new();
+    // Keeps all echoes of a flow of usual length.
+    let mut samples = SampleBuffer::new(Duration::from_micros(1));
     let ran = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(Ordering::Acquire) {
@@ -271,14 +272,14 @@ fn run_ping(
                 ..FlowSample::default()
             };
             observer.rows(std::slice::from_ref(&row));
-            rows.push(row);
+            samples.add(&[row]);
         });
         over.store(true, Ordering::Release);
         ran
     });
     end.error = ran.err().map(|error| chain(&error));
     end.duration_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
-    end.samples = Samples::of(&rows);
+    end.samples = Samples::of(&samples.into_rows());
     end
 }
 

@@ -6,7 +6,8 @@
 //!
 //! - [`HostService`]: what a `longfat serve` does for such runs;
 //! - [`ChangedSettings`]: settings that are restored whatever happens to this process;
-//! - [`guard_settings`]: the process that restores them if this one is killed.
+//! - [`guard_settings`]: the process that restores them if this one is killed;
+//! - [`restore_left_settings`]: restores them if both were killed.
 //!
 //! The data is sent by the protocol of [`iperf3`], echo requests by [`traffic`]. The program that calls [`run()`] or
 //! serves must call [`guard_settings`] for the argument [`GUARD_COMMAND`].
@@ -14,11 +15,13 @@
 mod clock;
 mod error;
 mod flow;
+mod flow_limits;
 mod host_locations;
 mod measured;
 mod message;
 mod plan;
 mod prepare;
+mod reply_queue;
 mod run;
 mod running;
 mod server_session;
@@ -32,4 +35,6 @@ pub use plan::check;
 pub use run::run;
 pub use scenario::{Address, HostLocation};
 pub use service::HostService;
-pub use settings::{ChangedSettings, GUARD_COMMAND, guard_settings};
+pub use settings::{
+    ChangedSettings, GUARD_COMMAND, guard_settings, restore_left_settings, restore_left_settings_with_note,
+};

@@ -80,7 +80,7 @@ pub(crate) struct HostDescription {
     pub name: String,
     /// Release of the kernel.
     pub kernel: String,
-    /// The requested settings that it has, and their values; `nic` is replaced by the name of the device.
+    /// The requested settings that it has and discloses, and their values; `nic` is replaced by the name of the device.
     pub settings: BTreeMap<String, String>,
     /// Whether it changes settings on request (`serve --allow-tune`).
     pub allows_tune: bool,

@@ -171,7 +171,7 @@ fn differences(
 /// `net.ipv4.tcp_rmem = 4096 131072 6291456 (now 4096 87380 1048576)`.
 fn describe(changes: &[(String, String)], values: &BTreeMap<String, String>) -> String {
     let one = |(name, value): &(String, String)| {
-        let now = values.get(name).map_or("not present", String::as_str);
+        let now = values.get(name).map_or("unknown", String::as_str);
         format!("{name} = {value} (now {now})")
     };
     changes.iter().map(one).collect::<Vec<_>>().join(", ")

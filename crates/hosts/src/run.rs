@@ -11,6 +11,7 @@ use crate::{
     plan,
     prepare::{connect, iperf3_notes, prepare_hosts, restore},
     running::Running,
+    settings::restore_left_settings_with_note,
 };
 
 /// Pause between two attempts to continue lost flows.
@@ -28,6 +29,9 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Result<Measured, Error> {
     plan::check(scenario, options.locations)?;
+    if let Some(note) = restore_left_settings_with_note() {
+        observer.note(&note);
+    }
     let locations = options.locations.or_of(scenario);
     let options = &RunOptions { locations: &locations, ..*options };
     let mut measured = run_once(scenario, options, observer, None)?;

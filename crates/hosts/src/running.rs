@@ -2,10 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{
-        atomic::{AtomicBool, Ordering},
-        mpsc::{Receiver, Sender, channel},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     thread::Scope,
     time::{Duration, Instant},
 };
@@ -22,7 +19,7 @@ use crate::{
     measured::{HostReport, Measured, Observer, RunOptions},
     message::{FlowEnd, Reply, Request},
     plan::{PlannedFlow, Server, Starter},
-    service::ReplyingObserver,
+    reply_queue::{ReplyReceiver, ReplySender, ReplyingObserver, reply_queue},
 };
 
 /// Interval at which the servers' messages are read.
@@ -74,7 +71,7 @@ impl<'a> Running<'a> {
         servers: &mut BTreeMap<String, Server<'_>>,
         observer: &mut dyn Observer,
     ) -> Result<(), Error> {
-        let (sender, local): (Sender<Reply>, Receiver<Reply>) = channel();
+        let (sender, local) = reply_queue();
         let stops: Vec<AtomicBool> = self.planned.iter().map(|_| AtomicBool::new(false)).collect();
         std::thread::scope(|scope| {
             let ended = self.follow(servers, observer, (&sender, &local), scope, &stops);
@@ -87,7 +84,7 @@ impl<'a> Running<'a> {
         &mut self,
         servers: &mut BTreeMap<String, Server<'_>>,
         observer: &mut dyn Observer,
-        (sender, local): (&Sender<Reply>, &Receiver<Reply>),
+        (sender, local): (&ReplySender, &ReplyReceiver),
         scope: &'scope Scope<'scope, '_>,
         stops: &'scope [AtomicBool],
     ) -> Result<(), Error> {
@@ -122,7 +119,7 @@ impl<'a> Running<'a> {
                         let token = token.clone();
                         scope.spawn(move || {
                             let end = run_flow(&request, token.as_ref(), stop, &mut observer);
-                            observer.send(Reply::Done { number: index, end: Box::new(end) });
+                            observer.replies.send(Reply::Done { number: index, end: Box::new(end) });
                         });
                     }
                     Starter::Host(host) => {
@@ -133,7 +130,7 @@ impl<'a> Running<'a> {
                 }
             }
             let mut is_quiet = true;
-            while let Ok(reply) = local.try_recv() {
+            while let Some(reply) = local.next() {
                 is_quiet = false;
                 self.take(reply, ClockOffset::default(), observer)?;
             }

@@ -40,6 +40,8 @@ pub(crate) struct ServerSession<'a> {
     pub description: HostDescription,
     pub clock: ClockOffset,
     channel: Channel<'a>,
+    /// The server has been requested to change settings, and not yet to restore them.
+    has_changed_settings: bool,
     /// Replies of flows that arrived while another reply was awaited.
     inbox: VecDeque<Reply>,
     last_request: Instant,
@@ -80,6 +82,7 @@ impl<'a> ServerSession<'a> {
             description: HostDescription::default(),
             clock: ClockOffset::default(),
             channel,
+            has_changed_settings: false,
             inbox: VecDeque::new(),
             last_request: now,
             last_reply: now,
@@ -110,6 +113,7 @@ impl<'a> ServerSession<'a> {
 
     /// Changes settings until the session ends.
     pub(crate) fn change(&mut self, purpose: &str, settings: &[(String, String)]) -> Result<(), Error> {
+        self.has_changed_settings = true;
         match self.request(&Request::Change { purpose: purpose.into(), settings: settings.to_vec() })? {
             Reply::Changed => Ok(()),
             Reply::Refused { reason } => {
@@ -121,7 +125,15 @@ impl<'a> ServerSession<'a> {
 
     /// Restores the changed settings; returns those that another program has changed meanwhile.
     pub(crate) fn restore(&mut self) -> Result<Vec<(String, String)>, Error> {
-        match self.request(&Request::Restore)? {
+        if !std::mem::take(&mut self.has_changed_settings) {
+            return Ok(Vec::new());
+        }
+        let reply = match self.request(&Request::Restore) {
+            // The server restores them when this end closes the session.
+            Err(Error::Interrupted) => return Ok(Vec::new()),
+            reply => reply?,
+        };
+        match reply {
             Reply::Restored { changed_since } => Ok(changed_since),
             Reply::Refused { reason } => {
                 Err(Error::NotPermitted(format!("host {} at {}: {reason}", self.host, self.address)))

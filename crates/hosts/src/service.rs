@@ -1,11 +1,8 @@
 //! The service of `longfat serve` for a run of a scenario: describes its host, changes settings, sends flows.
 
 use std::{
-    net::{IpAddr, ToSocketAddrs},
-    sync::{
-        atomic::{AtomicBool, Ordering},
-        mpsc::Sender,
-    },
+    net::IpAddr,
+    sync::atomic::{AtomicBool, Ordering},
     thread::Scope,
     time::{Duration, Instant},
 };
@@ -13,16 +10,17 @@ use std::{
 use iperf3::{
     Error as ServerError, Token,
     service::{Channel, ListenerRenewal, Service, ServiceClient},
-    wire::{Cookie, Samples},
+    wire::Cookie,
 };
-use schema::FlowSample;
 use tune::Reverted;
 
 use crate::{
     ChangedSettings,
     error::chain,
-    flow::{FlowObserver, run_flow},
-    message::{COOKIE_PREFIX, FlowRequest, HostDescription, Reply, Request, Traffic},
+    flow::run_flow,
+    flow_limits,
+    message::{COOKIE_PREFIX, FlowEnd, FlowRequest, HostDescription, Reply, Request},
+    reply_queue::{ReplySender, ReplyingObserver, reply_queue},
     settings,
 };
 
@@ -106,10 +104,10 @@ impl<'a> Session<'a> {
         stop: &AtomicBool,
         scope: &'scope Scope<'scope, 'a>,
     ) -> Result<(), ServerError> {
-        let (sender, replies) = std::sync::mpsc::channel();
+        let (sender, replies) = reply_queue();
         let mut last_message = Instant::now();
         while !stop.load(Ordering::Acquire) {
-            while let Ok(reply) = replies.try_recv() {
+            while let Some(reply) = replies.next() {
                 channel.send(&reply)?;
             }
             if last_message.elapsed() > IDLE_TIMEOUT {
@@ -135,7 +133,7 @@ impl<'a> Session<'a> {
     fn handle<'scope>(
         &mut self,
         request: Request,
-        replies: &Sender<Reply>,
+        replies: &ReplySender,
         scope: &'scope Scope<'scope, 'a>,
     ) -> Option<Reply> {
         let refused = |error: &dyn std::error::Error| Reply::Refused { reason: chain(error) };
@@ -165,7 +163,9 @@ impl<'a> Session<'a> {
             },
             Request::Change { purpose, settings } => {
                 self.changed = None;
-                match ChangedSettings::change(&purpose, &settings) {
+                let changed = settings::refuse_secrets(&settings)
+                    .and_then(|()| ChangedSettings::change(&purpose, &settings));
+                match changed {
                     Ok(changed) => {
                         self.changed = Some(changed);
                         match self.listener.renew() {
@@ -181,16 +181,19 @@ impl<'a> Session<'a> {
                 Err(error) => refused(&error),
             },
             Request::Run { number, flow } => {
-                if let Err(reason) = self.check(&flow) {
-                    let end = crate::message::FlowEnd { error: Some(reason), ..Default::default() };
-                    return Some(Reply::Done { number, end: Box::new(end) });
-                }
+                let flow = match self.permit(flow) {
+                    Ok(flow) => flow,
+                    Err(reason) => {
+                        let end = FlowEnd { error: Some(reason), ..FlowEnd::default() };
+                        return Some(Reply::Done { number, end: Box::new(end) });
+                    }
+                };
                 self.flows += 1;
                 let (token, stop, replies) = (self.service.token.as_ref(), self.stop_flows, replies.clone());
                 scope.spawn(move || {
                     let mut observer = ReplyingObserver { number, replies };
                     let end = run_flow(&flow, token, stop, &mut observer);
-                    observer.send(Reply::Done { number, end: Box::new(end) });
+                    observer.replies.send(Reply::Done { number, end: Box::new(end) });
                 });
                 return None;
             }
@@ -211,27 +214,13 @@ impl<'a> Session<'a> {
         Ok(reverted)
     }
 
-    /// Why a flow may not be sent: a server without a token sends to its client only, so that it cannot be made to
-    /// send traffic to third parties.
-    fn check(&self, flow: &FlowRequest) -> Result<(), String> {
+    /// The flow as it is run, or why it is not.
+    fn permit(&self, flow: FlowRequest) -> Result<FlowRequest, String> {
         if self.flows >= MAX_FLOWS {
             return Err(format!("a session has at most {MAX_FLOWS} flows"));
         }
-        if flow.sample_us == 0 {
-            return Err("the interval of samples is 0".into());
-        }
-        if self.service.token.is_some() {
-            return Ok(());
-        }
-        let resolved = (flow.to.as_str(), flow.port).to_socket_addrs().map_err(|e| e.to_string())?;
-        let is_client = |ip: IpAddr| ip.to_canonical() == self.peer.to_canonical();
-        match resolved.into_iter().all(|address| is_client(address.ip())) {
-            true => Ok(()),
-            false if matches!(flow.traffic, Traffic::Ping { .. }) => {
-                Err("this server sends echo requests to other hosts only if it has a token (--token)".into())
-            }
-            false => Err("this server sends data to other hosts only if it has a token (--token)".into()),
-        }
+        let only_to = self.service.token.is_none().then_some(self.peer);
+        flow_limits::permit(flow, only_to)
     }
 }
 
@@ -248,32 +237,5 @@ impl HostReading {
             text.trim().to_string()
         };
         HostReading { name: read("hostname"), kernel: read("osrelease") }
-    }
-}
-
-/// Sends the progress of a flow to the client.
-pub(crate) struct ReplyingObserver {
-    pub(crate) number: u32,
-    pub(crate) replies: Sender<Reply>,
-}
-
-impl ReplyingObserver {
-    pub(crate) fn send(&self, reply: Reply) {
-        // An error means that the session has ended.
-        let _ = self.replies.send(reply);
-    }
-}
-
-impl FlowObserver for ReplyingObserver {
-    fn note(&mut self, text: &str) {
-        self.send(Reply::Note { number: self.number, text: text.into() });
-    }
-
-    fn started(&mut self, realtime_ns: i64) {
-        self.send(Reply::Started { number: self.number, realtime_ns });
-    }
-
-    fn rows(&mut self, rows: &[FlowSample]) {
-        self.send(Reply::Rows { number: self.number, samples: Samples::of(rows) });
     }
 }

@@ -18,9 +18,9 @@ use std::{
 
 use scenario::{Host, Nic};
 use traffic::Attempted;
-use tune::{HostPaths, RequestedSettings, Reverted};
+use tune::{HostPaths, RequestedSettings, Reverted, SettingChange};
 
-use crate::Error;
+use crate::{Error, error::chain};
 
 /// The argument with which this program is started as the second process.
 pub const GUARD_COMMAND: &str = "guard-settings";
@@ -76,10 +76,23 @@ pub struct ChangedSettings {
     _lock: UnixListener,
 }
 
-/// This host's values of these settings; settings that it does not have are missing.
+/// This host's values of these settings, for a peer and the record. Settings that it does not have, or that only root may read,
+/// are missing.
 pub(crate) fn read(names: &[String]) -> Result<BTreeMap<String, String>, Error> {
     let paths = HostPaths::for_run()?;
-    Ok(names.iter().filter_map(|name| Some((name.clone(), tune::read_setting(&paths, name).ok()?))).collect())
+    let disclosed = names.iter().filter(|name| !tune::is_secret_setting(&paths, name));
+    Ok(disclosed.filter_map(|name| Some((name.clone(), tune::read_setting(&paths, name).ok()?))).collect())
+}
+
+/// Refuses settings that only root may read: a client that changes one could read its value in an error, or when it is restored.
+pub(crate) fn refuse_secrets(settings: &[(String, String)]) -> Result<(), Error> {
+    let paths = HostPaths::for_run()?;
+    match settings.iter().find(|(name, _)| tune::is_secret_setting(&paths, name)) {
+        Some((name, _)) => {
+            Err(Error::NotPermitted(format!("{name} is a secret of this host, which no client may change")))
+        }
+        None => Ok(()),
+    }
 }
 
 impl ChangedSettings {
@@ -137,22 +150,59 @@ impl ChangedSettings {
     }
 }
 
-/// Two runs that change the settings of one host would each measure with the settings of the other, and restore them too early.
+/// Restores settings that a run has left changed because both of its processes were killed. `None` if there are none, or if a run
+/// that is in progress will restore them.
+///
+/// # Errors
+/// If a setting cannot be restored; the journal then remains.
+pub fn restore_left_settings() -> Result<Option<Reverted>, Error> {
+    let paths = HostPaths::for_run()?;
+    if !paths.journal_path().exists() {
+        return Ok(None);
+    }
+    let Some(_lock) = try_lock_changes()? else { return Ok(None) };
+    Ok(tune::revert(&paths, |_| {})?)
+}
+
+/// As [`restore_left_settings`]; returns a message for the user if a setting was restored, or could not be.
+pub fn restore_left_settings_with_note() -> Option<String> {
+    let reverted = match restore_left_settings() {
+        Ok(reverted) => reverted?,
+        Err(error) => {
+            return Some(format!(
+                "cannot restore settings that a killed run has left changed: {}",
+                chain(&error)
+            ));
+        }
+    };
+    let restored = |change: &SettingChange| format!("{} = {}", change.name, change.before);
+    let settings: Vec<String> = reverted.settings.iter().map(restored).collect();
+    (!settings.is_empty())
+        .then(|| format!("restored settings that a killed run had left changed: {}", settings.join(", ")))
+}
+
+/// Two runs that change a host's settings would each measure with those of the other, and restore them too early.
 fn lock_changes() -> Result<UnixListener, Error> {
-    let what = || "lock the settings of this host".to_owned();
-    let address = SocketAddr::from_abstract_name(CHANGES_LOCK).attempted(what)?;
     let begun = Instant::now();
     loop {
-        match UnixListener::bind_addr(&address) {
-            Ok(lock) => return Ok(lock),
-            Err(error) if error.kind() != ErrorKind::AddrInUse => return Err(error).attempted(what)?,
-            Err(_) if begun.elapsed() < RESTORE_TIMEOUT => std::thread::sleep(RETRY_INTERVAL),
-            Err(_) => {
+        match try_lock_changes()? {
+            Some(lock) => return Ok(lock),
+            None if begun.elapsed() < RESTORE_TIMEOUT => std::thread::sleep(RETRY_INTERVAL),
+            None => {
                 return Err(Error::NotPermitted(
                     "another run has changed settings of this host; try again when it has ended".into(),
                 ));
             }
         }
+    }
+}
+
+/// The lock, or `None` if another process holds it.
+fn try_lock_changes() -> Result<Option<UnixListener>, Error> {
+    let bind = || UnixListener::bind_addr(&SocketAddr::from_abstract_name(CHANGES_LOCK)?);
+    match bind() {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => Ok(None),
+        bound => Ok(Some(bound.attempted(|| "lock the settings of this host".into())?)),
     }
 }
 

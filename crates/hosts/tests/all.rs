@@ -1,3 +1,6 @@
 //! Integration tests: one test program.
 
+mod common;
+mod interruption;
+mod requests;
 mod vanishing;

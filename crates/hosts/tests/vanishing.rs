@@ -11,25 +11,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hosts::{Address, Error, HostLocation, HostLocations, HostService, Measured, Observer, RunOptions, run};
+use hosts::{Address, Error, HostLocation, HostLocations, HostService, Measured, RunOptions, run};
 use iperf3::{Server, ServerOptions};
-use scenario::{Scenario, ScenarioFile};
-use schema::FlowSample;
 use testing::iperf3_server::QuietServer;
-use units::Time;
+
+use crate::common::{Silent, scenario};
 
 /// Longer than all timeouts of a run together, also on a busy machine, and shorter than the flows.
 const DEADLINE: Duration = Duration::from_secs(150);
-
-struct Silent;
-
-impl Observer for Silent {
-    fn note(&mut self, _: &str) {}
-
-    fn rows(&mut self, _: Time, _: &[FlowSample]) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        Ok(())
-    }
-}
 
 /// When a relay becomes silent.
 #[derive(Debug, Clone, Copy)]
@@ -94,27 +83,6 @@ fn forward(mut from: TcpStream, mut to: TcpStream, limit: u64, is_silent: &Atomi
         // A path of some 100 Mb/s.
         std::thread::sleep(Duration::from_millis(1));
     }
-}
-
-fn scenario(from: &str, to: &str) -> Scenario {
-    let text = format!(
-        r#"
-        title = "Vanishing"
-        duration = "600s"
-        sample = "100ms"
-        [hosts.h1]
-        address = "10.0.0.1/24"
-        [hosts.h2]
-        address = "10.0.0.2/24"
-        [[links]]
-        ends = ["h1", "h2"]
-        [[flows]]
-        name = "bulk"
-        from = "{from}"
-        to = "{to}"
-        "#
-    );
-    ScenarioFile::parse("vanishing", &text).unwrap().resolve(None, &[]).unwrap()
 }
 
 /// Runs a flow to (or from) a server that vanishes; returns the result and how long it took.

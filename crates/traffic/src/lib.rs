@@ -21,6 +21,6 @@ pub mod udp;
 pub use error::{Attempted, Error};
 pub use options::TcpOptions;
 pub use pause::ReadPause;
-pub use ping::{Echo, PingOptions, PingSocket};
+pub use ping::{Echo, MAX_ECHO_PAYLOAD, PingOptions, PingSocket};
 pub use stop::Stop;
 pub use tcp::{Listener, TcpReceiver, TcpSender, connect};

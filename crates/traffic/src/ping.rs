@@ -3,6 +3,7 @@
 //! itself.)
 
 use std::{
+    collections::VecDeque,
     io,
     net::{IpAddr, SocketAddr},
     time::{Duration, Instant},
@@ -18,6 +19,10 @@ const ECHO_REPLY_V4: u8 = 0;
 const ECHO_REQUEST_V6: u8 = 128;
 const ECHO_REPLY_V6: u8 = 129;
 const HEADER: usize = 8;
+/// Maximum payload of an echo request: an IPv4 packet less its IP and ICMP headers. (IPv6 allows 20 bytes more.)
+pub const MAX_ECHO_PAYLOAD: Bytes = Bytes(65_535 - 20 - 8);
+/// Number of requests that can be distinguished by their 16-bit sequence numbers.
+const MAX_OPEN_REQUESTS: usize = 1 << 16;
 /// Maximum bytes of the headers before ICMP in a sent packet: Ethernet with a VLAN tag, IP with options.
 const LOWER_HEADERS: usize = 128;
 
@@ -28,7 +33,7 @@ pub struct PingOptions {
     pub interval: Time,
     /// Number of requests; `None` until stopped.
     pub count: Option<u32>,
-    /// Bytes after the ICMP header.
+    /// Bytes after the ICMP header, at most [`MAX_ECHO_PAYLOAD`].
     pub payload: Bytes,
     /// A request without a reply in this time counts as lost.
     pub timeout: Duration,
@@ -70,50 +75,58 @@ impl PingSocket {
     }
 
     /// Sends requests at the interval and passes each one's outcome to `echo`: replies as they arrive, losses
-    /// at the end. Returns when all requests are answered or have timed out, or when stopped.
+    /// at the end, or when a later request needs the sequence number. Returns when all requests are answered or
+    /// have timed out, or when stopped.
     ///
     /// # Errors
-    /// If the socket fails.
+    /// If the payload is too large, or the socket fails.
     pub fn run(&self, options: &PingOptions, stop: &Stop, mut echo: impl FnMut(Echo)) -> Result<(), Error> {
+        if options.payload > MAX_ECHO_PAYLOAD {
+            let error = io::Error::from_raw_os_error(libc::EMSGSIZE);
+            return Err(error).attempted(|| format!("cannot send echo requests of {}", options.payload));
+        }
         let start = Instant::now();
         let count = options.count.map_or(u64::MAX, u64::from);
         let interval = Duration::from_nanos(options.interval.0);
-        let mut sent: Vec<Option<Duration>> = Vec::new();
-        let mut outstanding = 0usize;
+        // `None`: never.
+        let due = |number: u64| {
+            start.checked_add(interval.saturating_mul(u32::try_from(number).unwrap_or(u32::MAX)))
+        };
+        let mut requests = Requests::default();
         let mut last_send = start;
         while !stop.is_set() {
-            let next = sent.len() as u64;
-            let due = start + interval.saturating_mul(u32::try_from(next).unwrap_or(u32::MAX));
-            if next < count && Instant::now() >= due {
-                let sequence = (next + 1) as u16;
-                sent.push(Some(os::realtime()));
+            let next = requests.next_number();
+            if next < count && due(next).is_some_and(|due| Instant::now() >= due) {
+                let sequence = sequence(next);
+                if requests.push(os::realtime()) {
+                    echo(Echo { sequence, rtt: None });
+                }
                 self.send(sequence, options.payload)?;
                 if let Some(at) = self.departure(sequence, options.payload) {
-                    *sent.last_mut().expect("it was just pushed") = Some(at);
+                    requests.set_departure(at);
                 }
-                outstanding += 1;
                 last_send = Instant::now();
-                continue;
             }
-            if next >= count && (outstanding == 0 || last_send.elapsed() > options.timeout) {
+            let next = requests.next_number();
+            if next >= count && (requests.open == 0 || last_send.elapsed() > options.timeout) {
                 break;
             }
-            let wait =
-                if next < count { due.saturating_duration_since(Instant::now()) } else { options.timeout };
-            if let Some((sequence, at)) = self.receive(wait)? {
-                // The newest request with this 16-bit number.
-                let newest = (0..sent.len()).rev().find(|i| (*i + 1) as u16 == sequence);
-                if let Some(sent_at) = newest.and_then(|i| sent[i].take()) {
-                    outstanding -= 1;
-                    echo(Echo { sequence, rtt: Some(at.saturating_sub(sent_at)) });
-                }
+            // Also if the next request is due already: otherwise no reply would be received at a short interval.
+            let wait = match due(next).filter(|_| next < count) {
+                Some(due) => due.saturating_duration_since(Instant::now()),
+                None => options.timeout,
+            };
+            if let Some((sequence, at)) = self.receive(wait)?
+                && let Some(sent_at) = requests.take(sequence)
+            {
+                echo(Echo { sequence, rtt: Some(at.saturating_sub(sent_at)) });
             }
         }
         // Requests that had not timed out when the run was stopped do not count as lost.
         let now = os::realtime();
-        for (i, sent_at) in sent.iter().enumerate() {
-            if sent_at.is_some_and(|sent_at| now.saturating_sub(sent_at) > options.timeout) {
-                echo(Echo { sequence: (i + 1) as u16, rtt: None });
+        for (sequence, sent_at) in requests.unanswered() {
+            if now.saturating_sub(sent_at) > options.timeout {
+                echo(Echo { sequence, rtt: None });
             }
         }
         Ok(())
@@ -191,6 +204,64 @@ impl PingSocket {
     }
 }
 
+/// The sequence number of the request with this number, from 0.
+fn sequence(number: u64) -> u16 {
+    (number + 1) as u16
+}
+
+/// The latest requests, which replies can answer.
+#[derive(Debug, Default)]
+struct Requests {
+    /// When each was sent; `None` once it is answered.
+    sent: VecDeque<Option<Duration>>,
+    /// Number of the first of these.
+    first: u64,
+    /// Number of unanswered requests.
+    open: usize,
+}
+
+impl Requests {
+    /// Number of the next request.
+    fn next_number(&self) -> u64 {
+        self.first + self.sent.len() as u64
+    }
+
+    /// Adds the next request. True if it takes the sequence number of an unanswered one, which is lost.
+    fn push(&mut self, at: Duration) -> bool {
+        let mut is_lost = false;
+        if self.sent.len() == MAX_OPEN_REQUESTS {
+            is_lost = self.sent.pop_front().flatten().is_some();
+            self.first += 1;
+            self.open -= usize::from(is_lost);
+        }
+        self.sent.push_back(Some(at));
+        self.open += 1;
+        is_lost
+    }
+
+    /// Sets the time of the last request.
+    fn set_departure(&mut self, at: Duration) {
+        if let Some(last) = self.sent.back_mut() {
+            *last = Some(at);
+        }
+    }
+
+    /// When the newest request with this sequence number was sent, if it is unanswered; it is answered then.
+    fn take(&mut self, sequence: u16) -> Option<Duration> {
+        let age = usize::from((self.next_number() as u16).wrapping_sub(sequence));
+        let index = self.sent.len().checked_sub(age + 1)?;
+        let sent_at = self.sent[index].take()?;
+        self.open -= 1;
+        Some(sent_at)
+    }
+
+    /// Sequence numbers and times of the unanswered requests.
+    fn unanswered(&self) -> impl Iterator<Item = (u16, Duration)> {
+        let numbered = (self.first..).zip(&self.sent);
+        numbered.filter_map(|(number, sent_at)| Some((sequence(number), (*sent_at)?)))
+    }
+}
+
 /// The Internet checksum (RFC 1071).
 fn checksum(bytes: &[u8]) -> u16 {
     let mut sum: u32 = bytes
@@ -213,6 +284,54 @@ mod tests {
         let sum = checksum(&packet);
         packet[2..4].copy_from_slice(&sum.to_be_bytes());
         assert_eq!(checksum(&packet), 0);
+    }
+
+    #[test]
+    fn a_reply_answers_the_newest_request_with_its_number() {
+        let at = |number: u64| Duration::from_millis(number);
+        let mut requests = Requests::default();
+        assert_eq!((requests.take(0), requests.take(1)), (None, None));
+        for number in 0..65_536 {
+            assert!(!requests.push(at(number)));
+        }
+        assert_eq!((requests.take(1), requests.take(1)), (Some(at(0)), None));
+        assert_eq!((requests.take(0), requests.open), (Some(at(65_535)), 65_534));
+        // The next two have the sequence numbers 1, which was answered, and 2, which was not.
+        assert_eq!((requests.push(at(65_536)), requests.push(at(65_537))), (false, true));
+        assert_eq!((requests.open, requests.next_number()), (65_535, 65_538));
+        assert_eq!((requests.take(2), requests.take(3)), (Some(at(65_537)), Some(at(2))));
+        assert_eq!(requests.sent.len(), MAX_OPEN_REQUESTS);
+        let unanswered: Vec<_> = requests.unanswered().collect();
+        assert_eq!((unanswered.len(), unanswered[0]), (65_533, (4, at(3))));
+        assert_eq!(unanswered.last(), Some(&(1, at(65_536))));
+    }
+
+    #[test]
+    fn replies_are_received_without_an_interval() {
+        let Ok(socket) = PingSocket::new(IpAddr::from([127, 0, 0, 1]), 78) else {
+            testing::skip(testing::Missing::Privilege, "raw sockets need CAP_NET_RAW");
+            return;
+        };
+        let options = PingOptions {
+            interval: Time(0),
+            count: None,
+            payload: Bytes(0),
+            timeout: Duration::from_secs(1),
+        };
+        let (stop, mut received) = (Stop::default(), 0);
+        socket
+            .run(&options, &stop, |echo| {
+                received += u32::from(echo.rtt.is_some());
+                if received == 100 {
+                    stop.set();
+                }
+            })
+            .unwrap();
+        assert_eq!(received, 100);
+        for payload in [Bytes(65_508), Bytes(1 << 40), Bytes(u64::MAX)] {
+            let too_large = PingOptions { payload, ..options.clone() };
+            assert!(socket.run(&too_large, &Stop::default(), |_| ()).is_err(), "{payload}");
+        }
     }
 
     #[test]

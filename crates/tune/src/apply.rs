@@ -252,6 +252,11 @@ pub fn read_setting(paths: &HostPaths, name: &str) -> io::Result<String> {
     setting::read(paths, name)
 }
 
+/// Whether only root may read a setting, so that its value must not be disclosed to other users or hosts.
+pub fn is_secret_setting(paths: &HostPaths, name: &str) -> bool {
+    setting::is_permitted(name) && setting::is_secret(paths, name)
+}
+
 /// Reads a file's text and permissions; `None` if it does not exist.
 fn read_existing(path: &Path) -> Result<Option<(String, u32)>, Error> {
     let read = || Ok((fs::read_to_string(path)?, fs::metadata(path)?.permissions().mode() & 0o7777));

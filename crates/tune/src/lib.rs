@@ -39,7 +39,9 @@ mod sysctl;
 
 pub use advice::{Advice, Goal, InfeasibleGoal, Recommendation, RecommendationStatus, Target};
 pub use advise::advise;
-pub use apply::{Applied, RejectedSetting, RequestedSettings, Reverted, apply, read_setting, revert};
+pub use apply::{
+    Applied, RejectedSetting, RequestedSettings, Reverted, apply, is_secret_setting, read_setting, revert,
+};
 pub use check::{Difference, check, limits_throughput};
 pub use error::Error;
 pub use export::{ExportFormat, export, manual_command};

@@ -5,7 +5,7 @@
 //! `rx-usecs` and `tx-usecs` (interrupt coalescing, microseconds), `tso`, `gso`, `gro`, `rx`, `tx` (`on` or
 //! `off`).
 
-use std::io;
+use std::{fs, io, os::unix::fs::PermissionsExt};
 
 use os::DeviceControl;
 
@@ -58,6 +58,13 @@ pub(crate) fn is_sysctl(name: &str) -> bool {
     !name.contains(' ')
 }
 
+/// Whether only root may read the setting: a key, as `net.ipv4.tcp_fastopen_key`.
+pub(crate) fn is_secret(paths: &HostPaths, name: &str) -> bool {
+    const OTHERS_READ: u32 = 0o004;
+    let mode = || fs::metadata(sysctl::path(&paths.proc_sys, name)).map(|file| file.permissions().mode());
+    is_sysctl(name) && mode().is_ok_and(|mode| mode & OTHERS_READ == 0)
+}
+
 /// Reads a setting's present value.
 pub(crate) fn read(paths: &HostPaths, name: &str) -> io::Result<String> {
     let Some((device, setting)) = parse_device_setting(name) else {
@@ -108,6 +115,26 @@ pub(crate) fn is_device_gone(name: &str, error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_setting_that_not_everybody_may_read_is_secret() {
+        let directory = tempfile::tempdir().unwrap();
+        let paths = HostPaths {
+            proc_sys: directory.path().into(),
+            sysctl_file: None,
+            state_dir: "unused".into(),
+            journal_name: "unused".into(),
+        };
+        fs::create_dir(directory.path().join("net")).unwrap();
+        for (name, mode, is_secret) in [("open", 0o644, false), ("group", 0o640, true), ("key", 0o600, true)]
+        {
+            let path = directory.path().join("net").join(name);
+            fs::write(&path, "1").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(self::is_secret(&paths, &format!("net.{name}")), is_secret, "{name}");
+        }
+        assert!(!is_secret(&paths, "eth0 tso") && !is_secret(&paths, "net.missing"));
+    }
 
     #[test]
     fn only_network_settings_are_permitted() {

@@ -131,7 +131,7 @@ struct tcp_sock {
 	struct minmax rtt_min;
 	u32 segs_out, data_segs_out;
 	u64 bytes_sent;
-	u8 chrono_type;
+	u8 chrono_type : 2; /* a whole byte in newer kernels; BPF_CORE_READ_BITFIELD reads both */
 	u32 chrono_start, chrono_stat[3];
 	u32 write_seq, lsndtime, mdev_us;
 	u8 ecn_flags;

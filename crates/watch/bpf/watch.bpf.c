@@ -201,7 +201,7 @@ static __always_inline void fill_sample(struct tcp_sock *tp, struct sample *samp
 	sample->clocks.data_sent = tp->lsndtime;
 	sample->clocks.data_received = icsk->icsk_ack.lrcvtime;
 	sample->clocks.ack_received = tp->rcv_tstamp;
-	sample->clocks.chrono_type = tp->chrono_type;
+	sample->clocks.chrono_type = BPF_CORE_READ_BITFIELD(tp, chrono_type);
 	sample->clocks.chrono_start = tp->chrono_start;
 	sample->clocks.chrono_stat[0] = tp->chrono_stat[0];
 	sample->clocks.chrono_stat[1] = tp->chrono_stat[1];
@@ -261,10 +261,11 @@ static __always_inline bool copy_socket(void *socket)
 				each(sk->sk_sndbuf) each(sk->sk_wmem_alloc.refs.counter) each(sk->sk_wmem_queued)      \
 					each(sk->sk_forward_alloc) each(sk->sk_omem_alloc.counter)                     \
 						each(sk->sk_drops.counter)                                             \
-							each(sk->__sk_common.skc_state | tp->chrono_type << 8 |        \
+							each(sk->__sk_common.skc_state |                               \
 							     icsk->icsk_retransmits << 16 | icsk->icsk_backoff << 24)  \
 								each(BPF_CORE_READ_BITFIELD(icsk, icsk_ca_state) |     \
-								     icsk->icsk_probes_out << 8)
+								     icsk->icsk_probes_out << 8 |                      \
+								     BPF_CORE_READ_BITFIELD(tp, chrono_type) << 16)
 
 /* The sum of the change indicators, each multiplied by a different odd number: a change of one of them always changes the sum,
  * and changes of several leave it unchanged with probability 2^-64. */

@@ -1,5 +1,10 @@
 //! Network namespaces whose connections are watched.
-use std::{fs::File, os::fd::OwnedFd, os::unix::fs::MetadataExt};
+use std::{
+    collections::BTreeSet,
+    fs::{self, File},
+    os::{fd::OwnedFd, unix::fs::MetadataExt},
+    path::{Path, PathBuf},
+};
 
 use crate::{Error, error::Attempted};
 
@@ -31,6 +36,28 @@ impl NetNamespace {
             Err(_) => format!("/run/netns/{text}"),
         };
         NetNamespace::open_path(text.into(), &path)
+    }
+
+    /// The namespaces that this user sees: of all threads, and those with a name.
+    pub(crate) fn all_visible() -> Vec<NetNamespace> {
+        let entries = |directory: &Path| {
+            fs::read_dir(directory)
+                .into_iter()
+                .flatten()
+                .flatten()
+                .map(|entry| entry.path())
+                .collect::<Vec<_>>()
+        };
+        let is_process = |path: &PathBuf| {
+            path.file_name().is_some_and(|name| name.as_encoded_bytes().iter().all(u8::is_ascii_digit))
+        };
+        let processes = entries("/proc".as_ref()).into_iter().filter(is_process);
+        let threads = processes.flat_map(|process| entries(&process.join("task")));
+        let paths = threads.map(|thread| thread.join("ns/net")).chain(entries("/run/netns".as_ref()));
+        let mut inodes = BTreeSet::new();
+        let new = paths.filter(|path| fs::metadata(path).is_ok_and(|file| inodes.insert(file.ino())));
+        // A thread may have ended since.
+        new.filter_map(|path| NetNamespace::open_path(String::new(), path.to_str()?).ok()).collect()
     }
 
     /// A namespace given its descriptor.

@@ -46,7 +46,7 @@ pub struct Watcher {
     reports_events: bool,
     owners: SocketOwners,
     owners_searched_ns: Option<u64>,
-    /// Inodes of sockets whose owners were not found in /proc. Linux does not reuse these numbers soon.
+    /// Inodes of open sockets whose owners were not found in /proc.
     ownerless: HashSet<u32>,
     searched_ns: Option<u64>,
     /// Whether eBPF has reported a connection that no search has found.
@@ -241,16 +241,20 @@ impl Watcher {
         self.searched_ns = Some(now);
         self.has_unknown_connections = false;
         let mut present = BTreeSet::new();
+        let mut ownerless = HashSet::new();
         for index in 0..self.namespaces.len() {
             self.samples.clear();
             self.namespaces[index].1.dump(&mut self.samples)?;
             let samples = std::mem::take(&mut self.samples);
             let needs_slots = self.add_samples(index, now, &samples, &mut present)?;
+            let inodes = samples.iter().map(|sample| sample.inode);
+            ownerless.extend(inodes.filter(|inode| self.ownerless.contains(inode)));
             self.samples = samples;
             if let (true, Some(tracer)) = (needs_slots, &self.tracer) {
                 tracer.assign_slots(&self.namespaces[index].0)?;
             }
         }
+        self.ownerless = ownerless;
         self.close_all_but(&present, now);
         let undecided = std::mem::take(&mut self.undecided_events);
         for event in undecided {
@@ -358,4 +362,31 @@ impl Watcher {
 /// Whether the connection is still open after this event, so that a search can find it.
 fn is_of_open_connection(event: &SocketEvent) -> bool {
     !matches!(event.kind, SocketEventKind::State { new: SocketState::CLOSED, .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::TcpListener, net::TcpStream, os::fd::AsRawFd, os::unix::fs::MetadataExt};
+
+    use super::*;
+
+    #[test]
+    fn closed_sockets_without_a_visible_owner_are_forgotten() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let _receiver = listener.accept().unwrap();
+        let path = format!("/proc/self/fd/{}", sender.as_raw_fd());
+        let inode = std::fs::metadata(path).unwrap().ino() as u32;
+        let filter = Filter::parse("").unwrap();
+        let mut watcher =
+            Watcher::new(vec![NetNamespace::current().unwrap()], filter, TracingMode::Never).unwrap();
+        // Inodes of sockets that were closed, and of one that is open.
+        watcher.ownerless = (1..=3).map(|age| u32::MAX - age).chain([inode]).collect();
+        watcher.sample().unwrap();
+        assert!(watcher.ownerless.contains(&inode), "{:?}", watcher.ownerless);
+        assert!(watcher.ownerless.iter().all(|inode| *inode < u32::MAX - 3), "{:?}", watcher.ownerless);
+        drop(sender);
+        watcher.sample().unwrap();
+        assert!(!watcher.ownerless.contains(&inode), "{:?}", watcher.ownerless);
+    }
 }

@@ -200,6 +200,9 @@ pub fn run(args: &ServeArgs, json: bool) -> anyhow::Result<()> {
     let stop = interrupt::flag()?;
     output::queue(Finish::AtOnce)?;
     end_within_deadline(stop.clone(), args.unattended.pidfile().map(Path::to_path_buf))?;
+    if let Some(note) = hosts::restore_left_settings_with_note() {
+        console.note(&note);
+    }
     console.note(&format!("listening on {}", server.address()));
     let reflector = match args.stamp {
         Some(port) => {

@@ -1,5 +1,7 @@
 //! eBPF: samples many connections cheaply, and reports each event of the selected ones.
 
+#[cfg(test)]
+mod btf_file;
 mod clocks;
 mod contract;
 mod report;

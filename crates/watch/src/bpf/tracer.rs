@@ -298,3 +298,38 @@ fn jiffies_per_second(constants: &MapHandle) -> Result<u64, Error> {
         )
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::bpf::btf_file::BtfFile;
+
+    /// Loads the programs for a kernel with these types.
+    fn load_for(types: &BtfFile) -> Result<(), Error> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(types.bytes()).unwrap();
+        silence_libbpf();
+        let mut builder = ObjectBuilder::default();
+        builder.btf_custom_path(file.path()).unwrap();
+        let open = builder.name("longfat").and_then(|builder| builder.open_memory(OBJECT));
+        open.and_then(libbpf_rs::OpenObject::load).map(drop).map_err(|e| explain("load the program", &e))
+    }
+
+    /// `chrono_type` is a bit-field or a byte, depending on the kernel.
+    #[test]
+    fn the_programs_load_with_either_type_of_chrono_type() {
+        let Ok(types) = BtfFile::of_this_kernel() else {
+            return testing::skip(testing::Missing::Feature, "this kernel has no BTF");
+        };
+        if let Err(error) = load_for(&types) {
+            return testing::skip(testing::Missing::Feature, error);
+        }
+        for bits in [0, 2] {
+            let mut changed = types.clone();
+            changed.set_bit_field_size("tcp_sock", "chrono_type", bits);
+            load_for(&changed).unwrap_or_else(|error| panic!("{bits} bits: {error}"));
+        }
+    }
+}

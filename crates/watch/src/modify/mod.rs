@@ -9,7 +9,7 @@ mod setting;
 mod socket_options;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashSet},
     io,
     os::fd::{AsFd, OwnedFd},
 };
@@ -19,7 +19,7 @@ pub use setting::{Buffer, Setting, SettingKey};
 
 use self::{clamp::ClampProgram, journal::Entry};
 use crate::{
-    Error, NetNamespace, Process, SocketCookie, SocketOwners, SocketState, TrackedConnection,
+    Diag, Error, NetNamespace, Process, SocketCookie, SocketOwners, SocketState, TrackedConnection,
     error::Attempted,
 };
 
@@ -76,7 +76,7 @@ impl Modifier {
     }
 
     /// Restores the connections of the journal: all, or those in `selected`. Connections that were restored or closed are
-    /// removed from the journal.
+    /// removed from the journal. Open connections whose owner is not visible remain.
     ///
     /// # Errors
     /// If the journal cannot be written.
@@ -89,16 +89,27 @@ impl Modifier {
         let entries = std::mem::take(&mut self.journal.entries);
         let (entries, others) = entries.into_iter().partition(is_selected);
         self.journal.entries = others;
+        let results: Vec<(Entry, ModifiedConnection)> = entries
+            .into_iter()
+            .map(|entry| {
+                let result = self.apply_all(&entry, &entry.original, false);
+                (entry, result)
+            })
+            .collect();
+        let has_no_owner = |result: &ModifiedConnection| matches!(&result.error, Some(Error::Closed(_)));
+        let open = match results.iter().any(|(_, result)| has_no_owner(result)) {
+            true => open_connections(),
+            false => HashSet::new(),
+        };
         let mut restored = Vec::new();
-        for entry in entries {
-            let result = self.apply_all(&entry, &entry.original, false);
-            let is_closed = matches!(&result.error, Some(Error::Closed(_)));
-            if !is_closed {
-                if result.error.is_some() {
-                    self.journal.entries.push(entry);
-                }
-                restored.push(result);
+        for (entry, result) in results {
+            if has_no_owner(&result) && !open.contains(&result.cookie) {
+                continue;
             }
+            if result.error.is_some() {
+                self.journal.entries.push(entry);
+            }
+            restored.push(result);
         }
         self.journal.write()?;
         Ok(restored)
@@ -193,6 +204,19 @@ impl Modifier {
     }
 }
 
+/// Cookies of the open connections of all network namespaces that this user may enter. Connections that no process can use any more
+/// have no inode, and count as closed.
+fn open_connections() -> HashSet<SocketCookie> {
+    let mut samples = Vec::new();
+    for namespace in NetNamespace::all_visible() {
+        if let Ok(mut diag) = namespace.run(Diag::open) {
+            // Without the others' privileges their connections cannot be listed, and were not changed by this user.
+            let _ = diag.dump(&mut samples);
+        }
+    }
+    samples.iter().filter(|sample| sample.inode != 0).map(|sample| sample.cookie).collect()
+}
+
 /// Whether a connection has settings that can be changed: it is open, and it is not a listener.
 pub fn is_modifiable(connection: &TrackedConnection) -> bool {
     let state = connection.sample.state;
@@ -200,4 +224,59 @@ pub fn is_modifiable(connection: &TrackedConnection) -> bool {
         && connection.sample.inode != 0
         && state != SocketState::CLOSED
         && state.name() != "listening"
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::{Filter, TracingMode, Watcher};
+
+    /// As where another user, or a process in another PID namespace, owns the socket.
+    fn without_owners(journal: ModificationJournal) -> Modifier {
+        Modifier { owners: SocketOwners::default(), journal, clamp: None }
+    }
+
+    #[test]
+    fn an_open_connection_without_a_visible_owner_stays_in_the_journal() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = || ModificationJournal::open(directory.path()).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (receiver, _) = listener.accept().unwrap();
+        let filter = format!(
+            "local port {} and peer port {}",
+            sender.local_addr().unwrap().port(),
+            sender.peer_addr().unwrap().port()
+        );
+        let current = vec![NetNamespace::current().unwrap()];
+        let mut watcher = Watcher::new(current, Filter::parse(&filter).unwrap(), TracingMode::Never).unwrap();
+        watcher.sample().unwrap();
+        let changed = Modifier::new(journal()).modify(
+            watcher.connections().next().expect("the connection"),
+            &["pacing=80mbit".parse().unwrap()],
+        );
+        assert!(changed.error.is_none(), "{changed:?}");
+
+        let restored = without_owners(journal()).restore(None).unwrap();
+        assert!(
+            matches!(restored[..], [ModifiedConnection { error: Some(Error::Closed(_)), .. }]),
+            "{restored:?}"
+        );
+        assert_eq!(journal().entries.len(), 1);
+        let restored = Modifier::new(journal()).restore(None).unwrap();
+        assert!(matches!(restored[..], [ModifiedConnection { error: None, .. }]), "{restored:?}");
+
+        let entry = Entry {
+            cookie: changed.cookie.0,
+            inode: u32::MAX,
+            connection: changed.connection,
+            original: vec!["pacing=80mbit".parse().unwrap()],
+        };
+        journal().record(&entry, entry.original[0].clone()).unwrap();
+        drop((sender, receiver));
+        assert!(without_owners(journal()).restore(None).unwrap().is_empty(), "it was closed");
+        assert!(journal().entries.is_empty());
+    }
 }

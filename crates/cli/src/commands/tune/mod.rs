@@ -170,6 +170,10 @@ pub fn purpose(goal: &Goal) -> String {
 
 /// Applies settings. A missing privilege has its own exit code.
 pub fn set(roots: &HostPaths, requested: &RequestedSettings) -> anyhow::Result<Applied> {
+    // Otherwise the journal would have the values of a killed run as the original ones.
+    if let Some(note) = hosts::restore_left_settings_with_note() {
+        output::note(&format!("longfat: {note}"));
+    }
     tune::apply(roots, requested, |_| {}).map_err(failure)
 }
 
@@ -244,11 +248,25 @@ fn apply(
 }
 
 fn revert(roots: &HostPaths, json: bool) -> anyhow::Result<()> {
+    // A run may have changed settings that had been applied before it, so its changes are restored first.
+    let reverted_run = hosts::restore_left_settings().map_err(|error| match error {
+        hosts::Error::Settings(error) => failure(error),
+        other => other.into(),
+    })?;
     let reverted = tune::revert(roots, |_| {}).map_err(failure)?;
-    match (json, &reverted) {
-        (true, _) => output::json(&json!({ "schema": SCHEMA, "reverted": reverted })),
-        (false, None) => output::text("Nothing to restore: longfat tune has changed nothing on this host."),
-        (false, Some(reverted)) => output::prose(&text::reverted(reverted)),
+    if json {
+        return output::json(
+            &json!({ "schema": SCHEMA, "reverted": reverted, "reverted_run": reverted_run }),
+        );
+    }
+    match (&reverted_run, &reverted) {
+        (None, None) => output::text("Nothing to restore: longfat tune has changed nothing on this host."),
+        (None, Some(reverted)) => output::prose(&text::reverted(reverted)),
+        (Some(run), applied) => {
+            let run = format!("Settings that a killed run had left changed:\n{}", text::reverted(run));
+            let applied = applied.iter().map(text::reverted);
+            output::prose(&std::iter::once(run).chain(applied).collect::<Vec<_>>().join("\n"))
+        }
     }
 }
 

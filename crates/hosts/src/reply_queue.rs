@@ -1,0 +1,101 @@
+//! The queue of flows' replies on their way to the client. Rows that a slow client has not read do not accumulate: the result at
+//! the flow's end contains all samples again.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+    mpsc::{Receiver, Sender, channel},
+};
+
+use schema::FlowSample;
+
+use crate::{flow::FlowObserver, message::Reply};
+use iperf3::wire::Samples;
+
+/// Maximum number of queued rows; a row takes about 1 kB.
+const MAX_QUEUED_ROWS: usize = 100_000;
+
+/// The end of the flows.
+#[derive(Debug, Clone)]
+pub(crate) struct ReplySender {
+    sender: Sender<(Reply, usize)>,
+    queued_rows: Arc<AtomicUsize>,
+}
+
+/// The end of the session.
+#[derive(Debug)]
+pub(crate) struct ReplyReceiver {
+    receiver: Receiver<(Reply, usize)>,
+    queued_rows: Arc<AtomicUsize>,
+}
+
+pub(crate) fn reply_queue() -> (ReplySender, ReplyReceiver) {
+    let (sender, receiver) = channel();
+    let queued_rows = Arc::default();
+    (ReplySender { sender, queued_rows: Arc::clone(&queued_rows) }, ReplyReceiver { receiver, queued_rows })
+}
+
+impl ReplySender {
+    pub(crate) fn send(&self, reply: Reply) {
+        // An error means that the session has ended.
+        let _ = self.sender.send((reply, 0));
+    }
+
+    /// Queues rows, or drops them if too many are queued.
+    fn send_rows(&self, number: u32, rows: &[FlowSample]) {
+        let queued = self.queued_rows.fetch_add(rows.len(), Ordering::Relaxed);
+        if queued + rows.len() > MAX_QUEUED_ROWS {
+            self.queued_rows.fetch_sub(rows.len(), Ordering::Relaxed);
+            return;
+        }
+        let _ = self.sender.send((Reply::Rows { number, samples: Samples::of(rows) }, rows.len()));
+    }
+}
+
+impl ReplyReceiver {
+    /// The next reply, if there is one.
+    pub(crate) fn next(&self) -> Option<Reply> {
+        let (reply, rows) = self.receiver.try_recv().ok()?;
+        self.queued_rows.fetch_sub(rows, Ordering::Relaxed);
+        Some(reply)
+    }
+}
+
+/// Queues the progress of a flow.
+pub(crate) struct ReplyingObserver {
+    pub(crate) number: u32,
+    pub(crate) replies: ReplySender,
+}
+
+impl FlowObserver for ReplyingObserver {
+    fn note(&mut self, text: &str) {
+        self.replies.send(Reply::Note { number: self.number, text: text.into() });
+    }
+
+    fn started(&mut self, realtime_ns: i64) {
+        self.replies.send(Reply::Started { number: self.number, realtime_ns });
+    }
+
+    fn rows(&mut self, rows: &[FlowSample]) {
+        self.replies.send_rows(self.number, rows);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_nobody_reads_are_dropped() {
+        let (replies, queue) = reply_queue();
+        let mut observer = ReplyingObserver { number: 3, replies: replies.clone() };
+        let rows = vec![FlowSample::default(); 1000];
+        (0..250).for_each(|_| observer.rows(&rows));
+        replies.send(Reply::Changed);
+        let queued: Vec<Reply> = std::iter::from_fn(|| queue.next()).collect();
+        assert_eq!(queued.len(), MAX_QUEUED_ROWS / rows.len() + 1);
+        assert_eq!(queued.last(), Some(&Reply::Changed), "other replies are never dropped");
+        observer.rows(&rows);
+        assert!(matches!(queue.next(), Some(Reply::Rows { number: 3, .. })), "there is space again");
+    }
+}

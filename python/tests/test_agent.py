@@ -96,7 +96,9 @@ def fits(value, kind):
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if typing.is_typeddict(kind):
         fields = kind.__annotations__
-        return value.keys() == fields.keys() and all(fits(value[name], field) for name, field in fields.items())
+        if not isinstance(value, dict) or value.keys() != fields.keys():
+            return False
+        return all(fits(value[name], field) for name, field in fields.items())
     if origin is typing.Union:
         return any(fits(value, one) for one in arguments)
     if origin is typing.Literal:

@@ -97,11 +97,16 @@ fn a_session_is_checked_rehearsed_reserved_and_watched() {
         )
     };
     std::fs::write(dir.path("session.toml"), session(start_at)).unwrap();
+    let typo = session(start_at).replace("[\"a\"]", "[\"a\", \"aa\"]");
+    std::fs::write(dir.path("typo.toml"), typo).unwrap();
     std::fs::write(dir.path("past.toml"), session(jiff::Timestamp::UNIX_EPOCH)).unwrap();
     let mut lines = start(&commands());
     lines.push("longfat agent session check session.toml --dir b".into());
     lines.push("longfat agent session reserve session.toml --dir b".into());
     lines.push("longfat agent calendar --dir b".into());
+    // The second station does not exist: what is reserved for the first one is cancelled.
+    lines.push("if longfat agent session reserve typo.toml --dir b; then exit 1; fi".into());
+    lines.push("longfat agent why b/2 --dir b".into());
     // On a busy machine packets miss their time, which is the result.
     lines.push("longfat agent session rehearse session.toml --in 10s --duration 3s --dir b || true".into());
     // A session that is over.
@@ -112,6 +117,9 @@ fn a_session_is_checked_rehearsed_reserved_and_watched() {
         "session s: 8.00 Mb/s from each of 1 stations, 8.00 Mb/s at b; 1 scans to come",
         "scan 1: b/1: booked for",
         "normal",
+        "longfat: cancelled what was already reserved: b/2",
+        "no point of the mesh has the name \"aa\"",
+        "the command that reserved it has ended",
         "stream a to b: goodput",
         "MISSED",
         "all scans of the session have begun",

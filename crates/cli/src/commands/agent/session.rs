@@ -4,12 +4,12 @@ use std::{
     collections::BTreeMap,
     fs,
     path::PathBuf,
-    sync::atomic::Ordering,
+    sync::atomic::{AtomicBool, Ordering},
     thread::sleep,
     time::{Duration, Instant},
 };
 
-use agent::{CalendarReport, Client, Explained, Session, plan_transfer};
+use agent::{CalendarReport, Client, Explained, NewReservation, Session, plan_transfer};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -107,49 +107,44 @@ fn reserve(args: &SessionArgs, json: bool) -> anyhow::Result<()> {
     if slots.is_empty() {
         return Err(Exit::BadInput("all scans of the session have begun".into()).into());
     }
-    let mut reserved = Vec::new();
-    for slot in &slots {
-        let wanted = with_same_start(slot.reservation.clone(), begun);
-        reserved.push(client.reserve(wanted).map_err(failure)?);
-    }
-    // The agreement of the other points takes a moment.
     let stop = interrupt::flag()?;
-    for known in &mut reserved {
-        let is_settled = |known: &Explained| matches!(known.phase.as_str(), "booked" | "running");
-        *known = wait_until(&client, known.clone(), true, &stop, is_settled)?;
-    }
+    let wanted = slots.iter().map(|slot| slot.reservation.clone());
+    let mut reserved = Reserved::request(&client, wanted, begun, &stop)?;
+    // The agreement of the other points takes a moment.
+    let is_settled = |known: &Explained| matches!(known.phase.as_str(), "booked" | "running");
+    reserved.wait(true, &stop, is_settled)?;
+    let known = &reserved.known;
     let rows: Vec<Value> = slots
         .iter()
-        .zip(&reserved)
+        .zip(known)
         .map(|(slot, known)| json!({ "scan": slot.scan, "station": slot.station, "reservation": known }))
         .collect();
     if json {
         output::json(&json!({ "schema": SCHEMA, "session": session.name, "slots": rows }))?;
     } else {
         let lines =
-            slots.iter().zip(&reserved).map(|(slot, known)| format!("scan {}: {}", slot.scan, known.text));
+            slots.iter().zip(known).map(|(slot, known)| format!("scan {}: {}", slot.scan, known.text));
         output::prose(&lines.collect::<Vec<_>>().join("\n"))?;
     }
-    let missing = reserved.iter().filter(|known| known.is_over()).count();
-    match missing {
-        0 => Ok(()),
-        missing => Err(Exit::Failed(format!("{missing} of {} slots are not reserved", slots.len())).into()),
+    let missing = reserved.listed().iter().filter(|known| known.is_over()).count();
+    if missing == 0 {
+        return Ok(());
     }
+    let kept = match slots.len() - missing {
+        0 => "",
+        _ => "; the others are kept (to cancel one: longfat agent cancel ID)",
+    };
+    Err(Exit::Failed(format!("{missing} of {} slots are not reserved{kept}", slots.len())).into())
 }
 
 fn rehearse(args: &RehearseArgs, json: bool) -> anyhow::Result<()> {
     let session = args.session.session()?;
     let client = args.session.directory.client()?;
     let stop = interrupt::flag()?;
-    let mut reserved = Vec::new();
-    let begun = Instant::now();
-    for test in session.rehearsal(us(args.earliest), args.duration) {
-        reserved.push(client.reserve(with_same_start(test, begun)).map_err(failure)?);
-    }
-    let mut results = Vec::new();
-    for known in reserved {
-        results.push(wait_until(&client, known, json, &stop, |_| false)?);
-    }
+    let streams = session.rehearsal(us(args.earliest), args.duration);
+    let mut reserved = Reserved::request(&client, streams.into_iter(), Instant::now(), &stop)?;
+    reserved.wait(json, &stop, |_| false)?;
+    let results = reserved.listed();
     if json {
         output::json(&json!({ "schema": SCHEMA, "session": session.name, "streams": results }))?;
     } else {
@@ -214,10 +209,71 @@ fn watch(args: &SessionArgs, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A request that was made at `begun`, for now: the time that earlier requests took is subtracted, so that the start is the same.
-fn with_same_start(wanted: agent::NewReservation, begun: Instant) -> agent::NewReservation {
-    let late_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
-    agent::NewReservation { in_us: wanted.in_us.saturating_sub(late_us), ..wanted }
+/// The reservations of one command. Unless they are listed, they are cancelled: an error or a signal leaves none of which the user does not
+/// know.
+struct Reserved<'a> {
+    client: &'a Client,
+    known: Vec<Explained>,
+}
+
+impl<'a> Reserved<'a> {
+    /// Requests slots that were computed at `begun`.
+    fn request(
+        client: &'a Client,
+        wanted: impl Iterator<Item = NewReservation>,
+        begun: Instant,
+        stop: &AtomicBool,
+    ) -> anyhow::Result<Self> {
+        let mut reserved = Reserved { client, known: Vec::new() };
+        for wanted in wanted {
+            if stop.load(Ordering::Acquire) {
+                return Err(Exit::Interrupted.into());
+            }
+            // The time that earlier requests took is subtracted, so that all have the same start.
+            let late_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+            let in_us = wanted.in_us.saturating_sub(late_us);
+            reserved.known.push(client.reserve(NewReservation { in_us, ..wanted }).map_err(failure)?);
+        }
+        Ok(reserved)
+    }
+
+    /// Waits until each is over or `is_enough`. Shows changes unless `is_quiet`.
+    fn wait(
+        &mut self,
+        is_quiet: bool,
+        stop: &AtomicBool,
+        is_enough: impl Fn(&Explained) -> bool,
+    ) -> anyhow::Result<()> {
+        for known in &mut self.known {
+            *known = wait_until(self.client, known.clone(), is_quiet, stop, &is_enough)?;
+        }
+        Ok(())
+    }
+
+    /// The reservations, which the caller lists.
+    fn listed(mut self) -> Vec<Explained> {
+        std::mem::take(&mut self.known)
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        let open = self.known.iter().filter(|known| !known.is_over()).map(|known| known.id.as_str());
+        let (mut cancelled, mut kept) = (Vec::new(), Vec::new());
+        for id in open {
+            // If the agent does not reply, it is not asked again.
+            let is_cancelled =
+                kept.is_empty() && self.client.cancel(id, "the command that reserved it has ended").is_ok();
+            if is_cancelled { cancelled.push(id) } else { kept.push(id) }
+        }
+        if !cancelled.is_empty() {
+            output::note(&format!("longfat: cancelled what was already reserved: {}", cancelled.join(", ")));
+        }
+        if !kept.is_empty() {
+            let kept = kept.join(", ");
+            output::note(&format!("longfat: still reserved: {kept} (cancel each: longfat agent cancel ID)"));
+        }
+    }
 }
 
 /// Adds the slots that a calendar shows.

@@ -163,7 +163,7 @@ impl Netlink {
     }
 
     /// A device by name.
-    /// Whether the kernel has processed that the device has a carrier: before, it discards packets and may reset settings.
+    /// Whether the kernel has processed that a veth device has a carrier: before, it discards packets, and then resets settings.
     pub(crate) fn is_operational(&self, name: &str) -> io::Result<bool> {
         Ok(self.link(name)?.attributes.contains(&LinkAttribute::OperState(State::Up)))
     }

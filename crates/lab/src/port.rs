@@ -183,13 +183,13 @@ impl Port {
             Some(file) => file,
             None => wires.run(|| open_wire(&wire, setup))?,
         };
-        if backend == Backend::Packet || !setup.sysctls.is_empty() {
-            host.run(|| {
+        host.run(|| {
+            if backend == Backend::Packet {
                 wait_until_operational(device).attempted(|| format!("read the state of {device}"))?;
-                // Again, because a device that becomes operational has lost some, such as net.ipv6.conf.DEVICE.mtu.
-                set_sysctls(setup.host, setup.sysctls)
-            })?;
-        }
+            }
+            // Again, because coming up resets some, such as net.ipv6.conf.DEVICE.mtu.
+            set_sysctls(setup.host, setup.sysctls)
+        })?;
         Ok(Port { file, backend, gro: setup.nic.gro, has_tx_queue: setup.nic.tx_queue.is_some() })
     }
 
@@ -242,8 +242,8 @@ impl Port {
     }
 }
 
-/// Waits until the kernel has processed that the device is up (net/core/link_watch.c). It does so at once when asked for the
-/// device's state from Linux 6.8 on, otherwise within [`OPERATIONAL_TIMEOUT`].
+/// Waits until the kernel has processed that a veth device has a carrier (net/core/link_watch.c). From Linux 6.8 on it does so at
+/// once when asked for the device's state, otherwise within [`OPERATIONAL_TIMEOUT`].
 fn wait_until_operational(device: &str) -> io::Result<()> {
     let netlink = Netlink::open()?;
     let began = Instant::now();

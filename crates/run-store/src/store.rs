@@ -169,3 +169,32 @@ impl RunStore for S3Store {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_request_starts_the_client() {
+        let user = tempfile::tempdir().unwrap();
+        // A port on which nothing listens.
+        let variables = [
+            ("AWS_ENDPOINT_URL", "http://127.0.0.1:9".to_owned()),
+            ("AWS_ACCESS_KEY_ID", "key".to_owned()),
+            ("AWS_SECRET_ACCESS_KEY", "secret".to_owned()),
+        ];
+        let settings = Settings::from_variables(Address::parse("s3://runs/place").unwrap(), &variables);
+        let directories =
+            Directories { cache: user.path().join("runs"), outboxes: user.path().join("outbox") };
+        let store = S3Store::new(settings, directories);
+        let record = store.cache().join("lab8/run=1");
+        std::fs::create_dir_all(&record).unwrap();
+        std::fs::write(record.join("flows.parquet"), "rows").unwrap();
+        store.fetch(&record, "flows.parquet").unwrap();
+        store.finish().unwrap();
+        assert_eq!(store.url_of(&record), "s3://runs/place/lab8/run=1");
+        assert!(lock(&store.client).is_none());
+        let error = store.fetch(&record, "links.parquet").unwrap_err().to_string();
+        assert!(lock(&store.client).is_some() && error.contains("Connection refused"), "{error}");
+    }
+}

@@ -99,11 +99,12 @@ impl Modifier {
         let has_no_owner = |result: &ModifiedConnection| matches!(&result.error, Some(Error::Closed(_)));
         let open = match results.iter().any(|(_, result)| has_no_owner(result)) {
             true => open_connections(),
-            false => HashSet::new(),
+            false => None,
         };
+        let is_closed = |cookie: SocketCookie| open.as_ref().is_some_and(|open| !open.contains(&cookie));
         let mut restored = Vec::new();
         for (entry, result) in results {
-            if has_no_owner(&result) && !open.contains(&result.cookie) {
+            if has_no_owner(&result) && is_closed(result.cookie) {
                 continue;
             }
             if result.error.is_some() {
@@ -204,17 +205,17 @@ impl Modifier {
     }
 }
 
-/// Cookies of the open connections of all network namespaces that this user may enter. Connections that no process can use any more
-/// have no inode, and count as closed.
-fn open_connections() -> HashSet<SocketCookie> {
+/// Cookies of the open connections of all network namespaces that this user may enter; `None` if they cannot be listed.
+/// Connections that no process can use any more have no inode, and count as closed.
+fn open_connections() -> Option<HashSet<SocketCookie>> {
     let mut samples = Vec::new();
     for namespace in NetNamespace::all_visible() {
+        // Connections in namespaces that this user may not enter were not changed by this user.
         if let Ok(mut diag) = namespace.run(Diag::open) {
-            // Without the others' privileges their connections cannot be listed, and were not changed by this user.
-            let _ = diag.dump(&mut samples);
+            diag.dump(&mut samples).ok()?;
         }
     }
-    samples.iter().filter(|sample| sample.inode != 0).map(|sample| sample.cookie).collect()
+    Some(samples.iter().filter(|sample| sample.inode != 0).map(|sample| sample.cookie).collect())
 }
 
 /// Whether a connection has settings that can be changed: it is open, and it is not a listener.

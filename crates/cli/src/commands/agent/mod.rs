@@ -12,7 +12,7 @@ mod tokens;
 mod users;
 mod waiting;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Error;
 use clap::{Args, Subcommand};
@@ -75,11 +75,22 @@ pub enum AgentCommand {
 #[derive(Debug, Args)]
 pub struct Directory {
     /// Directory of the point: agent.toml, limits.toml, state/
-    #[arg(long, value_name = "DIR", env = DIRECTORY_VARIABLE, hide_env = true, default_value = "/var/lib/longfat-agent")]
+    #[arg(long, value_name = "DIR", env = DIRECTORY_VARIABLE, hide_env = true, default_value = DEFAULT_DIRECTORY)]
     dir: PathBuf,
 }
 
+/// The directory of a point that is the only one on its host.
+const DEFAULT_DIRECTORY: &str = "/var/lib/longfat-agent";
+
 impl Directory {
+    /// The option that selects this directory, for commands that the user is told; empty for the default.
+    fn as_arguments(&self) -> String {
+        if self.dir == Path::new(DEFAULT_DIRECTORY) {
+            return String::new();
+        }
+        format!(" --dir {}", self.dir.display())
+    }
+
     fn config_file(&self) -> PathBuf {
         self.dir.join(agent::CONFIG_FILE)
     }

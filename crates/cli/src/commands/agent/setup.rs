@@ -85,10 +85,11 @@ pub fn init(args: &InitArgs, json: bool) -> anyhow::Result<()> {
         return output::json(&json!({ "schema": SCHEMA, "point": args.name, "config": config }));
     }
     output::text(&format!(
-        "{} is the configuration of the point {}, which has created a mesh.\nStart it: longfat agent run. Invite others: \
-         longfat agent invite NAME",
+        "{} is the configuration of the point {}, which has created a mesh.\nStart it: longfat agent run{dir}. Invite others: \
+         longfat agent invite NAME{dir}",
         config.display(),
-        args.name
+        args.name,
+        dir = args.directory.as_arguments()
     ))
 }
 
@@ -134,11 +135,12 @@ pub fn join(args: &JoinArgs, json: bool) -> anyhow::Result<()> {
     let read = Config::read(&config).map_err(failure)?;
     output::text(&format!(
         "{} is the configuration of the point {}, a member of the mesh of {}.\nOthers reach it at {}. Start it: longfat \
-         agent run",
+         agent run{}",
         config.display(),
         invitation.name,
         invitation.authority,
-        read.address
+        read.address,
+        args.directory.as_arguments()
     ))
 }
 

@@ -31,7 +31,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// For blocks of up to `len` bytes.
+    /// A source of blocks of up to `len` bytes.
     pub(super) fn new(len: usize, spec: &TestSpec) -> Result<Source, Error> {
         if let Some(path) = &spec.file {
             let file = File::open(path).attempted(|| format!("cannot open {} to send it", path.display()))?;
@@ -82,7 +82,7 @@ impl Source {
         }
     }
 
-    /// True for files, which end.
+    /// Whether the data ends: true for files.
     pub(super) fn is_finite(&self) -> bool {
         matches!(self, Source::File { .. } | Source::FilePages(_))
     }

@@ -1,37 +1,16 @@
 //! A server in this process, and a scenario with two hosts.
 
-use std::{
-    net::SocketAddr,
-    sync::atomic::{AtomicBool, Ordering},
-};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hosts::{HostService, Observer};
-use iperf3::{
-    Server, ServerObserver, ServerOptions,
-    report::{Report, ServerOutput},
-};
+use iperf3::{Server, ServerOptions};
 use scenario::{Scenario, ScenarioFile};
 use schema::FlowSample;
+use testing::iperf3_server::QuietServer;
 use units::Time;
 
-/// An observer that discards everything.
+/// An observer of a run that discards everything.
 pub struct Silent;
-
-impl iperf3::Observer for Silent {}
-
-impl ServerObserver for Silent {
-    fn note(&self, _: &str) {}
-
-    fn begin(&self, _: SocketAddr) -> Box<dyn iperf3::Observer + '_> {
-        Box::new(Silent)
-    }
-
-    fn end(&self, _: SocketAddr, _: &Report, _: Option<&iperf3::Error>) {}
-
-    fn output(&self, _: &Report) -> ServerOutput {
-        ServerOutput::Text(String::new())
-    }
-}
 
 impl Observer for Silent {
     fn note(&mut self, _: &str) {}
@@ -55,7 +34,7 @@ pub fn with_server<T>(test: impl FnOnce(u16) -> T) -> T {
     }
     std::thread::scope(|scope| {
         let _stopped = StopOnDrop(&stop);
-        scope.spawn(|| server.run(&stop, &Silent));
+        scope.spawn(|| server.run(&stop, &QuietServer::default()));
         test(port)
     })
 }

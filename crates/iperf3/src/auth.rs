@@ -7,6 +7,7 @@
 use std::{fmt, fs, path::Path, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use data_encoding::HEXLOWER_PERMISSIVE;
 use rsa::{
     Oaep, Pkcs1v15Encrypt, RsaPrivateKey, RsaPublicKey,
     pkcs1::{DecodeRsaPrivateKey, DecodeRsaPublicKey},
@@ -215,11 +216,7 @@ fn parse_users(text: &str) -> Result<Vec<(String, [u8; 32])>, usize> {
 
 /// The bytes of a hash in hexadecimal.
 pub(crate) fn unhex(text: &str) -> Option<[u8; 32]> {
-    let digits: Vec<u8> =
-        text.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect::<Option<Vec<u8>>>()?;
-    let bytes: Vec<u8> = digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect();
-    (digits.len() == 64).then_some(())?;
-    bytes.try_into().ok()
+    HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?.try_into().ok()
 }
 
 /// User, password and seconds of a decrypted token.

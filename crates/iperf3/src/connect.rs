@@ -9,7 +9,7 @@ use std::{
 };
 
 use socket2::{Socket, TcpKeepalive};
-use traffic::{Attempted, Error as SystemError};
+use traffic::{Attempted, Error as SystemError, begin_to_connect};
 
 use crate::Error;
 
@@ -111,11 +111,9 @@ fn begin(
     open: &impl Fn(SocketAddr) -> Result<Socket, SystemError>,
 ) -> Result<(Socket, bool), Error> {
     let socket = open(to)?;
-    socket.set_nonblocking(true).attempted(|| "cannot set up a socket".into())?;
-    match socket.connect(&to.into()) {
-        Ok(()) => Ok((established(socket)?, true)),
-        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok((socket, false)),
-        Err(error) => Err(cannot_connect(Some(to), error)),
+    match begin_to_connect(&socket, to).map_err(|error| cannot_connect(Some(to), error))? {
+        true => Ok((established(socket)?, true)),
+        false => Ok((socket, false)),
     }
 }
 

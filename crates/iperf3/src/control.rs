@@ -3,14 +3,14 @@
 
 use std::{
     io::{ErrorKind, Read, Write},
-    net::{Shutdown, SocketAddr, TcpStream},
+    net::{SocketAddr, TcpStream},
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
 use serde::{Serialize, de::DeserializeOwned};
 use socket2::{SockRef, Socket};
-use traffic::{Attempted, Error as SystemError, sys};
+use traffic::{Attempted, Error as SystemError};
 
 use crate::{
     Error,
@@ -241,25 +241,9 @@ impl<'a> Control<'a> {
         Ok(())
     }
 
-    /// Ends the sending direction, and discards what arrives until the peer closes, `timeout` has passed, or the program is to end.
-    pub(crate) fn finish(&mut self, timeout: Duration) {
-        let deadline = Instant::now() + timeout;
-        let mut discarded = [0; 4096];
-        // The connection is no longer needed: its errors mean that the peer has closed.
-        if self.stream.shutdown(Shutdown::Write).is_err() {
-            return;
-        }
-        while let Ok(left) = self.left(deadline, "the peer's close", timeout) {
-            match self.stream.read(&mut discarded) {
-                Ok(0) => return,
-                Ok(_) => {}
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                    let _ = self.wait(left.min(STOP_CHECK_INTERVAL));
-                }
-                Err(_) => return,
-            }
-        }
+    /// See [`traffic::finish_sending`].
+    pub(crate) fn finish(&self, timeout: Duration) {
+        traffic::finish_sending(&self.stream, timeout, self.stop);
     }
 
     fn left(&self, deadline: Instant, what: &'static str, timeout: Duration) -> Result<Duration, Error> {
@@ -313,7 +297,7 @@ pub fn new_socket(
 /// A new cookie.
 pub(crate) fn new_cookie() -> Result<Cookie, SystemError> {
     let mut random = [0; COOKIE_BYTES - 1];
-    sys::fill_random(&mut random).attempted(|| "cannot get random bytes for the cookie".into())?;
+    os::fill_random(&mut random).attempted(|| "cannot get random bytes for the cookie".into())?;
     Ok(Cookie::from_random(random))
 }
 

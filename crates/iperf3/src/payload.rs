@@ -96,7 +96,7 @@ fn remaining(file: &mut File) -> io::Result<u64> {
 /// Fills in random bytes, or `0123456789` repeated (fill_with_repeating_pattern of iperf_util.c).
 pub(crate) fn fill(bytes: &mut [u8], repeating: bool) -> io::Result<()> {
     if !repeating {
-        return sys::fill_random(bytes);
+        return os::fill_random(bytes);
     }
     bytes.iter_mut().zip((b'0'..=b'9').cycle()).for_each(|(byte, digit)| *byte = digit);
     Ok(())

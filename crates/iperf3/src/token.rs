@@ -15,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use data_encoding::HEXLOWER;
 use hmac::{Hmac, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
@@ -117,7 +118,7 @@ impl Seal {
     pub(crate) fn close(&mut self, text: String) -> impl Serialize + use<> {
         let mac = self.token.mac(&self.cookie, self.role, self.sent, text.as_bytes()).finalize().into_bytes();
         self.sent += 1;
-        let longfat_mac = mac.iter().map(|byte| format!("{byte:02x}")).collect();
+        let longfat_mac = HEXLOWER.encode(&mac);
         Sealed { longfat_sealed: text, longfat_mac }
     }
 

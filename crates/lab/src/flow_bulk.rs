@@ -15,9 +15,9 @@ use std::{
 use bulk::flow::{Plan, Receiver, ReceiverCounts, Sender, SenderCounts};
 use engine_common::bulk_plan;
 use scenario::Scenario;
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 use traffic::{
-    Stop,
+    Stop, begin_to_connect,
     bulk_end::{self, ControlSocket, Sockets},
     udp::bind_bulk,
 };
@@ -121,11 +121,7 @@ fn open_control(
     let connect = || {
         let address = listener.local_addr()?;
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-        socket.set_nonblocking(true)?;
-        match socket.connect(&SockAddr::from(address)) {
-            Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => return Err(error),
-            _ => {}
-        }
+        begin_to_connect(&socket, address)?;
         while !os::wait_writable(&[socket.as_fd()], STOP_POLL)?[0] {
             if stop.is_set() {
                 return Ok(None);

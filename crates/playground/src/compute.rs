@@ -295,27 +295,10 @@ cc = "cubic"
         }
     }
 
-    struct Ignore;
-
-    impl sim::Observer for Ignore {
-        fn rows(
-            &mut self,
-            _: &[schema::FlowSample],
-            _: &[schema::LinkSample],
-            _: &[schema::Event],
-        ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-            Ok(())
-        }
-
-        fn progress(&mut self, _: units::Time, _: &[schema::FlowSample]) -> bool {
-            true
-        }
-    }
-
     fn answer(toml: &str, engine: &str) -> Answer {
         let request =
             Request { name: "x.toml".into(), toml: toml.into(), engine: engine.into(), variant: None };
-        compute(&request, &mut NamesOnly, &mut Ignore).0
+        compute(&request, &mut NamesOnly, &mut ()).0
     }
 
     fn mistake(toml: &str) -> Mistake {

@@ -15,7 +15,7 @@ use iperf3::{
 };
 use probe::{Budget, Method, MtuResult, MtuSearch, ProbeLimits, ProbeLoad, Step, Train, TrainObservation};
 use socket2::Socket;
-use traffic::{Attempted, Stop, path_mtu::mtu_of, sys, udp::NumberWidth};
+use traffic::{Attempted, Stop, path_mtu::mtu_of, udp::NumberWidth};
 use units::{BitRate, Time};
 
 use super::{
@@ -83,7 +83,7 @@ impl Session {
         let control = connect(options)?;
         let peer = control.peer_addr().attempted(|| "cannot read the server's address".into())?;
         let mut random = [0; COOKIE_BYTES - 1];
-        sys::fill_random(&mut random).attempted(|| "cannot get random bytes for the cookie".into())?;
+        os::fill_random(&mut random).attempted(|| "cannot get random bytes for the cookie".into())?;
         let mut cookie = *Cookie::from_random(random).as_bytes();
         cookie[..COOKIE_PREFIX.len()].copy_from_slice(COOKIE_PREFIX.as_bytes());
         let mut session = Session {

@@ -84,7 +84,7 @@ fn serve(client: ServiceClient<'_>, stop: &AtomicBool) -> Result<(), Error> {
     sys::widen_receive_buffer(&socket, RECEIVE_BUFFER_BYTES).attempted(what)?;
     control.set_nonblocking(true).attempted(what)?;
     let mut reply = vec![0; MAX_REPLY_BYTES];
-    sys::fill_random(&mut reply).attempted(what)?;
+    os::fill_random(&mut reply).attempted(what)?;
     TrainReceiver {
         control: client.control,
         socket,

@@ -9,23 +9,7 @@
 //! any number of runs may execute in parallel.
 //!
 //! ```
-//! use schema::{Event, FlowSample, LinkSample};
-//! use sim::{Controllers, HostDefaults, Observer, Side};
-//!
-//! /// Ignores the rows during the run; the outcome has them all.
-//! struct Silent;
-//!
-//! type BoxedError = Box<dyn std::error::Error + Send + Sync>;
-//!
-//! impl Observer for Silent {
-//!     fn rows(&mut self, _: &[FlowSample], _: &[LinkSample], _: &[Event]) -> Result<(), BoxedError> {
-//!         Ok(())
-//!     }
-//!
-//!     fn progress(&mut self, _: units::Time, _: &[FlowSample]) -> bool {
-//!         true
-//!     }
-//! }
+//! use sim::{Controllers, HostDefaults, Side};
 //!
 //! /// The scenario below has no TCP flows, so no congestion control is requested.
 //! /// `examples/goodput.rs` shows TCP flows.
@@ -36,7 +20,7 @@
 //!         &mut self,
 //!         flow: &scenario::FlowSpec,
 //!         _: Side,
-//!     ) -> Result<Box<dyn tcp::CongestionControl>, BoxedError> {
+//!     ) -> Result<Box<dyn tcp::CongestionControl>, Box<dyn std::error::Error + Send + Sync>> {
 //!         Err(format!("flow {} needs a congestion control", flow.name).into())
 //!     }
 //! }
@@ -59,7 +43,8 @@
 //!     packet = "1000B"
 //! "#;
 //! let scenario = scenario::ScenarioFile::parse("stream.toml", text).unwrap().resolve(None, &[]).unwrap();
-//! let outcome = sim::run(&scenario, &HostDefaults::default(), &mut NoTcp, &mut Silent).unwrap();
+//! // Nothing observes the run; the outcome has all rows.
+//! let outcome = sim::run(&scenario, &HostDefaults::default(), &mut NoTcp, &mut ()).unwrap();
 //!
 //! let last = outcome.flows.last().unwrap();
 //! // 4 Mb/s are 500 datagrams of 1000 B a second.

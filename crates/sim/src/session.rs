@@ -3,11 +3,11 @@
 
 use engine_common::{UDP_HEADER_BYTES, micros};
 use scenario::{FlowKind, FlowSpec, PingSpec, Scenario};
-use schema::{Event, FlowSample, LinkSample};
+use schema::{Event, FlowSample};
 use units::Time;
 
 use crate::{
-    Controllers, Error, HostDefaults, Observer,
+    Controllers, Error, HostDefaults,
     engine::{Engine, Traffic},
     fragments::Fragments,
     packet::{Body, Datagram, SimPacket},
@@ -197,7 +197,7 @@ impl<'a> MeasurementSession<'a> {
 
     /// Runs until `until` or the end of the flow with index `flow`. Returns that flow's samples and events.
     fn sample_until(&mut self, until: Time, flow: usize) -> Result<(Vec<FlowSample>, Vec<Event>), Error> {
-        let mut observer = NoObserver;
+        let mut observer = ();
         let mut recorder = Recorder::new(&[], &mut observer);
         let scenario = self.engine.scenario;
         let is_over = |engine: &Engine<'_>| engine.flows.get(flow).is_some_and(|flow| flow.is_over);
@@ -215,23 +215,5 @@ impl<'a> MeasurementSession<'a> {
         let rows = recorder.flows.into_iter().filter(|row| row.flow == name).collect();
         let events = recorder.events.into_iter().filter(|event| event.subject == name).collect();
         Ok((rows, events))
-    }
-}
-
-/// Ignores all rows.
-struct NoObserver;
-
-impl Observer for NoObserver {
-    fn rows(
-        &mut self,
-        _: &[FlowSample],
-        _: &[LinkSample],
-        _: &[Event],
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        Ok(())
-    }
-
-    fn progress(&mut self, _: Time, _: &[FlowSample]) -> bool {
-        true
     }
 }

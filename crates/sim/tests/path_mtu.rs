@@ -1,7 +1,7 @@
 //! Links with a smaller MTU than the hosts': routers report it (RFC 1191, RFC 8201), switches do not (RFC
 //! 2923).
 
-use crate::support::{Native, NoObserver};
+use crate::support::Native;
 use scenario::ScenarioFile;
 use schema::EventKind;
 use sim::{HostDefaults, Outcome};
@@ -30,7 +30,7 @@ forward = {{ mtu = 1400 }}
 "#
     );
     let scenario = ScenarioFile::parse("mtu", &text).unwrap().resolve(None, &[]).unwrap();
-    sim::run(&scenario, &HostDefaults::default(), &mut Native::default(), &mut NoObserver).unwrap()
+    sim::run(&scenario, &HostDefaults::default(), &mut Native::default(), &mut ()).unwrap()
 }
 
 const V4: [&str; 2] = ["10.0.1.1/24", "10.0.2.1/24"];
@@ -105,8 +105,7 @@ to = "h2"
 cc = "reno"
 "#;
     let scenario = ScenarioFile::parse("mtu", text).unwrap().resolve(None, &[]).unwrap();
-    let outcome =
-        sim::run(&scenario, &HostDefaults::default(), &mut Native::default(), &mut NoObserver).unwrap();
+    let outcome = sim::run(&scenario, &HostDefaults::default(), &mut Native::default(), &mut ()).unwrap();
     assert_eq!(last_mss(&outcome, "bulk"), Some(948));
     assert!(outcome.flow_totals[0].bytes as f64 * 8.0 / 6e6 > 17.0, "{}", outcome.flow_totals[0].bytes);
 }

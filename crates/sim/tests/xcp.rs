@@ -12,8 +12,7 @@ fn shared(mtu: u32, seconds: u32) -> Outcome {
     let set = |key: &str, value: String| (key.to_owned(), value);
     let sets = [set("hosts.*.mtu", mtu.to_string()), set("duration", format!("{seconds}s"))];
     let scenario = file.resolve(None, &sets).unwrap();
-    sim::run(&scenario, &HostDefaults::default(), &mut support::Native::default(), &mut support::NoObserver)
-        .unwrap()
+    sim::run(&scenario, &HostDefaults::default(), &mut support::Native::default(), &mut ()).unwrap()
 }
 
 /// Application bytes of a flow between two instants.

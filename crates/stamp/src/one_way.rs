@@ -8,8 +8,7 @@ use traffic::{Error, ancillary::ReceivedDatagram};
 
 use crate::{
     control::{PacketRecord, Schedule, SessionRequest, Slot, StoppedSender},
-    reflector,
-    test_socket::own_error,
+    test_socket::{self, own_error},
     wire::{ErrorEstimate, Request, SHORTEST_REQUEST_BYTES, interval, ntp},
 };
 
@@ -51,7 +50,7 @@ impl OneWaySender {
         bytes.resize(self.payload, 0);
         self.next += 1;
         self.due += interval(self.schedule.next().unwrap_or(0));
-        reflector::send(socket, &bytes, self.to)
+        test_socket::send(socket, &bytes, self.to)
     }
 
     /// The report of the sender at the end.

@@ -256,7 +256,7 @@ fn times(records: &[PacketRecord]) -> BTreeMap<u32, OneWayTimes> {
 /// and a random number.
 pub(crate) fn new_sid(address: IpAddr) -> Result<Sid, Error> {
     let mut sid = [0; 16];
-    traffic::sys::fill_random(&mut sid).attempted(|| "cannot draw a random number".into())?;
+    os::fill_random(&mut sid).attempted(|| "cannot draw a random number".into())?;
     match address {
         IpAddr::V4(v4) => sid[..4].copy_from_slice(&v4.octets()),
         IpAddr::V6(v6) => sid[..4].copy_from_slice(&v6.octets()[12..]),

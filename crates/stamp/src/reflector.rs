@@ -2,7 +2,6 @@
 //! kernel's clock, and the time of the reply.
 
 use std::{
-    io,
     net::{IpAddr, SocketAddr},
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
@@ -104,16 +103,4 @@ pub(crate) fn reply(
         ttl: datagram.ttl.unwrap_or(255),
     };
     reply.to_bytes(key)
-}
-
-/// Sends a test packet. One that is lost on this host counts as lost on the path.
-pub(crate) fn send(socket: &Socket, bytes: &[u8], to: SocketAddr) -> Result<(), Error> {
-    match socket.send_to(bytes, &to.into()) {
-        // Too large for the path.
-        Err(e) if e.raw_os_error() == Some(libc::EMSGSIZE) => Ok(()),
-        Err(e) if !ancillary::is_transient(&e) && e.kind() != io::ErrorKind::PermissionDenied => {
-            Err(e).attempted(|| format!("cannot send a test packet to {to}"))
-        }
-        _ => Ok(()),
-    }
 }

@@ -138,7 +138,7 @@ pub(crate) fn exchange(
     let what = || format!("cannot send from a UDP socket to {}", options.to);
     socket.connect(&options.to.into()).attempted(what)?;
     let mut seed = [0; 16];
-    traffic::sys::fill_random(&mut seed).attempted(|| "cannot draw a random number".into())?;
+    os::fill_random(&mut seed).attempted(|| "cannot draw a random number".into())?;
     let mut schedule = Schedule::new(&seed, vec![options.slot()]);
     let payload = options.payload_bytes();
     let mut buffer = vec![0; payload + 64];

@@ -1,6 +1,9 @@
 //! The sockets of test packets, of all protocols and both ends.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+};
 
 use os::set_option;
 use socket2::Socket;
@@ -25,6 +28,18 @@ pub(crate) fn open(at: SocketAddr) -> Result<Socket, Error> {
     let v4 = set_option(&socket, libc::IPPROTO_IP, libc::IP_TTL, TIME_TO_LIVE);
     set_option(&socket, libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, TIME_TO_LIVE).or(v4).attempted(what)?;
     Ok(socket)
+}
+
+/// Sends a test packet. One that is lost on this host counts as lost on the path.
+pub(crate) fn send(socket: &Socket, bytes: &[u8], to: SocketAddr) -> Result<(), Error> {
+    match socket.send_to(bytes, &to.into()) {
+        // Too large for the path.
+        Err(e) if e.raw_os_error() == Some(libc::EMSGSIZE) => Ok(()),
+        Err(e) if !ancillary::is_transient(&e) && e.kind() != io::ErrorKind::PermissionDenied => {
+            Err(e).attempted(|| format!("cannot send a test packet to {to}"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Any port of all addresses of the same IP version.

@@ -7,6 +7,7 @@
 
 pub mod ancillary;
 pub mod bulk_end;
+mod connection;
 mod error;
 mod options;
 pub mod path_mtu;
@@ -18,6 +19,7 @@ pub mod sys;
 mod tcp;
 pub mod udp;
 
+pub use connection::{begin_to_connect, finish_sending};
 pub use error::{Attempted, Error};
 pub use options::TcpOptions;
 pub use pause::ReadPause;

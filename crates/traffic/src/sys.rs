@@ -13,8 +13,6 @@ use std::{
 
 use socket2::Socket;
 
-pub use os::fill_random;
-
 /// Receives and discards up to `len` bytes without copying them (MSG_TRUNC, see tcp(7)); 0 at the end.
 ///
 /// # Errors

@@ -268,17 +268,7 @@ impl<'a> Control<'a> {
         {
             return;
         }
-        // No peer is left to report this error to.
-        let _ = self.stream.shutdown(std::net::Shutdown::Write);
-        let begin = Instant::now();
-        let mut buffer = vec![0; 1 << 16];
-        while begin.elapsed() < linger && !self.stop.load(Ordering::Acquire) {
-            match self.wait(CHECK_INTERVAL) {
-                Ok(false) => {}
-                Ok(true) if self.stream.read(&mut buffer).is_ok_and(|count| count > 0) => {}
-                _ => return,
-            }
-        }
+        traffic::finish_sending(&self.stream, linger, self.stop);
     }
 }
 

@@ -11,7 +11,8 @@ use std::{
     time::Instant,
 };
 
-use socket2::{Domain, SockAddr, Socket, Type};
+use socket2::{Domain, Socket, Type};
+use traffic::begin_to_connect;
 
 use crate::{
     Error,
@@ -155,8 +156,14 @@ impl TcpStreams {
     ) -> Result<Self, Error> {
         let begin = Instant::now();
         // All at the same time, because each takes a round trip.
-        let streams: Result<Vec<TcpStream>, Error> = (0..count).map(|_| begin_to_connect(peer)).collect();
-        let streams = streams?;
+        let what = || format!("cannot connect to {peer}");
+        let open = |_| {
+            let socket = Socket::new(Domain::for_address(peer), Type::STREAM, None)?;
+            begin_to_connect(&socket, peer)?;
+            Ok(TcpStream::from(socket))
+        };
+        let streams: std::io::Result<Vec<TcpStream>> = (0..count).map(open).collect();
+        let streams = streams.map_err(failed(what()))?;
         for stream in &streams {
             while !os::wait_writable(&[stream.as_fd()], CHECK_INTERVAL)
                 .map_err(failed("cannot wait for a connection"))?
@@ -167,7 +174,6 @@ impl TcpStreams {
                     return Err(Error::Timeout { what: "TCP connection", after: HANDSHAKE_TIMEOUT });
                 }
             }
-            let what = || format!("cannot connect to {peer}");
             if let Some(error) = stream.take_error().map_err(failed(what()))? {
                 return Err(failed(what())(error));
             }
@@ -271,17 +277,6 @@ impl TcpStreams {
             os::wait_any(&files, CHECK_INTERVAL).map_err(failed("cannot wait for the peer"))?;
         }
         Ok(())
-    }
-}
-
-/// A non-blocking socket that sends its SYN.
-fn begin_to_connect(peer: SocketAddr) -> Result<TcpStream, Error> {
-    let what = || format!("cannot connect to {peer}");
-    let socket = Socket::new(Domain::for_address(peer), Type::STREAM, None).map_err(failed(what()))?;
-    socket.set_nonblocking(true).map_err(failed(what()))?;
-    match socket.connect(&SockAddr::from(peer)) {
-        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(failed(what())(error)),
-        _ => Ok(socket.into()),
     }
 }
 

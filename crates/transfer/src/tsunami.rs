@@ -12,11 +12,9 @@ use bulk::tsunami::{
     Client, Server,
     wire::{CHALLENGE_BYTES, Parameters},
 };
+use os::fill_random;
 use socket2::{SockAddr, Socket};
-use traffic::{
-    sys::fill_random,
-    udp::{Incoming, Outgoing, bind_bulk, elapsed},
-};
+use traffic::udp::{Incoming, Outgoing, bind_bulk, elapsed};
 
 use crate::{
     Error,

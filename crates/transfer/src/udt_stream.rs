@@ -8,11 +8,9 @@ use std::{
 };
 
 use bulk::udt::{Arrival, CloseReason, Config, Connection, Listener, RateControl, Statistics, ip_words};
+use os::fill_random;
 use socket2::{SockAddr, Socket};
-use traffic::{
-    sys::fill_random,
-    udp::{Incoming, Outgoing, bind_bulk, elapsed},
-};
+use traffic::udp::{Incoming, Outgoing, bind_bulk, elapsed};
 use units::Time;
 
 use crate::{

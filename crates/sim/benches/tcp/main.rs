@@ -121,5 +121,5 @@ fn long_run(name: &str, sets: &[(String, String)]) -> Outcome {
     let file = scenario::ScenarioFile::parse(name, text).expect(name);
     let scenario = file.resolve(Some("reno"), sets).expect(name);
     let defaults = HostDefaults { segmentation: Segmentation::Whole, ..HostDefaults::default() };
-    sim::run(&scenario, &defaults, &mut support::Native::default(), &mut support::NoObserver).expect(name)
+    sim::run(&scenario, &defaults, &mut support::Native::default(), &mut ()).expect(name)
 }

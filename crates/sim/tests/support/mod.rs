@@ -9,10 +9,8 @@ use std::error::Error;
 
 use cc::{ParameterValue, ParameterValues, Source, native::Library};
 use scenario::{Cc, CcValue, FlowKind, FlowSpec, Scenario, ScenarioFile};
-use schema::{Event, FlowSample, LinkSample};
-use sim::{Controllers, HostDefaults, Observer, Outcome, Side};
+use sim::{Controllers, HostDefaults, Outcome, Side};
 use tcp::CongestionControl;
-use units::Time;
 
 /// Congestion controls by name and parameters: cubic for receivers and for flows that name none.
 #[derive(Default)]
@@ -43,23 +41,6 @@ impl Controllers for Native {
         let mut controller = found.1.controller(None)?;
         controller.set_seed(1 + side as u64);
         Ok(Box::new(controller))
-    }
-}
-
-/// Ignores all rows.
-pub struct NoObserver;
-
-impl Observer for NoObserver {
-    fn rows(
-        &mut self,
-        _: &[FlowSample],
-        _: &[LinkSample],
-        _: &[Event],
-    ) -> Result<(), Box<dyn Error + Send + Sync>> {
-        Ok(())
-    }
-    fn progress(&mut self, _: Time, _: &[FlowSample]) -> bool {
-        true
     }
 }
 
@@ -125,5 +106,5 @@ pub fn scenario(text: &str) -> Scenario {
 
 /// Simulates the scenario of a file's text.
 pub fn run(text: &str, defaults: &HostDefaults) -> Outcome {
-    sim::run(&scenario(text), defaults, &mut Native::default(), &mut NoObserver).unwrap()
+    sim::run(&scenario(text), defaults, &mut Native::default(), &mut ()).unwrap()
 }

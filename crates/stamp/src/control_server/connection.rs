@@ -72,7 +72,7 @@ impl<'a> Connection<'a> {
         stream.set_nodelay(true).attempted(what)?;
         stream.set_write_timeout(Some(STOP_CHECK_INTERVAL)).attempted(what)?;
         let mut random = [0; 32];
-        traffic::sys::fill_random(&mut random).attempted(what)?;
+        os::fill_random(&mut random).attempted(what)?;
         let (control, greeting) = ServerControl::new(protocol, random);
         let mut connection = Connection {
             protocol,

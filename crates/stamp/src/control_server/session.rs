@@ -187,7 +187,7 @@ impl Session {
                 *next = next.wrapping_add(1);
                 reply.resize(datagram.length, 0);
                 // No packet of a peer ends the session: a port 0, say, is an invalid argument.
-                let _ = reflector::send(&self.socket, &reply, from);
+                let _ = test_socket::send(&self.socket, &reply, from);
             }
             Role::Sender(_) => {}
         }

@@ -83,7 +83,7 @@ pub struct Directory {
 const DEFAULT_DIRECTORY: &str = "/var/lib/longfat-agent";
 
 impl Directory {
-    /// The option that selects this directory, for commands that the user is told; empty for the default.
+    /// The option that selects this directory, for commands in messages; empty for the default.
     fn as_arguments(&self) -> String {
         if self.dir == Path::new(DEFAULT_DIRECTORY) {
             return String::new();

@@ -16,6 +16,11 @@ impl Ranges {
         self.length
     }
 
+    /// Count of disjoint ranges.
+    pub(crate) fn range_count(&self) -> usize {
+        self.last_of.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.length == 0
     }

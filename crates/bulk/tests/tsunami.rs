@@ -243,3 +243,24 @@ fn a_server_without_feedback_slows_down_and_ends() {
     assert_eq!(at.as_millis(), 15_000);
     assert!(server.rate_bps() < 400_000_000.0, "{}", server.rate_bps());
 }
+
+/// A full block takes 0.2 s, so that 50 of them take longer than a server waits for a report.
+#[test]
+fn a_slow_server_is_told_that_blocks_arrive() {
+    let parameters = Parameters { block_bytes: 1466, target_bps: 50_000, ..Parameters::default() };
+    transfer(&Path::long_fat(0.0), parameters, 200_000, 0, 1);
+}
+
+#[test]
+fn a_client_that_receives_blocks_accepts_no_more_dialogue() {
+    let mut server = Server::new(b"", [0; 64]);
+    let mut client = Client::new(b"", "file", gigabit(), 7, 0);
+    for _ in 0..5 {
+        client.handle_control(Time::ZERO, &server.take_control());
+        server.handle_control(Time::ZERO, &client.take_control());
+        server.offer(Time::ZERO, 1 << 40, 0);
+    }
+    assert_eq!((client.file_bytes(), client.error()), (Some(1 << 40), None));
+    client.handle_control(Time::ZERO, &[0]);
+    assert_eq!(client.error(), Some(SessionError::Invalid("message")));
+}

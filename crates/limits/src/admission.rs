@@ -35,13 +35,14 @@ impl Enforced {
         let day = candidate.start / DAY;
         let own_reservation = candidate.point.reservation(&candidate.request.id);
         let own_reservation = own_reservation.filter(|known| !known.has_ended());
-        for (origin, user, count) in candidate.point.open() {
+        let its_user = own_reservation.map(|known| known.request.answerable(own));
+        for (point, user, count) in candidate.point.open() {
             // The candidate itself does not count.
-            let is_its = own_reservation.is_some_and(|known| {
-                known.request.id.origin == *origin && known.request.spec.user.as_deref() == user
-            });
+            let is_its = its_user
+                .as_ref()
+                .is_some_and(|(its_point, its_user)| *its_point == point && its_user.as_deref() == user);
             let count = count - u64::from(is_its);
-            let (user, address) = (user.map(str::to_owned), self.address(origin));
+            let (user, address) = (user.map(str::to_owned), self.address(point));
             usage.pending.push(Pending { user, address, count });
         }
         if self.limits.links().is_empty() {
@@ -72,9 +73,10 @@ fn occupies(known: &Reservation) -> bool {
 impl Admission for Enforced {
     fn admit(&self, candidate: &Candidate<'_>) -> Result<(), String> {
         let request = candidate.request;
+        let (point, user) = request.answerable(candidate.point.name());
         let test = TestRequest {
-            user: request.spec.user.clone(),
-            address: self.address(&request.id.origin),
+            user,
+            address: self.address(point),
             other_end: self.other_end(candidate.point.name(), request),
             transport: request.spec.test.transport,
             rate: request.spec.test.rate,

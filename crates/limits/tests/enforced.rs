@@ -99,3 +99,30 @@ fn the_peers_limits_refuse_a_proposal() {
         "{text}"
     );
 }
+
+/// A lead that passes a request on can only claim whose it is.
+#[test]
+fn a_lead_does_not_speak_for_users_of_other_points() {
+    let only_admin = FILE.replace("default = \"root\"", "[assign.users]\n\"admin@z\" = \"root\"");
+    let limits = enforced(&only_admin);
+    let spec = Spec { user: Some("admin@z".into()), ..spec(100, None) };
+    let mut requester = Point::new("z".into(), Settings::default());
+    let (_, step) = requester.request(now(0), "a".into(), spec, &reservation::AdmitAll);
+    let (_, request) = step.messages.into_iter().next().unwrap();
+    let mut lead = Point::new("a".into(), Settings::default());
+    let step = lead.handle_message(now(0), &"z".into(), request, &limits);
+    assert_eq!(rule(&step), None, "the lead has the request from the user's own point");
+    let (_, proposal) = step.messages.into_iter().next().unwrap();
+    let mut peer = Point::new("b".into(), Settings::default());
+    let propose = |peer: &mut Point, limits: &Enforced| {
+        let reply = peer.handle_message(now(0), &"a".into(), proposal.clone(), limits);
+        reply.messages.into_iter().next().unwrap().1.body
+    };
+    let refused = propose(&mut peer, &limits);
+    assert!(matches!(refused, Body::Refuse { .. }), "{refused:?}");
+    let as_users_of_the_lead = FILE.replace("max_pending = 2", "max_pending = 1");
+    let limits = enforced(&as_users_of_the_lead);
+    assert!(matches!(propose(&mut peer, &limits), Body::Hold { .. }));
+    let open: Vec<_> = peer.state().open().collect();
+    assert_eq!(open, [(&PointName::from("a"), Some("admin@z@a"), 1)]);
+}

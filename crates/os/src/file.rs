@@ -8,11 +8,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Ends the names of temporary files.
+pub const TEMPORARY_SUFFIX: &str = ".longfat-new";
+
 /// The temporary file, in the same directory, in which `path` is written before the rename.
 pub fn temporary_path(path: &Path) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
-    name.push(".longfat-new");
+    name.push(TEMPORARY_SUFFIX);
     path.with_file_name(name)
 }
 

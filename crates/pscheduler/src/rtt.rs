@@ -103,9 +103,21 @@ impl Spec {
         }
     }
 
-    fn sending_time(&self) -> Duration {
+    fn interval(&self) -> Duration {
         self.interval.map_or(DEFAULT_INTERVAL, |interval| interval.0)
-            * (self.count.unwrap_or(DEFAULT_COUNT) - 1)
+    }
+
+    /// Number of packets, of which none is sent after the deadline.
+    fn count(&self) -> u32 {
+        let count = self.count.unwrap_or(DEFAULT_COUNT);
+        self.deadline.map_or(count, |deadline| {
+            let intervals = deadline.0.as_nanos() / self.interval().as_nanos().max(1);
+            count.min(u32::try_from(intervals).unwrap_or(u32::MAX).saturating_add(1))
+        })
+    }
+
+    fn sending_time(&self) -> Duration {
+        self.interval() * (self.count() - 1)
     }
 
     fn timeout(&self) -> Duration {
@@ -114,8 +126,7 @@ impl Spec {
 
     /// The length of the slot.
     pub fn slot(&self) -> Duration {
-        let needed = self.sending_time() + self.timeout() + ALLOWANCE;
-        self.deadline.map_or(needed, |deadline| needed.min(deadline.0 + ALLOWANCE))
+        self.sending_time() + self.timeout() + ALLOWANCE
     }
 }
 
@@ -161,8 +172,8 @@ fn sender(spec: &Spec) -> Result<SenderOptions, String> {
     Ok(SenderOptions {
         protocol,
         to: SocketAddr::new(to, spec.port.unwrap_or(default_port)),
-        count: spec.count.unwrap_or(DEFAULT_COUNT),
-        interval: Time::from_duration(spec.interval.map_or(DEFAULT_INTERVAL, |interval| interval.0)),
+        count: spec.count(),
+        interval: Time::from_duration(spec.interval()),
         spacing: Spacing::Fixed,
         payload: spec.length,
         key: None,

@@ -100,7 +100,7 @@ fn slots_have_time_for_the_start_and_the_end() {
     // 20 round trips of 181 ms.
     assert_eq!(duration("throughput", spec(&[("link-rtt", "PT0.181S")])), "PT24S");
     assert_eq!(duration("rtt", spec(&[("protocol", "twamp")])), "PT11S");
-    assert_eq!(duration("rtt", spec(&[("protocol", "twamp"), ("deadline", "PT2.5S")])), "PT8S");
+    assert_eq!(duration("rtt", spec(&[("protocol", "twamp"), ("deadline", "PT2.5S")])), "PT9S");
     for wrong in [json!({}), test("trace", json!({})), test("rtt", json!({ "dest": "b" }))] {
         assert!(call(Method::Duration, &wrong.to_string(), &Settings::default()).is_err(), "{wrong}");
     }

@@ -106,3 +106,16 @@ pub struct Request {
     /// The requested reservation.
     pub spec: Spec,
 }
+
+impl Request {
+    /// The point that answers for the request at the point `own`, and the name of the user there. A lead that passes another
+    /// point's request on can only claim who made it: it answers itself, and the user is one of its users.
+    pub fn answerable(&self, own: &PointName) -> (&PointName, Option<String>) {
+        let (origin, lead, user) = (&self.id.origin, &self.lead, &self.spec.user);
+        if [own, lead].contains(&origin) || lead == own {
+            (origin, user.clone())
+        } else {
+            (lead, user.as_ref().map(|user| format!("{user}@{lead}")))
+        }
+    }
+}

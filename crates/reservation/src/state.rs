@@ -92,9 +92,9 @@ impl PointState {
         self.reservations.values()
     }
 
-    /// Number of reservations that have not ended, for each user of each requesting point.
+    /// Number of reservations that have not ended, for each user of each point ([`Request::answerable`](crate::Request::answerable)).
     pub fn open(&self) -> impl Iterator<Item = (&PointName, Option<&str>, u64)> {
-        self.open.iter().map(|((origin, user), count)| (origin, user.as_deref(), *count))
+        self.open.iter().map(|((point, user), count)| (point, user.as_deref(), *count))
     }
 
     /// Number of reservations that have not ended.
@@ -145,7 +145,7 @@ impl PointState {
     pub(crate) fn apply(&mut self, event: &Event) -> bool {
         match event {
             Event::Created { request, role, task, at } => {
-                if request.id.origin == self.name {
+                if request.id.origin == self.name && *role != Role::Peer {
                     self.next_number = self.next_number.max(request.id.number.saturating_add(1));
                 }
                 if let Some(occurrence) = task
@@ -268,7 +268,8 @@ impl PointState {
     /// The user who has a reservation open.
     fn open_user(&self, id: &ReservationId) -> Option<(PointName, Option<String>)> {
         let known = self.reservations.get(id).filter(|known| !known.has_ended())?;
-        Some((id.origin.clone(), known.request.spec.user.clone()))
+        let (point, user) = known.request.answerable(&self.name);
+        Some((point.clone(), user))
     }
 
     fn count_open(&mut self, id: &ReservationId) {

@@ -203,6 +203,29 @@ fn a_long_round_trip_is_learnt_before_the_slot_is_booked() {
     assert_eq!(simulation.counts.runs, 1);
 }
 
+/// A reply after 29 s needs more padding than any slot may have. Later tests measure again instead of trusting it for ever.
+#[test]
+fn one_slow_reply_does_not_prevent_later_tests() {
+    let slow = Network {
+        min_delay: Time::from_millis(14_500),
+        max_delay: Time::from_millis(14_501),
+        ..Network::default()
+    };
+    let mut simulation = Simulation::new(2, 3, slow, &Settings::default());
+    let start = simulation.now;
+    simulation.request_at(start, 0, 0, throughput(1, start + seconds(200), 600, 30));
+    simulation.run_until(start + seconds(150));
+    let Outcome::NotRun(Reason::Rule { rule, .. }) = outcome(&simulation, 0, &id(0, 1)) else {
+        panic!("{:?}", outcome(&simulation, 0, &id(0, 1)));
+    };
+    assert!(rule.contains("padding"), "{rule}");
+    simulation.network = Network::default();
+    simulation.request_at(start + seconds(200), 0, 0, throughput(1, start + seconds(300), 600, 30));
+    simulation.run_until(start + seconds(1500));
+    assert_eq!(outcome(&simulation, 0, &id(0, 2)), Outcome::Finished);
+    simulation.assert_all_ended();
+}
+
 #[test]
 fn a_third_party_withdraws() {
     let mut simulation = simulation(3);
@@ -316,6 +339,30 @@ fn recurring_tests_run_with_slip_and_end() {
     }
     assert!(starts.windows(2).any(|pair| pair[1].since(pair[0]).abs_diff(seconds(600)) > seconds(30)));
     assert!(point(&simulation, 0).reservations().all(|known| known.task.is_some()));
+}
+
+/// Only a point itself gives its reservations numbers: a member that proposes with another's number changes nothing there.
+#[test]
+fn a_proposal_with_a_number_that_the_peer_never_gave_is_refused() {
+    let simulation = simulation(2);
+    let now = simulation.clocks(1);
+    let before = point(&simulation, 1).clone();
+    let mut peer = before.clone();
+    let mut lead = Point::new(name(0), Settings::default());
+    let spec = throughput(1, simulation.now + seconds(60), 600, 30);
+    let (_, step) = lead.reserve(simulation.clocks(0), spec.clone(), &reservation::AdmitAll);
+    let (_, mut message) = step.messages.into_iter().next().unwrap();
+    message.id = id(1, u64::MAX);
+    let Body::Propose { request, .. } = &mut message.body else { panic!("{message:?}") };
+    request.id = message.id.clone();
+    let step = peer.handle_message(now, &name(0), message, &reservation::AdmitAll);
+    let refused = Body::Refuse { reason: Reason::Unknown { point: name(1) } };
+    assert_eq!(step.messages.iter().map(|(_, message)| &message.body).collect::<Vec<_>>(), [&refused]);
+    assert_eq!(peer.state(), before.state());
+    let spec = Spec { peer: Some(name(0)), ..spec };
+    let (first, _) = peer.reserve(now, spec.clone(), &reservation::AdmitAll);
+    let (second, _) = peer.reserve(now, spec, &reservation::AdmitAll);
+    assert_eq!((first, second), (id(1, 1), id(1, 2)));
 }
 
 /// Replies to requests of points that have no part in a reservation.

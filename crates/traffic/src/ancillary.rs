@@ -239,7 +239,7 @@ pub fn receive_with_ancillary(
 }
 
 /// An address of either IP version, as the kernel writes it.
-fn address(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
+pub(crate) fn address(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
     match i32::from(name.ss_family) {
         libc::AF_INET => {
             // SAFETY: the family says that it is a sockaddr_in, which is smaller than the storage.

@@ -1,6 +1,7 @@
 //! Byte streams in order that carry the data of files, separate from the control connection.
 
 use std::{
+    net::{IpAddr, SocketAddr},
     os::fd::{AsFd, BorrowedFd},
     time::{Duration, Instant},
 };
@@ -13,6 +14,21 @@ use crate::{
     message::Message,
     udt_stream::Attendant,
 };
+
+/// Smallest and largest packets with headers: a payload of 32 B, and jumbo frames; bytes.
+pub(crate) const MSS_RANGE: std::ops::RangeInclusive<u32> = 76..=9000;
+/// Bytes that IPv6's header has more than IPv4's.
+const IPV6_EXTRA_BYTES: u32 = 20;
+
+/// The largest packet of UDT, SABUL and Tsunami, which subtract the headers of IPv4, so that packets to `peer` with all headers have at
+/// most `mss` bytes.
+pub(crate) fn datagram_mss(mss: u32, peer: SocketAddr) -> u32 {
+    let mss = mss.clamp(*MSS_RANGE.start(), *MSS_RANGE.end());
+    match peer.ip().to_canonical() {
+        IpAddr::V4(_) => mss,
+        IpAddr::V6(_) => (mss - IPV6_EXTRA_BYTES).max(*MSS_RANGE.start()),
+    }
+}
 
 /// Interval at which a wait for a message polls the control connection.
 const SERVE_INTERVAL: Duration = Duration::from_millis(10);
@@ -222,4 +238,18 @@ pub(crate) fn read_exact(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_over_ipv6_have_the_same_size_with_their_longer_header() {
+        let mss = |mss, peer: &str| datagram_mss(mss, peer.parse().unwrap());
+        assert_eq!(mss(1500, "192.0.2.1:1"), 1500);
+        assert_eq!(mss(1500, "[2001:db8::1]:1"), 1480);
+        assert_eq!(mss(1500, "[::ffff:192.0.2.1]:1"), 1500);
+        assert_eq!((mss(10, "192.0.2.1:1"), mss(80, "[2001:db8::1]:1")), (76, 76));
+    }
 }

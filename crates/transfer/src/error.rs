@@ -60,6 +60,9 @@ pub enum Error {
     /// A name that a receiver does not accept.
     #[error("invalid file name {0:?}: it must be relative, without . and .. components")]
     Name(String),
+    /// The name of a file that a receiver is writing.
+    #[error("{0:?} is the name of an incomplete file of a receiver; rename it to send it")]
+    TemporaryName(String),
     /// Nothing to send.
     #[error("{0}")]
     Input(String),

@@ -4,7 +4,10 @@ use std::{
     fs::File,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::mpsc::{Receiver, SyncSender, sync_channel},
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
     thread::{self, JoinHandle},
 };
 
@@ -15,23 +18,34 @@ const PIECE_BYTES: usize = 1 << 20;
 /// Number of pieces that are read ahead.
 const PIECES_AHEAD: usize = 16;
 
-/// The hash of a file's first `bytes` bytes.
-pub(crate) fn hash_prefix(file: &File, path: &Path, bytes: u64) -> Result<blake3::Hasher, Error> {
+/// The hash of a file's first `bytes` bytes, unless it is cancelled.
+pub(crate) fn hash_prefix(
+    file: &File,
+    path: &Path,
+    bytes: u64,
+    is_cancelled: &AtomicBool,
+) -> Result<blake3::Hasher, Error> {
     let mut hasher = blake3::Hasher::new();
-    hash_range(file, path, &mut hasher, 0, bytes)?;
+    hash_range(file, path, &mut hasher, (0, bytes), is_cancelled)?;
     Ok(hasher)
 }
 
-/// Adds a file's bytes from `at` to `end` to a hash.
+/// Adds a file's bytes from `at` to `end` to a hash, unless it is cancelled.
 pub(crate) fn hash_range(
     file: &File,
     path: &Path,
     hasher: &mut blake3::Hasher,
-    mut at: u64,
-    end: u64,
+    (mut at, end): (u64, u64),
+    is_cancelled: &AtomicBool,
 ) -> Result<(), Error> {
+    if at >= end {
+        return Ok(());
+    }
     let mut buffer = vec![0; PIECE_BYTES];
     while at < end {
+        if is_cancelled.load(Ordering::Relaxed) {
+            return Err(Error::Interrupted);
+        }
         let count = read(file, path, &mut buffer, at, end)?;
         hasher.update(&buffer[..count]);
         at += count as u64;

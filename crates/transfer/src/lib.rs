@@ -24,6 +24,7 @@ pub mod stream;
 mod tcp_streams;
 mod tsunami;
 mod udt_stream;
+mod wait;
 
 pub use bulk::udt::RateChoice;
 pub use error::Error;

@@ -14,7 +14,7 @@
 //! sender -> receiver   end
 //! ```
 //!
-//! Either end sends `failed` instead and closes the connection.
+//! Either end sends `failed` instead and closes the connection, and `working` before messages that take long.
 
 use serde::{Deserialize, Serialize};
 
@@ -102,6 +102,8 @@ pub(crate) enum Message {
     Begin { from: u64 },
     /// All data is sent; the hash of the whole file.
     Sent { hash: String },
+    /// This end still hashes or stores the file, so the other one has to wait longer.
+    Working,
     /// The file is complete and durable.
     Stored,
     /// There are no more files.

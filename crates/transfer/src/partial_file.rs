@@ -6,7 +6,8 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt},
+    io::ErrorKind,
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
@@ -17,10 +18,13 @@ use std::{
     time::{Duration, Instant, UNIX_EPOCH},
 };
 
+use os::file::TEMPORARY_SUFFIX;
+
 use crate::{
     Error,
     error::failed,
     file_reader::{hash_prefix, hash_range},
+    name::PROGRESS_SUFFIX,
 };
 
 /// Maximum number of bytes that wait to be written.
@@ -29,8 +33,8 @@ const MAX_QUEUED_BYTES: u64 = 64 << 20;
 const MAX_QUEUED_PIECES: usize = 1024;
 /// Blocks of zeros of this size become holes.
 const HOLE_BYTES: usize = 4096;
-/// Bytes that are hashed before the next check whether the hash is needed.
-const HASHED_BYTES_BETWEEN_CHECKS: u64 = 16 << 20;
+/// The longest file name (NAME_MAX in linux/limits.h), bytes.
+const MAX_FILE_NAME_BYTES: usize = 255;
 /// Interval at which the progress is written.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 /// Digits of the written progress.
@@ -58,8 +62,9 @@ pub(crate) enum Order {
 }
 
 impl PartialFile {
-    /// Opens the temporary file of `path`, and hashes the part of `bytes` bytes that an earlier transfer stored.
-    pub(crate) fn open(path: PathBuf, bytes: u64) -> Result<Self, Error> {
+    /// Opens the temporary file of `path`, and hashes the part of `bytes` bytes that an earlier transfer stored, unless it is
+    /// cancelled.
+    pub(crate) fn open(path: PathBuf, bytes: u64, is_cancelled: &AtomicBool) -> Result<Self, Error> {
         if path.file_name().is_none() {
             return Err(Error::Name(path.display().to_string()));
         }
@@ -69,26 +74,17 @@ impl PartialFile {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(failed(format!("cannot create {}", parent.display())))?;
         }
-        let temporary = os::file::temporary_path(&path);
+        let temporary = temporary_path(&path);
         let what = || format!("cannot open {}", temporary.display());
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(&temporary)
-            .map_err(failed(what()))?;
-        file.try_lock().map_err(|_| Error::Input(format!("another transfer receives {}", path.display())))?;
+        let file = open_locked(&path, &temporary)?;
         let mut progress_path = temporary.clone().into_os_string();
-        progress_path.push(".progress");
+        progress_path.push(PROGRESS_SUFFIX);
         let progress_path = PathBuf::from(progress_path);
         let written_progress =
             fs::read_to_string(&progress_path).ok().and_then(|text| text.trim().parse::<u64>().ok());
         let length = file.metadata().map_err(failed(what()))?.len();
         let stored = written_progress.unwrap_or(0).min(length).min(bytes);
-        let hasher = hash_prefix(&file, &temporary, stored)?;
+        let hasher = hash_prefix(&file, &temporary, stored, is_cancelled)?;
         Ok(PartialFile { path, temporary, progress_path, file, hasher, stored })
     }
 
@@ -157,6 +153,42 @@ impl PartialFile {
         let what = format!("cannot remove {}", self.temporary.display());
         os::file::remove(&self.progress_path).map_err(failed(what.clone()))?;
         os::file::remove(&self.temporary).map_err(failed(what))
+    }
+}
+
+/// The temporary file of `path`. Names with which it would be too long are replaced by their hash.
+fn temporary_path(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default();
+    let longest = MAX_FILE_NAME_BYTES - 1 - TEMPORARY_SUFFIX.len() - PROGRESS_SUFFIX.len();
+    if name.len() > longest {
+        let hash = blake3::hash(name.as_encoded_bytes()).to_hex();
+        return path.with_file_name(format!(".{hash}{TEMPORARY_SUFFIX}"));
+    }
+    os::file::temporary_path(path)
+}
+
+/// Opens and locks the temporary file of `path`.
+fn open_locked(path: &Path, temporary: &Path) -> Result<File, Error> {
+    let what = || format!("cannot open {}", temporary.display());
+    loop {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(temporary)
+            .map_err(failed(what()))?;
+        file.try_lock().map_err(|_| Error::Input(format!("another transfer receives {}", path.display())))?;
+        let opened = file.metadata().map_err(failed(what()))?;
+        // Before the lock, another transfer may have given the file its final name, or removed it.
+        match fs::symlink_metadata(temporary) {
+            Ok(named) if (named.dev(), named.ino()) == (opened.dev(), opened.ino()) => return Ok(file),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(what())(error)),
+        }
     }
 }
 
@@ -279,11 +311,9 @@ impl Hashing {
         let hash = move |receiver: Receiver<u64>| {
             let mut at = from;
             while let Ok(end) = receiver.recv() {
-                while at < end && !cancelled.load(Ordering::Relaxed) {
-                    let next = end.min(at + HASHED_BYTES_BETWEEN_CHECKS);
-                    hash_range(&file, &path, &mut hasher, at, next)?;
-                    at = next;
-                }
+                let end = end.max(at);
+                hash_range(&file, &path, &mut hasher, (at, end), &cancelled)?;
+                at = end;
             }
             Ok(hasher)
         };
@@ -292,11 +322,17 @@ impl Hashing {
         Ok(Hashing { complete: Some(complete), thread: Some(thread), is_cancelled })
     }
 
-    /// The hash of the whole file of `bytes` bytes.
-    fn finish(mut self, bytes: u64) -> Result<blake3::Hasher, Error> {
+    /// The hash of the whole file of `bytes` bytes, unless it is cancelled.
+    fn finish(mut self, bytes: u64, is_cancelled: &AtomicBool) -> Result<blake3::Hasher, Error> {
         if let Some(complete) = self.complete.take() {
             // Fails only if the thread has failed, which `join` reports.
             let _ = complete.send(bytes);
+        }
+        while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            if is_cancelled.load(Ordering::Relaxed) {
+                return Err(Error::Interrupted);
+            }
+            thread::sleep(Duration::from_millis(1));
         }
         let joined = self.thread.take().and_then(|thread| thread.join().ok());
         joined.unwrap_or_else(|| Err(Error::Input("the thread that hashes the file has failed".into())))
@@ -345,7 +381,7 @@ pub(crate) struct FileWriter {
 impl FileWriter {
     /// Writes bytes; waits while much is queued.
     pub(crate) fn write(&self, offset: u64, bytes: Vec<u8>) -> Result<(), Error> {
-        while self.backlog() >= 1.0 && !self.has_ended() {
+        while self.is_full() {
             thread::sleep(Duration::from_millis(1));
         }
         self.shared.queued_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
@@ -368,6 +404,11 @@ impl FileWriter {
         }
     }
 
+    /// Whether as much is queued as may be, so that [`FileWriter::write`] would wait.
+    pub(crate) fn is_full(&self) -> bool {
+        self.backlog() >= 1.0 && !self.has_ended()
+    }
+
     fn has_ended(&self) -> bool {
         self.threads.writer.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -382,8 +423,12 @@ impl FileWriter {
         self.shared.queued_bytes.load(Ordering::Relaxed) as f64 / MAX_QUEUED_BYTES as f64
     }
 
-    /// Waits until everything is written, and returns the hash of the whole file and the file.
-    pub(crate) fn finish(mut self, bytes: u64) -> Result<(String, WholeFile), Error> {
+    /// Waits until everything is written, and returns the hash of the whole file and the file, unless it is cancelled.
+    pub(crate) fn finish(
+        mut self,
+        bytes: u64,
+        is_cancelled: &AtomicBool,
+    ) -> Result<(String, WholeFile), Error> {
         let joined = self.threads.join_writer();
         if self.shared.error.lock().unwrap_or_else(PoisonError::into_inner).is_some() || joined.is_none() {
             return Err(self.take_error());
@@ -392,8 +437,8 @@ impl FileWriter {
         file.set_len(bytes).map_err(failed(format!("cannot write {}", temporary.display())))?;
         let hasher = match (joined.flatten(), self.threads.hashing.take()) {
             (Some(hasher), _) => hasher,
-            (None, Some(hashing)) => hashing.finish(bytes)?,
-            (None, None) => hash_prefix(file, temporary, bytes)?,
+            (None, Some(hashing)) => hashing.finish(bytes, is_cancelled)?,
+            (None, None) => hash_prefix(file, temporary, bytes, is_cancelled)?,
         };
         Ok((hasher.finalize().to_hex().to_string(), WholeFile(self.partial)))
     }
@@ -421,9 +466,11 @@ impl WholeFile {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt;
-
     use super::*;
+
+    fn open(path: PathBuf, bytes: u64) -> Result<PartialFile, Error> {
+        PartialFile::open(path, bytes, &AtomicBool::new(false))
+    }
 
     #[test]
     fn blocks_of_zeros_are_skipped_only_where_blocks_of_the_file_are() {
@@ -445,24 +492,24 @@ mod tests {
         content.extend_from_slice(b"end");
         let bytes = content.len() as u64;
 
-        let partial = PartialFile::open(path.clone(), bytes).unwrap();
+        let partial = open(path.clone(), bytes).unwrap();
         assert_eq!(partial.stored_part().0, 0);
         let writer = partial.start(0, Order::InOrder).unwrap();
         writer.write(0, content[..50_000].to_vec()).unwrap();
         std::thread::sleep(PROGRESS_INTERVAL * 2);
         writer.write(50_000, content[50_000..60_000].to_vec()).unwrap();
-        assert!(PartialFile::open(path.clone(), bytes).is_err(), "another transfer holds the lock");
+        assert!(open(path.clone(), bytes).is_err(), "another transfer holds the lock");
         drop(writer);
         assert!(!path.exists());
 
-        let partial = PartialFile::open(path.clone(), bytes).unwrap();
+        let partial = open(path.clone(), bytes).unwrap();
         let (stored, hash) = partial.stored_part();
         assert_eq!(stored, 60_000);
         assert_eq!(hash, blake3::hash(&content[..60_000]).to_hex().to_string());
         let writer = partial.start(stored, Order::AnyOrder).unwrap();
         writer.write(90_000, content[90_000..].to_vec()).unwrap();
         writer.write(60_000, content[60_000..90_000].to_vec()).unwrap();
-        let (hash, whole) = writer.finish(bytes).unwrap();
+        let (hash, whole) = writer.finish(bytes, &AtomicBool::new(false)).unwrap();
         assert_eq!(hash, blake3::hash(&content).to_hex().to_string());
         whole.commit(0o640, 1_000_000_000).unwrap();
         assert_eq!(fs::read(&path).unwrap(), content);
@@ -479,7 +526,7 @@ mod tests {
         let mut content: Vec<u8> = (0..3_000_000u32).map(|at| (at % 253) as u8).collect();
         content[500_000..1_000_000].fill(0);
         let bytes = content.len() as u64;
-        let partial = PartialFile::open(directory.path().join("file"), bytes).unwrap();
+        let partial = open(directory.path().join("file"), bytes).unwrap();
         let mut writer = partial.start(0, Order::AnyOrder).unwrap();
         let write = |writer: &FileWriter, from: usize, to: usize| {
             writer.write(from as u64, content[from..to].to_vec()).unwrap();
@@ -495,7 +542,7 @@ mod tests {
         write(&writer, 1_000_000, 2_000_000);
         report(&mut writer, 2_500_000);
         write(&writer, 2_500_000, 3_000_000);
-        let (hash, whole) = writer.finish(bytes).unwrap();
+        let (hash, whole) = writer.finish(bytes, &AtomicBool::new(false)).unwrap();
         assert_eq!(hash, blake3::hash(&content).to_hex().to_string());
         whole.discard().unwrap();
     }
@@ -505,6 +552,42 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         std::os::unix::fs::symlink("/etc/hostname", os::file::temporary_path(&path)).unwrap();
-        assert!(PartialFile::open(path, 9).is_err());
+        assert!(open(path, 9).is_err());
+    }
+
+    #[test]
+    fn long_names_have_temporary_names_that_the_file_system_accepts() {
+        let directory = tempfile::tempdir().unwrap();
+        for length in [1, 232, 233, 234, 243, 255] {
+            let path = directory.path().join("n".repeat(length));
+            let writer = open(path.clone(), 3).unwrap().start(0, Order::InOrder).unwrap();
+            writer.write(0, b"abc".to_vec()).unwrap();
+            let (_, whole) = writer.finish(3, &AtomicBool::new(false)).unwrap();
+            whole.commit(0o600, 0).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), b"abc", "{length}");
+        }
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 6, "no temporary file is left");
+    }
+
+    /// Two transfers of one name, each of which gives the file its final name while the other one opens it.
+    #[test]
+    fn a_file_that_has_got_its_final_name_is_not_opened_again_as_a_temporary_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let temporary = temporary_path(&path);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut locked = 0;
+                    while locked < 1000 {
+                        let Ok(file) = open_locked(&path, &temporary) else { continue };
+                        let named = fs::metadata(&temporary).unwrap();
+                        assert_eq!(named.ino(), file.metadata().unwrap().ino());
+                        fs::rename(&temporary, &path).unwrap();
+                        locked += 1;
+                    }
+                });
+            }
+        });
     }
 }

@@ -27,8 +27,8 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::{
     Error, FileReport, Observer, Transport, UdtListener,
-    control::{CHECK_INTERVAL, Control, HANDSHAKE_TIMEOUT, STORE_TIMEOUT, control_check},
-    data_stream::{DataStream, SabulStream, quic_congestion, read_exact, receive_while_serving},
+    control::{CHECK_INTERVAL, Control, HANDSHAKE_TIMEOUT, control_check},
+    data_stream::{DataStream, SabulStream, datagram_mss, quic_congestion, read_exact},
     error::failed,
     message::{CHALLENGE_BYTES, KEY_BYTES, Message, PROTOCOL},
     name,
@@ -36,6 +36,7 @@ use crate::{
     proof::{CONFIRMATION_BYTES, confirm_file, prove_token},
     tcp_streams::{MAX_STREAMS, StreamsListener, TcpStreams},
     tsunami::{self, Receiving},
+    wait::{next_message, while_serving},
 };
 
 /// Time for which a failed session continues to read, so that the peer receives the reason.
@@ -43,6 +44,8 @@ const LINGER: Duration = Duration::from_secs(3);
 /// Maximum number of senders that have not yet proved their token, in total and from one address.
 const MAX_GREETING: usize = 256;
 const MAX_GREETING_PER_ADDRESS: usize = 16;
+/// Interval at which a stream is served while the writer has no room.
+const FULL_WRITER_PAUSE: Duration = Duration::from_millis(1);
 /// Maximum size of a read, bytes.
 const READ_BYTES: usize = 1 << 20;
 
@@ -349,7 +352,8 @@ fn open_data(control: &mut Control<'_>, agreement: &Agreement, token: Option<&To
             }
         },
         Transport::Udt | Transport::Sabul => {
-            let config = udt::Config { mss: agreement.mss.clamp(76, 9000), ..udt::Config::default() };
+            let mss = datagram_mss(agreement.mss, peer);
+            let config = udt::Config { mss, ..udt::Config::default() };
             let listener = UdtListener::bind(local, config)?;
             control.send(&ready(Some(listener.port()?)))?;
             let rate = Box::new(Daimd::new(1));
@@ -397,23 +401,28 @@ fn open_data(control: &mut Control<'_>, agreement: &Agreement, token: Option<&To
             let (socket, port) = tsunami::socket(local)?;
             let headers = (udt::wire::IP_UDP_BYTES + wire::HEADER_BYTES) as u32;
             let parameters = Parameters {
-                block_bytes: agreement.mss.clamp(76, 9000) - headers,
+                block_bytes: datagram_mss(agreement.mss, peer) - headers,
                 target_bps: u32::try_from(agreement.rate_bps.max(1)).unwrap_or(u32::MAX),
                 ..Parameters::default()
             };
             control.send(&ready(Some(port)))?;
-            Ok(Data::Tsunami(Receiving::new(socket, port), parameters))
+            Ok(Data::Tsunami(Receiving::new(socket, port, peer.ip()), parameters))
         }
     }
 }
 
 impl Data {
+    /// The stream to be served during waits.
+    fn stream(&mut self) -> Option<&mut (dyn DataStream + 'static)> {
+        match self {
+            Data::Stream(stream) => Some(stream.as_mut()),
+            _ => None,
+        }
+    }
+
     /// The next message. A stream is served while it waits.
     fn receive(&mut self, control: &mut Control<'_>, what: &'static str) -> Result<Message, Error> {
-        match self {
-            Data::Stream(stream) => receive_while_serving(control, stream.as_mut(), what, STORE_TIMEOUT),
-            _ => control.receive(what, STORE_TIMEOUT),
-        }
+        next_message(control, self.stream(), what)
     }
 }
 
@@ -433,7 +442,8 @@ fn receive_file(
     if path == agreement.directory {
         return Err(Error::Name(name.clone()));
     }
-    let partial = PartialFile::open(path, bytes)?;
+    let partial =
+        while_serving(control, data.stream(), |is_cancelled| PartialFile::open(path, bytes, is_cancelled))?;
     let (stored, hash) = partial.stored_part();
     control.send(&Message::Resume { bytes: stored, hash })?;
     let Message::Begin { from } = data.receive(control, "beginning of the data")? else {
@@ -468,6 +478,13 @@ fn receive_file(
             }
             let offset = at;
             at += piece.len() as u64;
+            while writer.is_full()
+                && let Data::Stream(stream) = data
+            {
+                // The writer would wait without serving the stream.
+                stream.serve(Duration::ZERO, control)?;
+                thread::sleep(FULL_WRITER_PAUSE);
+            }
             writer.write(offset, piece)?;
             observer.progress(at);
         }
@@ -486,14 +503,17 @@ fn receive_file(
         }
         _ => None,
     };
-    let (received, whole) = writer.finish(bytes)?;
-    if received != sent {
-        let sent = sent.chars().take(64).collect();
-        let error = Error::Hash { name: whole.path().display().to_string(), sent, received };
-        whole.discard()?;
-        return Err(error);
-    }
-    whole.commit(*mode, *modified_ns)?;
+    let received = while_serving(control, data.stream(), |is_cancelled| {
+        let (received, whole) = writer.finish(bytes, is_cancelled)?;
+        if received != sent {
+            let sent = sent.chars().take(64).collect();
+            let error = Error::Hash { name: whole.path().display().to_string(), sent, received };
+            whole.discard()?;
+            return Err(error);
+        }
+        whole.commit(*mode, *modified_ns)?;
+        Ok(received)
+    })?;
     control.send(&Message::Stored)?;
     if let (Data::Stream(stream), Some(confirmation)) = (data, confirmation) {
         stream.write_all(&confirmation, control)?;

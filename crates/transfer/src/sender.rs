@@ -1,6 +1,7 @@
 //! Sends files to a receiver.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     net::{SocketAddr, TcpStream},
     os::unix::fs::{MetadataExt, OpenOptionsExt},
@@ -23,15 +24,17 @@ use units::BitRate;
 
 use crate::{
     Error, FileReport, Observer, Transport, UdtStream,
-    control::{Control, HANDSHAKE_TIMEOUT, STORE_TIMEOUT, control_check},
-    data_stream::{DataStream, SabulStream, quic_congestion, read_exact, receive_while_serving},
+    control::{Control, HANDSHAKE_TIMEOUT, control_check},
+    data_stream::{DataStream, MSS_RANGE, SabulStream, datagram_mss, quic_congestion, read_exact},
     error::failed,
     file_reader::{FileReader, hash_prefix},
     message::{CHALLENGE_BYTES, Message, PROTOCOL},
+    name,
     proof::{CONFIRMATION_BYTES, confirm_file, prove_token},
     tcp_streams::{MAX_STREAMS, TcpStreams},
     tsunami,
     udt_stream::random_id,
+    wait::{next_message, while_serving},
 };
 
 /// Where and how to send.
@@ -57,8 +60,6 @@ pub struct SenderOptions {
     pub connect_timeout: Duration,
 }
 
-/// Smallest and largest packets: a payload of 32 B, and jumbo frames.
-const MSS_RANGE: std::ops::RangeInclusive<u32> = 76..=9000;
 /// The largest rate that Tsunami's parameters can carry.
 const MAX_TSUNAMI_BPS: u64 = u32::MAX as u64;
 
@@ -147,13 +148,27 @@ fn expand(files: &[PathBuf], observer: &dyn Observer) -> Result<Vec<Entry>, Erro
     for path in files {
         let absolute = fs::canonicalize(path).map_err(failed(format!("cannot open {}", path.display())))?;
         let name = absolute.file_name().unwrap_or_default();
-        let name = name.to_str().ok_or_else(|| Error::Name(path.display().to_string()))?;
+        let name = name.to_str().ok_or_else(|| not_text(path))?;
         add(path, name.to_string(), &mut entries, observer)?;
+    }
+    let mut names = BTreeMap::new();
+    for Entry { path, name } in &entries {
+        if let Some(other) = names.insert(name, path) {
+            let (other, path) = (other.display(), path.display());
+            let text = format!(
+                "{other} and {path} would both be {name:?} at the receiver: rename one, or send them into different directories"
+            );
+            return Err(Error::Input(text));
+        }
     }
     if entries.is_empty() {
         return Err(Error::Input("there is no file to send".into()));
     }
     Ok(entries)
+}
+
+fn not_text(path: &Path) -> Error {
+    Error::Input(format!("the file name {} is not UTF-8, so it cannot be sent", path.display()))
 }
 
 fn add(path: &Path, name: String, entries: &mut Vec<Entry>, observer: &dyn Observer) -> Result<(), Error> {
@@ -168,9 +183,14 @@ fn add(path: &Path, name: String, entries: &mut Vec<Entry>, observer: &dyn Obser
         inside.sort_by_key(fs::DirEntry::file_name);
         for entry in inside {
             let file_name = entry.file_name();
-            let part = file_name.to_str().ok_or_else(|| Error::Name(entry.path().display().to_string()))?;
+            let part = file_name.to_str().ok_or_else(|| not_text(&entry.path()))?;
             let kind = entry.file_type().map_err(failed(what()))?;
-            if kind.is_file() || kind.is_dir() {
+            if name::is_temporary(part) {
+                observer.note(&format!(
+                    "{} is an incomplete file of a receiver, skipped",
+                    entry.path().display()
+                ));
+            } else if kind.is_file() || kind.is_dir() {
                 let name = if name.is_empty() { part.to_string() } else { format!("{name}/{part}") };
                 add(&entry.path(), name, entries, observer)?;
             } else {
@@ -192,12 +212,17 @@ enum Data {
 }
 
 impl Data {
+    /// The stream to be served during waits.
+    fn stream(&mut self) -> Option<&mut (dyn DataStream + 'static)> {
+        match self {
+            Data::Stream(stream) => Some(stream.as_mut()),
+            _ => None,
+        }
+    }
+
     /// The next message. A stream is served while it waits.
     fn receive(&mut self, control: &mut Control<'_>, what: &'static str) -> Result<Message, Error> {
-        match self {
-            Data::Stream(stream) => receive_while_serving(control, stream.as_mut(), what, STORE_TIMEOUT),
-            _ => control.receive(what, STORE_TIMEOUT),
-        }
+        next_message(control, self.stream(), what)
     }
 }
 
@@ -340,8 +365,9 @@ fn connect_udt(
         (Transport::Sabul, RateChoice::Automatic) => RateChoice::Sabul,
         (_, rate) => rate,
     };
-    let rate = choice.control(random_id()?.into(), options.mss);
-    let config = udt::Config { mss: options.mss, ..udt::Config::default() };
+    let mss = datagram_mss(options.mss, peer);
+    let rate = choice.control(random_id()?.into(), mss);
+    let config = udt::Config { mss, ..udt::Config::default() };
     let peer = SocketAddr::new(peer.ip(), port);
     let stream = UdtStream::connect(peer, config, rate, &mut control_check(control))?;
     let mut stream: Box<dyn DataStream> = match options.transport {
@@ -382,7 +408,9 @@ fn send_file(
     if stored > bytes {
         return Err(Error::Protocol(format!("it claims to have {stored} of {bytes} bytes")));
     }
-    let mut hasher = hash_prefix(&file, &entry.path, stored)?;
+    let mut hasher = while_serving(control, data.stream(), |is_cancelled| {
+        hash_prefix(&file, &entry.path, stored, is_cancelled)
+    })?;
     let is_same = hasher.finalize().to_hex().to_string() == hash;
     let from = if is_same { stored } else { 0 };
     if !is_same {
@@ -401,7 +429,7 @@ fn send_file(
             let path = entry.path.clone();
             let hash = thread::Builder::new().name("file hash".into());
             let hash = hash
-                .spawn(move || hash_prefix(&duplicate, &path, bytes))
+                .spawn(move || hash_prefix(&duplicate, &path, bytes, &AtomicBool::new(false)))
                 .map_err(failed("cannot start a thread"))?;
             let source = tsunami::Source { file: &file, path: &entry.path, bytes };
             counts = Some(tsunami::serve(control, socket, peer.ip(), key.as_bytes(), &source, |at| {

@@ -27,6 +27,8 @@ use crate::{
 const DIALOGUE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pieces are written when they have this size.
 const WRITE_BYTES: usize = 256 << 10;
+/// Maximum number of frames of the dialogue that are handled before the data.
+const MAX_FRAMES: usize = 256;
 /// A server that sleeps between blocks sleeps at least this long.
 const MIN_SLEEP: Duration = Duration::from_micros(100);
 
@@ -56,7 +58,8 @@ pub(crate) fn serve(
     let mut is_connected = false;
     while server.completed() == 0 {
         control.check_stop()?;
-        while let Some(frame) = control.poll()? {
+        for _ in 0..MAX_FRAMES {
+            let Some(frame) = control.poll()? else { break };
             match frame {
                 Frame::Tsunami(bytes) => server.handle_control(elapsed(start), &bytes),
                 other => return Err(unexpected(&other)),
@@ -131,13 +134,15 @@ fn send_due(
 pub(crate) struct Receiving {
     socket: Socket,
     port: u16,
+    /// The sender, whose datagrams alone count.
+    peer: IpAddr,
     incoming: Incoming,
 }
 
 impl Receiving {
-    /// Receives at `socket`, which has this port.
-    pub(crate) fn new(socket: Socket, port: u16) -> Self {
-        Receiving { socket, port, incoming: Incoming::default() }
+    /// Receives from `peer` at `socket`, which has this port.
+    pub(crate) fn new(socket: Socket, port: u16, peer: IpAddr) -> Self {
+        Receiving { socket, port, peer, incoming: Incoming::with_sources() }
     }
 
     /// Receives a file into `writer`; it already has the first `from` bytes.
@@ -156,7 +161,8 @@ impl Receiving {
         let mut pending = Pending::default();
         while !client.is_complete() {
             control.check_stop()?;
-            while let Some(frame) = control.poll()? {
+            for _ in 0..MAX_FRAMES {
+                let Some(frame) = control.poll()? else { break };
                 match frame {
                     Frame::Tsunami(bytes) => client.handle_control(elapsed(start), &bytes),
                     other => return Err(unexpected(&other)),
@@ -167,7 +173,7 @@ impl Receiving {
             }
             let mut result = Ok(());
             let mut count = 0;
-            let received = self.incoming.receive(&self.socket, |datagram, _| {
+            let received = self.incoming.receive_from(&self.socket, self.peer, |datagram| {
                 count += 1;
                 if let Some(block) = client.handle_datagram(elapsed(start), datagram)
                     && result.is_ok()

@@ -18,6 +18,11 @@ impl Inbox {
         self.bytes.extend_from_slice(bytes);
     }
 
+    /// Whether all bytes have been taken.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.read == self.bytes.len()
+    }
+
     /// Takes the next `N` bytes, if all have arrived.
     pub(crate) fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let taken = self.bytes.get(self.read..self.read + N)?.try_into().ok()?;

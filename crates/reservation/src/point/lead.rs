@@ -23,7 +23,7 @@ impl Point {
             return;
         }
         let not_before = pending.not_before;
-        let padding = self.padding(turn, spec.peer.as_ref());
+        let padding = self.padding_to_propose(turn, spec.peer.as_ref());
         let start = spec.earliest.max(not_before).max(turn.now.utc + padding);
         if start > spec.latest {
             let reason = setback.unwrap_or(Reason::TooLate { latest: spec.latest });
@@ -104,6 +104,18 @@ impl Point {
         self.settings.base_padding + turn.now.error + self.other_error(Some(peer)) + rtt * 2
     }
 
+    /// As [`Point::padding`]. Measurements that alone exceed the largest padding (one slow reply, a clock that was wrong) are
+    /// forgotten: only the reply to a proposal replaces them, and the peer checks its clock's error itself.
+    fn padding_to_propose(&mut self, turn: &Turn<'_>, peer: Option<&PointName>) -> Time {
+        let padding = self.padding(turn, peer);
+        match peer {
+            Some(peer) if padding > self.settings.max_padding && self.peers.remove(peer).is_some() => {
+                self.padding(turn, Some(peer))
+            }
+            _ => padding,
+        }
+    }
+
     fn other_error(&self, peer: Option<&PointName>) -> Time {
         peer.and_then(|peer| self.peers.get(peer)).map_or(Time::ZERO, |facts| facts.error)
     }
@@ -123,6 +135,8 @@ impl Point {
         pending.resend_at = Some(retry);
         pending.rounds = 0;
         pending.not_before = Time::ZERO;
+        // A reply that arrives later is not a measurement of the round trip.
+        pending.sent.clear();
     }
 
     /// The peer holds the slot: confirm it, if it is still this point's latest proposal.
@@ -148,11 +162,12 @@ impl Point {
         let has_passed = slot.start <= turn.now.utc;
         let booked = Occupied::new(&request, slot, Occupancy::Booked);
         let conflict = self.state.calendar().conflict(&booked).map(|conflict| self.conflict_with(conflict));
-        if let Err(reason) = self.admit(turn, &request, slot, error) {
-            return self.end(turn, id, reason, true);
-        }
         // The first exchange may have shown that the round trip is longer than assumed.
         let needed = self.padding(turn, request.spec.peer.as_ref());
+        let padded = Slot { padding: slot.padding.max(needed), ..slot };
+        if let Err(reason) = self.admit(turn, &request, padded, error) {
+            return self.end(turn, id, reason, true);
+        }
         if needed > slot.padding + self.settings.base_padding / 2 {
             return self.seek(turn, id);
         }

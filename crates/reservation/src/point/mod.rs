@@ -228,7 +228,10 @@ impl Point {
         let known = &self.state[&id];
         let lead = &known.request.lead;
         let is_expected = match role {
-            Role::Lead => known.request.spec.peer.as_ref() == Some(from) || id.origin == *from,
+            Role::Lead => match body {
+                Body::Withdraw { .. } => id.origin == *from,
+                _ => known.request.spec.peer.as_ref() == Some(from),
+            },
             Role::Peer | Role::Requester => lead == from,
         };
         if !is_expected {

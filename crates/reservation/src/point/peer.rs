@@ -42,6 +42,11 @@ impl Point {
             let reason = invalid(text);
             return turn.send(from.clone(), id, proposal.revision, Body::Refuse { reason });
         }
+        if id.origin == *self.name() && self.state.reservation(id).is_none() {
+            // Only this point gives its reservations numbers.
+            let reason = Reason::Unknown { point: self.name().clone() };
+            return turn.send(from.clone(), id, proposal.revision, Body::Refuse { reason });
+        }
         if let Some(known) = self.state.reservation(id) {
             if known.role == Role::Lead || known.request != request {
                 let reason = invalid("a reservation with this id exists, with another test".into());

@@ -2,14 +2,14 @@
 
 use std::{
     io::{self, ErrorKind},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     time::Instant,
 };
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use units::Time;
 
-use super::mmsg::{self, MAX_MESSAGES, MessageBuffers, WaitMode, enable_arrival_metadata};
+use super::mmsg::{self, MAX_MESSAGES, MessageBuffers, ReceivedMessage, WaitMode, enable_arrival_metadata};
 use crate::sys::widen_receive_buffer;
 
 /// The requested receive buffer, bytes.
@@ -116,6 +116,12 @@ impl Default for Incoming {
 }
 
 impl Incoming {
+    /// Buffers that also receive the addresses of the senders.
+    pub fn with_sources() -> Self {
+        let buffers = MessageBuffers::new(MAX_MESSAGES, MAX_DATAGRAM_BYTES).with_sources();
+        Incoming { buffers, dropped: 0 }
+    }
+
     /// Datagrams that were dropped because the socket's buffer was full, as of the last datagram, modulo 2^32.
     pub fn dropped(&self) -> u32 {
         self.dropped
@@ -127,6 +133,33 @@ impl Incoming {
     /// # Errors
     /// The errors of recvmmsg(2) after which the socket does not work.
     pub fn receive(&mut self, socket: &Socket, mut each: impl FnMut(&[u8], u64)) -> io::Result<bool> {
+        self.receive_messages(socket, |message, age_ns| each(message.bytes, age_ns))
+    }
+
+    /// Calls `each` with the datagrams of `peer` that have arrived, at a socket that need not be connected, of
+    /// [`Incoming::with_sources`]; returns whether more may have.
+    ///
+    /// # Errors
+    /// As for [`Incoming::receive`].
+    pub fn receive_from(
+        &mut self,
+        socket: &Socket,
+        peer: IpAddr,
+        mut each: impl FnMut(&[u8]),
+    ) -> io::Result<bool> {
+        let peer = peer.to_canonical();
+        self.receive_messages(socket, |message, _| {
+            if message.source.is_some_and(|source| source.ip().to_canonical() == peer) {
+                each(message.bytes);
+            }
+        })
+    }
+
+    fn receive_messages(
+        &mut self,
+        socket: &Socket,
+        mut each: impl FnMut(&ReceivedMessage<'_>, u64),
+    ) -> io::Result<bool> {
         let count = match self.buffers.receive(socket, WaitMode::Never) {
             Ok(count) => count,
             Err(error) if error.kind() == ErrorKind::WouldBlock || is_lost(&error) => return Ok(false),
@@ -140,7 +173,7 @@ impl Incoming {
             if message.length == message.bytes.len() {
                 let age_ns =
                     message.stamp_ns.and_then(|stamp| u64::try_from(now_ns - stamp).ok()).unwrap_or(0);
-                each(message.bytes, age_ns);
+                each(&message, age_ns);
             }
         }
         Ok(count == self.buffers.capacity())
@@ -150,4 +183,27 @@ impl Incoming {
 /// The time since `start`.
 pub fn elapsed(start: Instant) -> Time {
     Time::from_duration(start.elapsed())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::UdpSocket, time::Duration};
+
+    use super::*;
+
+    #[test]
+    fn datagrams_of_others_do_not_count() {
+        let receiver = bind_bulk("127.0.0.1:0".parse().unwrap()).unwrap();
+        let to = receiver.local_addr().unwrap().as_socket().unwrap();
+        for (from, text) in [("127.0.0.2:0", "forged"), ("127.0.0.1:0", "real"), ("127.0.0.2:0", "forged")] {
+            UdpSocket::bind(from).unwrap().send_to(text.as_bytes(), to).unwrap();
+        }
+        let mut incoming = Incoming::with_sources();
+        let mut received = Vec::new();
+        // Loopback delivers during the call.
+        assert!(os::wait_readable(&receiver, Duration::from_secs(10)).unwrap());
+        let peer = "::ffff:127.0.0.1".parse().unwrap();
+        while incoming.receive_from(&receiver, peer, |bytes| received.push(bytes.to_vec())).unwrap() {}
+        assert_eq!(received, [b"real"]);
+    }
 }

@@ -2,13 +2,13 @@
 //! data.
 #![allow(unsafe_code)]
 
-use std::{io, mem, os::fd::AsRawFd};
+use std::{io, mem, net::SocketAddr, os::fd::AsRawFd};
 
 use socket2::Socket;
 
 use os::set_option;
 
-use crate::sys::each_control;
+use crate::{ancillary::address, sys::each_control};
 
 /// Maximum messages of one call.
 pub const MAX_MESSAGES: usize = 64;
@@ -87,6 +87,8 @@ pub struct MessageBuffers {
     controls: Vec<[u64; CONTROL_WORDS]>,
     messages: Vec<libc::mmsghdr>,
     parts: Vec<libc::iovec>,
+    /// One for each message, or none.
+    sources: Vec<libc::sockaddr_storage>,
 }
 
 /// A received message: one datagram, or several of one size.
@@ -105,6 +107,8 @@ pub struct ReceivedMessage<'a> {
     pub hardware_ns: Option<i64>,
     /// Packets dropped since the socket was created because its buffer was full, modulo 2^32.
     pub dropped: Option<u32>,
+    /// Who sent it, for buffers [`MessageBuffers::with_sources`].
+    pub source: Option<SocketAddr>,
 }
 
 impl MessageBuffers {
@@ -117,7 +121,15 @@ impl MessageBuffers {
             controls: vec![[0; CONTROL_WORDS]; messages],
             messages: vec![empty(); messages],
             parts: vec![libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; messages],
+            sources: Vec::new(),
         }
+    }
+
+    /// The same buffers, which also receive the addresses of the senders: for sockets that are not connected.
+    pub fn with_sources(mut self) -> Self {
+        // SAFETY: an all-zero address is a valid empty one.
+        self.sources = vec![unsafe { mem::zeroed() }; self.messages.len()];
+        self
     }
 
     /// Maximum messages of one call.
@@ -139,6 +151,10 @@ impl MessageBuffers {
             message.msg_hdr.msg_iovlen = 1;
             message.msg_hdr.msg_control = control.as_mut_ptr().cast();
             message.msg_hdr.msg_controllen = mem::size_of_val(control) as _;
+        }
+        for (message, source) in self.messages.iter_mut().zip(&mut self.sources) {
+            message.msg_hdr.msg_name = (&raw mut *source).cast();
+            message.msg_hdr.msg_namelen = mem::size_of_val(source) as _;
         }
         let flags = match wait {
             WaitMode::ForFirst => libc::MSG_TRUNC | libc::MSG_WAITFORONE,
@@ -171,6 +187,7 @@ impl MessageBuffers {
             stamp_ns: None,
             hardware_ns: None,
             dropped: None,
+            source: self.sources.get(index).and_then(address),
         };
         let read = |level: i32, kind: i32, data: *const u8| {
             // SAFETY: the kernel writes timespecs (three with SCM_TIMESTAMPING), an int or a u32 with these

@@ -59,6 +59,12 @@ struct Shared {
     has_ended: bool,
 }
 
+/// The UDP thread, as the other one sees it.
+struct UdpEnd<'a> {
+    shared: &'a Mutex<Shared>,
+    is_running: &'a dyn Fn() -> bool,
+}
+
 /// Runs an end until both have ended; calls `observe` with each pair of counts, and returns the last.
 pub(super) fn run(
     role: Role,
@@ -76,7 +82,8 @@ pub(super) fn run(
         let udp = thread
             .spawn_scoped(scope, || run_udp(role, parameters, socket, begin, &shared, &is_over))
             .attempted(|| "cannot start a thread".into())?;
-        let result = exchange(role, &parameters, channel, begin, &shared, stop, &mut observe);
+        let udp_end = UdpEnd { shared: &shared, is_running: &|| !udp.is_finished() };
+        let result = exchange(role, &parameters, channel, begin, &udp_end, stop, &mut observe);
         is_over.store(true, Ordering::Release);
         let ended = udp.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         ended.attempted(|| "cannot run a stream".into())?;
@@ -121,18 +128,31 @@ fn exchange(
     parameters: &Parameters,
     channel: &mut Channel<'_>,
     begin: Instant,
-    shared: &Mutex<Shared>,
+    udp: &UdpEnd<'_>,
     stop: &AtomicBool,
     observe: &mut dyn FnMut(&StreamSample),
 ) -> Result<StreamSample, Error> {
+    let packets = parameters.packets.unwrap_or(0);
+    let planned = parameters.time_of(packets) + parameters.deadline;
+    let timeout = Duration::from_nanos(planned.as_nanos()).saturating_add(PEER_TIMEOUT);
+    let shared = udp.shared;
     let (mut has_reported_end, mut peer_has_ended) = (false, false);
     let mut last_message = Instant::now();
     loop {
         let due = Instant::now() + REPORT_INTERVAL;
+        // Looked at first: a thread that ends well has stored its end before.
+        let is_running = (udp.is_running)();
         let (mut sample, has_ended) = {
             let shared = lock(shared);
             (shared.sample, shared.has_ended)
         };
+        if !is_running && !has_ended {
+            // Its error is the cause.
+            return Err(Error::Closed { expected: "data of a stream" });
+        }
+        if begin.elapsed() > timeout {
+            return Err(Error::Timeout { what: "end of the stream", after: timeout });
+        }
         sample.time = elapsed(begin);
         observe(&sample);
         if has_reported_end && peer_has_ended {

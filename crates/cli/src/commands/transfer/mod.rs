@@ -283,7 +283,7 @@ impl Observer for Display {
         current.shown = Instant::now();
         let Current { name, progress, began, .. } = &*current;
         let (percent, goodput) = (progress.percent(bytes), progress.goodput(bytes, began.elapsed()));
-        eprint!("\r\x1b[K{name}: {percent:.0} % of {}, {goodput}", Bytes(progress.bytes));
+        eprint!("\r\x1b[K{}: {percent:.0} % of {}, {goodput}", printable(name), Bytes(progress.bytes));
     }
 
     fn end(&self, report: &FileReport) {
@@ -312,11 +312,20 @@ impl Observer for Display {
     }
 }
 
+/// A file name of a peer without control characters, which could change the terminal.
+fn printable(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
 /// One line per file.
 fn line(verb: &str, report: &FileReport) -> String {
     let rate = BitRate(report.goodput_bps as u64);
-    let mut line =
-        format!("{verb} {}: {} in {:.1} s, {rate}", report.name, Bytes(report.bytes), report.duration_s);
+    let mut line = format!(
+        "{verb} {}: {} in {:.1} s, {rate}",
+        printable(&report.name),
+        Bytes(report.bytes),
+        report.duration_s
+    );
     if report.resumed_bytes > 0 {
         line += &format!(", {} of it by an earlier transfer", Bytes(report.resumed_bytes));
     }

@@ -126,7 +126,7 @@ fn buffers(inputs: &ReportInputs) -> ReportGroup {
     let share = share(inputs);
     let learnt = if inputs.kernel >= SCALING_RATIO_SINCE {
         format!(
-            "from 6.6 on the kernel derives the share from the packets; about {} with this MTU on this path, 60 to 85 % elsewhere",
+            "from Linux 6.6 on the kernel derives the share from the packets; about {} with this MTU on this path, 60 to 85 % elsewhere",
             percent(share)
         )
     } else {

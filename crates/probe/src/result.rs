@@ -61,7 +61,7 @@ pub struct ProbeLimits {
     pub max_bytes_per_second: u64,
     /// Path MTU, bytes of IP.
     pub mtu: u32,
-    /// Resolution of the time stamps, ns: smaller differences are not significant.
+    /// Resolution of the timestamps, ns: smaller differences are not significant.
     pub resolution_ns: f64,
 }
 

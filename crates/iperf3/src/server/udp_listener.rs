@@ -29,7 +29,7 @@ pub(super) enum UdpRequest {
     /// To get a reply.
     Echo {
         request: LatencyEcho,
-        /// When it arrived, by the kernel's time stamp.
+        /// When it arrived, by the kernel's timestamp.
         at: Duration,
     },
 }

@@ -14,7 +14,7 @@ pub(super) const BURSTS: usize = 16;
 const MAX_ROUNDS: usize = 6;
 /// Number of undisturbed bursts that is enough.
 const ENOUGH_UNDISTURBED: usize = 6;
-/// Maximum relative difference of undisturbed bursts, in addition to the error of time stamps.
+/// Maximum relative difference of undisturbed bursts, in addition to the error of timestamps.
 const MAX_DIFFERENCE: f64 = 0.05;
 /// Quantile of the bursts' rates that is the upper bound.
 const FASTEST_QUANTILE: f64 = 0.98;

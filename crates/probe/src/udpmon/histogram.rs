@@ -10,7 +10,7 @@ const BINS: usize = 60;
 const TAIL: f64 = 0.01;
 /// Multiples of a power of ten that are widths of bins.
 const WIDTHS: [f64; 4] = [1.0, 2.0, 5.0, 10.0];
-/// Minimum width of a bin, microseconds: finer than any time stamp of software.
+/// Minimum width of a bin, microseconds: finer than any timestamp of software.
 const MIN_WIDTH_US: f64 = 0.1;
 
 /// How often times occurred. All of a value's bins together with `below` and `above` count every value once.

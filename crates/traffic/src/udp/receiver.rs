@@ -144,7 +144,7 @@ fn is_transient(error: &io::Error) -> bool {
 fn take(buffers: &MessageBuffers, count: usize, statistics: &mut ReceiverStatistics) -> usize {
     let mut bytes = 0;
     for message in (0..count).map(|index| buffers.message(index)) {
-        // Only very old kernels give no time stamp.
+        // Only very old kernels give no timestamp.
         let now = message.stamp_ns.unwrap_or_else(os::realtime_ns);
         if let Some(dropped) = message.dropped {
             let before = statistics.dropped_at_socket;

@@ -59,7 +59,7 @@ pub(crate) fn measure<P: Path>(
         rate = BitRate(rate.0.saturating_mul(RATE_FACTOR)).min(max_rate);
     }
     let best = bursts.iter().max_by(|a, b| a.arrived.bps.total_cmp(&b.arrived.bps));
-    // A faster burst of which as much arrived shows the effect of an overload.
+    // A burst that was sent faster and arrived at the same rate shows the effect of an overload.
     let is_as_fast = |burst: &&Burst| {
         is_overload(burst) && best.is_some_and(|best| burst.arrived.bps >= MIN_EQUAL_BURST * best.arrived.bps)
     };

@@ -1,4 +1,4 @@
-//! The limits as the check that a calendar calls.
+//! Checks requests against the limits when a calendar admits them.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -37,10 +37,10 @@ impl Enforced {
         let own_reservation = own_reservation.filter(|known| !known.has_ended());
         for (origin, user, count) in candidate.point.open() {
             // The candidate itself does not count.
-            let is_its = own_reservation.is_some_and(|known| {
+            let is_candidate = own_reservation.is_some_and(|known| {
                 known.request.id.origin == *origin && known.request.spec.user.as_deref() == user
             });
-            let count = count - u64::from(is_its);
+            let count = count - u64::from(is_candidate);
             let (user, address) = (user.map(str::to_owned), self.address(origin));
             usage.pending.push(Pending { user, address, count });
         }
@@ -64,7 +64,7 @@ impl Enforced {
     }
 }
 
-/// Whether its bytes are, or may have been, sent.
+/// Whether the bytes of a reservation will be, or may have been, sent.
 fn occupies(known: &Reservation) -> bool {
     known.has_slot() || matches!(known.phase, Phase::Ended(Outcome::Finished | Outcome::Failed(_)))
 }

@@ -22,7 +22,7 @@ use crate::{
 const MIN_PACKETS: usize = 8;
 /// Minimum number of packets for the slope of a growing queue.
 const MIN_GROWING_PACKETS: usize = 16;
-/// Range of the ratio of the slopes of two halves that count as a straight line.
+/// If the slopes of both halves have a ratio in this range, the halves count as a straight line.
 const STRAIGHT_RATIO: Range<f64> = 0.8..1.25;
 /// Maximum share of a train's time in which the link may have been idle because the sender was delayed.
 const MAX_IDLE_SHARE: f64 = 0.02;

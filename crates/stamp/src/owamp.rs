@@ -130,7 +130,7 @@ pub(crate) fn measure_packets(
     let sent = [stopped.sent() as usize, sent_backward as usize];
     let result =
         estimate_one_way_delays(&in_order(&forward_times), &in_order(&backward_times), sent, error_ns);
-    // What either end did not send is not lost.
+    // Packets that an end did not send are not lost.
     let next = theirs.map_or(options.count, |theirs| theirs.next_sequence).min(stopped.next_sequence);
     let is_skipped = |n: &u32| {
         theirs.is_some_and(|end| end.skipped.iter().any(|(first, last)| (*first..=*last).contains(n)))

@@ -1,6 +1,6 @@
 //! Configuration of an endpoint: sysctls, socket options, device, route metrics. The defaults are Linux's.
 
-/// Size of a bulk sender's writes unless the application says otherwise, bytes: that of the lab's sender.
+/// Size of a bulk sender's writes unless the application states otherwise, bytes: that of the lab's sender.
 pub const DEFAULT_WRITE_BYTES: u32 = 64 << 10;
 
 /// The kernel whose behaviour the endpoint has.

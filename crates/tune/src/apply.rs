@@ -234,11 +234,11 @@ fn undo_rejected(
 fn set(paths: &HostPaths, name: &str, value: &str) -> Result<(), Error> {
     let failed = |source| Error::SetFailed { name: name.into(), value: value.into(), source };
     setting::write(paths, name, value).map_err(failed)?;
-    let got = setting::read(paths, name).map_err(failed)?;
-    if got == sysctl::normalize_spaces(value) {
+    let actual = setting::read(paths, name).map_err(failed)?;
+    if actual == sysctl::normalize_spaces(value) {
         return Ok(());
     }
-    Err(Error::ValueNotAccepted { name: name.into(), value: value.into(), got })
+    Err(Error::ValueNotAccepted { name: name.into(), value: value.into(), actual })
 }
 
 /// Reads the present value of a sysctl below `net` or of a device setting.

@@ -65,7 +65,7 @@ pub(crate) fn explain(
     summary.fixes = fixes;
 }
 
-/// Names the second limit, if there is one, and says that removing only one of the two gains little.
+/// Names the second limit, if there is one, and states that removing only one of the two gains little.
 fn second_limit(cause: Cause, summary: &FlowSummary, context: &FlowContext) -> Option<String> {
     let also = summary.verdict_also?;
     let name = |cause: Cause| match cause {

@@ -312,7 +312,7 @@ impl Method for Capacity {
                     "bursts agree after they emptied a token bucket".into()
                 }
                 Some(_) => "long trains at two rates agree on the rate after the bucket is empty".into(),
-                None => format!("{} bursts, of which the undisturbed ones agree", self.bursts.len()),
+                None => format!("the undisturbed ones of {} bursts agree", self.bursts.len()),
             }),
         }
     }

@@ -209,8 +209,8 @@ fn watch(args: &SessionArgs, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The reservations of one command. Unless they are listed, they are cancelled: an error or a signal leaves none of which the user does not
-/// know.
+/// The reservations of one command. They are cancelled unless they have been listed, so that an error or a
+/// signal leaves no reservation that the user has not seen.
 struct Reserved<'a> {
     client: &'a Client,
     known: Vec<Explained>,

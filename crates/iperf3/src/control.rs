@@ -120,7 +120,11 @@ impl<'a> Control<'a> {
     /// Waits for one state.
     pub(crate) fn expect(&mut self, state: State, timeout: Duration) -> Result<(), Error> {
         let received = self.read_state(state.name(), timeout)?;
-        if received == state.code() { Ok(()) } else { Err(Error::UnexpectedState { received, expected: state.name() }) }
+        if received == state.code() {
+            Ok(())
+        } else {
+            Err(Error::UnexpectedState { received, expected: state.name() })
+        }
     }
 
     /// Waits for one state up to `phase`, or up to `queue` if the server sends a queue notice, with which
@@ -356,6 +360,9 @@ mod tests {
         let second = Duration::from_secs(10);
         Control::new(server, &stop).unwrap().send_error(Code::AUTHENTICATION, 5, second).unwrap();
         let received = Control::new(client, &stop).unwrap().expect(State::CreateStreams, second);
-        assert!(matches!(received, Err(Error::Server { code: Code::AUTHENTICATION, errno: 5 })), "{received:?}");
+        assert!(
+            matches!(received, Err(Error::Server { code: Code::AUTHENTICATION, errno: 5 })),
+            "{received:?}"
+        );
     }
 }

@@ -261,7 +261,7 @@ impl Drop for Reserved<'_> {
         let open = self.known.iter().filter(|known| !known.is_over()).map(|known| known.id.as_str());
         let (mut cancelled, mut kept) = (Vec::new(), Vec::new());
         for id in open {
-            // If the agent does not reply, it is not asked again.
+            // If the agent does not reply, no further request is sent to it.
             let is_cancelled =
                 kept.is_empty() && self.client.cancel(id, "the command that reserved it has ended").is_ok();
             if is_cancelled { cancelled.push(id) } else { kept.push(id) }

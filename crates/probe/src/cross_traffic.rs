@@ -1,7 +1,8 @@
 //! Cross traffic, measured by trains that keep the narrow link busy (direct probing, as in Spruce and IGI;
 //! Strauss et al., IMC 2003, Hu and Steenkiste, JSAC 21(6), 2003). The additional time that a train needs on
 //! the link is the transmission time of cross traffic. For a link of rate C, and a train of n bytes that
-//! lasts S at the sender and A at the receiver, and of which the share p arrived, the cross traffic X is
+//! lasts S at the sender and A at the receiver, where the share p of its bytes arrived, the cross traffic X
+//! is
 //!
 //! X = (C A / p - n) / S   (from C A = p (n + X S): a full queue drops the same share of both)
 //!

@@ -1,4 +1,5 @@
-//! Parts of results: values with intervals, validity; and the limits of the two hosts.
+//! Parts of results: values with their intervals, and whether a result is reliable. Also the limits of the
+//! two hosts.
 
 use serde::Serialize;
 

@@ -32,8 +32,9 @@ const MAX_PACKET_BYTES: usize = 9216;
 /// Additional time for a server whose last packets are late.
 const END_MARGIN: Duration = Duration::from_millis(500);
 
-/// Measures the delays of both directions by OWAMP. A packet of each direction, with the same number, makes a round trip: the difference
-/// of the clocks is in both delays with opposite signs, so their sum does not have it.
+/// Measures the delays of both directions by OWAMP. Two packets with the same number, one of each direction,
+/// make a round trip: the difference of the clocks is in both delays with opposite signs, so it cancels out
+/// in their sum.
 pub(crate) fn measure_packets(
     options: &SenderOptions,
     stop: &AtomicBool,
@@ -140,7 +141,8 @@ pub(crate) fn measure_packets(
     Ok(MeasuredPackets { result, trips, lost })
 }
 
-/// Round trips of packets with the same number, and when each was to be sent that lacks a direction.
+/// The round trips of packets with the same number; and for each number that lacks a direction, when its
+/// packet was to be sent.
 fn round_trips(
     forward: &BTreeMap<u32, OneWayTimes>,
     backward: &BTreeMap<u32, OneWayTimes>,

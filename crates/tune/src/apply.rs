@@ -68,7 +68,7 @@ impl RequestedSettings {
 pub struct Reverted {
     /// Settings that had another value than before, and were restored.
     pub settings: Vec<SettingChange>,
-    /// Restored settings that another program had changed meanwhile, with its value.
+    /// Restored settings that another program had changed meanwhile, each with that program's value.
     pub changed_since: Vec<(String, String)>,
     /// The file that was restored: removed, or with its previous text.
     pub file: Option<std::path::PathBuf>,

@@ -25,7 +25,7 @@ const MIN_GAP: f64 = 15.0;
 
 /// Maximum ratio of the gaps of evenly spaced packets.
 const MAX_GAP_RATIO: f64 = 1.1;
-/// A link that alternates between two rates has a slower one of less than this fraction of the other.
+/// Where a link alternates between two rates, the slower one is less than this fraction of the faster one.
 const SLOWER_FRACTION: f64 = 0.8;
 /// The slower rate must occur in at least 3 bursts, and in at least one of 12.
 const MIN_SLOW_BURSTS: usize = 3;

@@ -124,8 +124,8 @@ pub(super) fn delay_variation_us(observation: &TrainObservation) -> Vec<f64> {
 
 /// The lower quartile, and its standard error. Cross traffic and pauses of hosts lengthen the spacing of a train, so
 /// that the fast trains count; a pause of the receiver at a train's beginning shortens it, so that the fastest
-/// one does not count alone. The number of values below the quartile is binomially distributed; the error is the
-/// distance to the quantiles one standard deviation of that away.
+/// one does not count alone. The number of values below the quartile is binomially distributed; the error is
+/// the distance to the values that are one standard deviation of that number away.
 pub(super) fn lower_quartile(values: &[f64]) -> Option<(f64, f64)> {
     const SHARE: f64 = 0.25;
     let deviation = (SHARE * (1.0 - SHARE) / values.len().max(1) as f64).sqrt();

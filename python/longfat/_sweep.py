@@ -266,7 +266,7 @@ def sweep(
         list of points, each with a value by path.
     :param engine: ``sim`` or ``model``.
     :param variants: only these variants; empty: all.
-    :param repeat: runs of each point, each with the next seed; ``None``: as the scenario says.
+    :param repeat: runs of each point, each with the next seed; ``None``: as the scenario states.
     :param executor: runs the points; ``None``: a thread for each processor. Any ``concurrent.futures.Executor``, also of other
         machines: see :mod:`longfat.executors`.
     :param runs: results are stored in the directory ``.points`` below it, as those of ``longfat sweep --shard``. Stored runs are

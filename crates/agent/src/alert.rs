@@ -95,7 +95,7 @@ pub(crate) struct Alert {
     pub point: String,
     /// The change.
     pub change: CauseChange,
-    /// The cause before.
+    /// The cause before the change.
     pub previous: Option<String>,
     /// Goodput of the pair's last test, bit/s.
     pub goodput_bps: Option<f64>,

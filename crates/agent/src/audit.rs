@@ -1,7 +1,7 @@
 //! The audit log of a point: who has requested what. One JSON document a line, appended to `audit.log` in the state directory.
 //!
-//! It has the requests of users and programs and the changes of the mesh. Requests without a valid token are not in it: they are sent by
-//! anyone, and would fill the disk.
+//! It has the requests of users and programs and the changes of the mesh. Requests without a valid token are
+//! not in it: anyone can send them, and they would fill the disk.
 
 use std::{
     fs::{self, OpenOptions},
@@ -17,7 +17,7 @@ use crate::{Error, control_server::user_name, files};
 /// From this size on the log is renamed to `audit.log.1`, which replaces the previous one.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// Appends an entry. `details` says what was requested, and why it was refused.
+/// Appends an entry. `details` states what was requested, and why it was refused.
 pub(crate) fn append(state: &Path, user: &str, action: &str, details: Value) -> Result<(), Error> {
     append_limited(state, user, action, details, MAX_BYTES)
 }

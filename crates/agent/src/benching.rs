@@ -1,4 +1,4 @@
-//! A large archive for benchmarks, written faster than result by result.
+//! A large archive for benchmarks, written faster than an agent adds results one by one.
 
 use std::path::Path;
 

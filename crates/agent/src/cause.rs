@@ -7,7 +7,7 @@ pub(crate) const NO_RESULT: &str = "no_result";
 /// The kinds of reasons for which a pair has no result because of the other end or the path, not because of a rule or a conflict.
 const REASONS_OF_THE_PATH: [&str; 3] = ["unreachable", "not_started", "test_failed"];
 
-/// The cause that a test found; `None` if it says nothing about the path.
+/// The cause that a test found; `None` if it states nothing about the path.
 pub(crate) fn of(row: &TestRow) -> Option<String> {
     // An application's transfer may be limited by the application, and a stream has a rate.
     if matches!(row.kind.as_str(), "latency" | "stream" | "transfer") {

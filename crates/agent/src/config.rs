@@ -341,7 +341,7 @@ fn servers(files: &[FileServer], members: Option<&Members>, mistakes: &mut Mista
         }
         let is_point = members.is_some_and(|members| members.address(&name.as_str().into()).is_some());
         if is_point || services.iter().any(|known| known.name == *name) {
-            mistakes.add(file.name.span(), format!("there is another end of the name {name:?}"));
+            mistakes.add(file.name.span(), format!("another point or server has the name {name:?}"));
         }
         let addresses = [&file.iperf3, &file.twamp, &file.stamp, &file.owamp];
         for (protocol, address) in ServerProtocol::ALL.into_iter().zip(addresses) {
@@ -397,7 +397,7 @@ fn task(
             .filter(|Member { name, .. }| name != own)
             .map(|member| member.name.0.as_str())
             .collect();
-        let known = if names.is_empty() { "no others yet".into() } else { names.join(", ") };
+        let known = if names.is_empty() { "none yet".into() } else { names.join(", ") };
         mistakes.add_help(test.to.span(), format!("no point of the mesh has the name {:?}", to.0), {
             format!("other points: {known}")
         });

@@ -391,7 +391,7 @@ impl Client {
     /// Acknowledged causes and mutes.
     ///
     /// # Errors
-    /// If it does not run.
+    /// If the agent does not run.
     pub fn alerts(&self) -> Result<AlertsReport, Error> {
         self.exchange(&Request::Alerts)
     }
@@ -413,7 +413,7 @@ impl Client {
     /// Mutes the alerts of pairs for a time; zero ends a mute.
     ///
     /// # Errors
-    /// If it does not run, or the mesh has no such point.
+    /// If the agent does not run, or the mesh has no such point.
     pub fn mute(&self, pair: PairName, time: Duration, text: &str) -> Result<AlertsReport, Error> {
         let (seconds, token) = (time.as_secs(), self.token.clone());
         self.exchange(&Request::Mute { pair, seconds, text: text.into(), token })

@@ -1,4 +1,5 @@
-//! The admission of tests: a point accepts tests that it can run, from users whose point states their name, within its limits.
+//! The admission of tests: a point accepts tests that it can run and its limits allow, from users whom their
+//! own point names.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -22,7 +23,8 @@ impl Rules {
         Rules { enforced: Enforced { limits, addresses: BTreeMap::new() } }
     }
 
-    /// Addresses of points that are written as such; those of names become known by connections.
+    /// Stores the members' IP addresses. The IP address of a member with a host name becomes known when it
+    /// connects.
     pub fn set_members(&mut self, members: &Members) {
         let addresses = &mut self.enforced.addresses;
         addresses.retain(|name, _| members.address(name).is_some());

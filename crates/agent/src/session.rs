@@ -108,7 +108,9 @@ impl Session {
             }
         }
         if self.stations.len() * self.scans.len() > MAX_SLOTS {
-            return refused(format!("a session has at most {MAX_SLOTS} scans of stations"));
+            return refused(format!(
+                "a session has at most {MAX_SLOTS} slots, one for each scan and station"
+            ));
         }
         Ok(())
     }

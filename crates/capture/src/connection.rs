@@ -14,7 +14,7 @@ use crate::{
 const MAX_FRAME_PAYLOAD: u32 = 9216;
 /// Maximum number of segments in a super-packet that are counted by identifications: 64 kB with an MSS of 536 (RFC 9293).
 const MAX_SEGMENTS: u16 = 123;
-/// Maximum number of time stamps of one endpoint that wait for their echo.
+/// Maximum number of timestamps of one endpoint that wait for their echo.
 const MAX_PENDING_TIMESTAMPS: usize = 256;
 
 /// A connection with its two directions.
@@ -39,7 +39,7 @@ pub(crate) struct CapturedEndpoint {
     super_packet: Option<SuperPacket>,
     /// The largest payload of a segment, counted by identifications.
     counted_mss: Option<u32>,
-    /// Its newest time stamps without an echo, and the time when each first passed.
+    /// Its newest timestamps without an echo, and the time when each first passed.
     pending_timestamps: VecDeque<(u32, u64)>,
 }
 
@@ -178,7 +178,7 @@ impl CapturedEndpoint {
         self.syn = Some(SynInfo { time_ns: now_ns, seq, window_scale, mss, retries: 0 });
     }
 
-    /// Records a time stamp that this endpoint sends.
+    /// Records a timestamp that this endpoint sends.
     fn add_timestamp(&mut self, now_ns: u64, value: u32) {
         if self.pending_timestamps.back().is_some_and(|(newest, _)| value.wrapping_sub(*newest) as i32 <= 0) {
             return;
@@ -189,7 +189,7 @@ impl CapturedEndpoint {
         self.pending_timestamps.push_back((value, now_ns));
     }
 
-    /// Returns when the echoed time stamp first passed, and forgets it and all older ones; `None` if it was
+    /// Returns when the echoed timestamp first passed, and forgets it and all older ones; `None` if it was
     /// echoed before.
     fn take_echoed(&mut self, echo: u32) -> Option<u64> {
         let index = self.pending_timestamps.iter().position(|(value, _)| *value == echo)?;

@@ -92,7 +92,7 @@ impl Dissector {
         }
     }
 
-    /// Adds the next packet. If its time stamp is earlier than the previous packet's, it gets the same time.
+    /// Adds the next packet. If its timestamp is earlier than the previous packet's, it gets the same time.
     pub fn add(&mut self, packet: &Packet<'_>) {
         self.packets += 1;
         let first = *self.first_ns.get_or_insert(packet.time_ns);

@@ -5,7 +5,7 @@ use crate::link::LinkType;
 /// A captured packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// Time since 1970, nanoseconds; 0 if the file has no time stamp for it.
+    /// Time since 1970, nanoseconds; 0 if the file has no timestamp for it.
     pub time_ns: u64,
     /// Link type, which determines the headers before IP.
     pub(crate) link: LinkType,

@@ -5,9 +5,9 @@ use crate::{Error, byte_order::ByteOrder, link::LinkType, packet::Packet};
 
 const HEADER_BYTES: usize = 24;
 const PACKET_HEADER_BYTES: usize = 16;
-/// Magic number of files with time stamps in microseconds.
+/// Magic number of files with timestamps in microseconds.
 const MAGIC_MICROS: u32 = 0xa1b2_c3d4;
-/// Magic number of files with time stamps in nanoseconds.
+/// Magic number of files with timestamps in nanoseconds.
 const MAGIC_NANOS: u32 = 0xa1b2_3c4d;
 
 /// The packets of a pcap file.
@@ -15,7 +15,7 @@ const MAGIC_NANOS: u32 = 0xa1b2_3c4d;
 pub(crate) struct Pcap<'a> {
     remaining: &'a [u8],
     order: ByteOrder,
-    /// Unit of a time stamp's second word, nanoseconds.
+    /// Unit of a timestamp's second word, nanoseconds.
     unit_ns: u64,
     link: LinkType,
 }

@@ -28,11 +28,11 @@ struct Interface {
     link: LinkType,
     snaplen: u32,
     resolution: Resolution,
-    /// Added to time stamps, seconds.
+    /// Added to timestamps, seconds.
     offset_s: i64,
 }
 
-/// Unit of time stamps.
+/// Unit of timestamps.
 #[derive(Debug, Clone, Copy)]
 enum Resolution {
     /// Units per second.
@@ -123,7 +123,7 @@ impl<'a> Pcapng<'a> {
         self.interfaces.push(interface);
     }
 
-    /// The packet of a block, from its interface number, time stamp, captured and original length, and the
+    /// The packet of a block, from its interface number, timestamp, captured and original length, and the
     /// offset of its bytes.
     fn packet(
         &self,

@@ -1,8 +1,9 @@
 //! Recognizes copies of a packet. A capture on several devices (`tcpdump -i any` with a bridge, a bond or a veth pair) has each
 //! packet once per device, and a network may duplicate packets.
 //!
-//! - IPv4: a copy has the same identification. A retransmission has another one, because senders increment it for each packet. A
-//!   super-packet has as many as it has segments, so that these are recognized on a device that gets them one by one.
+//! - IPv4: a copy has the same identification. A retransmission has another one, because senders increment it
+//!   for each packet. A super-packet has one identification for each of its segments, so that the segments
+//!   are recognized on a device that gets them one by one.
 //! - Without an identification (IPv6; IPv4 with 0, RFC 6864): a copy has the same TCP header with timestamps, follows within 1 ms, and
 //!   its receiver did not report a loss (SACK) in between. A retransmission that fast answers such a report.
 

@@ -169,7 +169,7 @@ impl FlowSender {
     }
 
     /// Updates the sender-side round-trip time when data passes. `since_ack_ns` is the age of the ACK whose
-    /// time stamp this data is the first to echo, if any.
+    /// timestamp this data is the first to echo, if any.
     pub(crate) fn measure_sender_side_rtt(&mut self, now_ns: u64, since_ack_ns: Option<u64>) {
         let last = self.last_data_ns.replace(now_ns);
         if let Some(since_ack_ns) = since_ack_ns {

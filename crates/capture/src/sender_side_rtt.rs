@@ -2,7 +2,7 @@
 //! between a segment and its ACK, as both pass the capture point.
 //!
 //! The handshake takes this time, because no application delays it. Later the time from an ACK to the first
-//! data that echoes its time stamp (RFC 7323) is the sender-side round-trip time, queues included, plus the
+//! data that echoes its timestamp (RFC 7323) is the sender-side round-trip time, queues included, plus the
 //! time in which the sender had nothing to send. The silence before this data is an upper bound of that idle
 //! time: a sender that was idle for some time sent nothing for at least as long. So the sender-side
 //! round-trip time is at most the measured time, and at least the measured time minus the silence. If the two
@@ -64,7 +64,7 @@ impl SenderSideRtt {
         }
     }
 
-    /// Adds a data segment that is the first to echo the time stamp of an ACK, which passed `since_ack_ns`
+    /// Adds a data segment that is the first to echo the timestamp of an ACK, which passed `since_ack_ns`
     /// ago. The sender's previous data passed `silent_ns` ago.
     pub(crate) fn add_echo(&mut self, since_ack_ns: u64, silent_ns: u64) {
         let bounds = Bounds { lower: since_ack_ns.saturating_sub(silent_ns), upper: since_ack_ns };

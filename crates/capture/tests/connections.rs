@@ -337,7 +337,7 @@ fn idle_time_of_the_sender_is_not_part_of_round_trip_times() {
         assert_eq!(
             rtts,
             (Some(20_000), Some(20_000)),
-            "{sender_side_ms} ms at the sender's side, time stamps {has_timestamps}"
+            "{sender_side_ms} ms at the sender's side, timestamps {has_timestamps}"
         );
         assert_eq!(dissection.flows[0].sender_side_rtt_us, Some(sender_side_ms as i64 * 1000));
     }
@@ -349,7 +349,7 @@ fn without_a_handshake_idle_time_does_not_count_as_sender_side_rtt() {
     let last = dissection.rows.last().unwrap();
     assert_eq!((last.min_rtt_us, last.srtt_us), (Some(20_000), Some(20_000)));
     assert_eq!(dissection.flows[0].sender_side_rtt_us, None, "no ACK ever released data");
-    // If ACKs clock the sender, time stamps alone are enough.
+    // If ACKs clock the sender, timestamps alone are enough.
     let (dissection, _) = dissect(&clocked_by_acks(0, 200, 100, 40));
     assert!(
         dissection.flows[0].sender_side_rtt_us.is_some() && dissection.flows[0].is_sender_side_rtt_tracked

@@ -88,7 +88,7 @@ enum Command {
     Agent(agent::AgentCommand),
     /// Plan a bulk transfer from this measurement point, run it in a reserved slot, and show its goodput and what limited it
     Advise(agent::advise::AdviseArgs),
-    /// Execute a method of longfat's pScheduler plug-in, by which perfSONAR tests with longfat
+    /// Execute a method of longfat's plug-in for pScheduler, the scheduler of perfSONAR
     PschedulerTool(pscheduler_tool::PschedulerToolArgs),
     /// Watch live TCP connections and show what limits each
     Watch(Box<watch::WatchArgs>),

@@ -61,7 +61,7 @@ struct UnitSettings {
     sizes: Option<String>,
 }
 
-/// A configuration file that is read or would be.
+/// A configuration file, which need not exist.
 #[derive(Debug, Clone, Serialize)]
 pub struct ConfigFile {
     /// Its path.

@@ -221,7 +221,7 @@ fn print_mistakes(error: &scenario::Error) {
     let handler = GraphicalReportHandler::new_themed(theme).with_links(false);
     for mistake in error.mistakes() {
         let mut text = String::new();
-        // The report lacks the position if the text of the file is not known.
+        // The report lacks the position if the text of the file is unknown.
         let is_rendered = handler.render_report(&mut text, mistake).is_ok();
         if !is_rendered || !text.contains(mistake.location()) {
             text = mistake.line();

@@ -42,7 +42,7 @@ pub fn name_mistake(
             (format!("the simulator has no congestion control \"{name}\""), Vec::new())
         }
         EngineChoice::Sim => (format!("unknown congestion control \"{name}\""), Vec::new()),
-        // Each host says which algorithms its kernel has.
+        // Each host reports which algorithms its kernel has.
         EngineChoice::Hosts => return None,
         EngineChoice::Lab | EngineChoice::Model | EngineChoice::Kernel(_) if is_of_linux => return None,
         EngineChoice::Lab | EngineChoice::Model | EngineChoice::Kernel(_) => (

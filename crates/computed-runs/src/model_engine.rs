@@ -191,7 +191,7 @@ fn predict_flow(
             let result = xcp_summary(summary, xcp, &path, active_time(scenario, flow), host_bps);
             if is_blocked(sysctls, scenario, flow) { blocked(result) } else { result }
         }
-        // There is no closed form for them, as the run's notes say.
+        // There is no closed form for them, as the run's notes state.
         FlowKind::Udt(_) | FlowKind::Tsunami(_) | FlowKind::Stream(_) => return None,
         FlowKind::Ping(ping) => {
             let hosts_s = if path.rtt > path.propagation { 0.0 } else { HOST_TIME_S };

@@ -19,7 +19,7 @@ const MIN_BURST_ROUND_TRIPS: u64 = 10;
 const MIN_OVERLOAD_LOSS: f64 = 0.1;
 /// The last burst overloaded the path, and its goodput is less than this multiple of the previous burst's.
 const MAX_OVERLOAD_GROWTH: f64 = 1.2;
-/// Minimum ratio of the goodput of an overloading burst to the largest goodput, if it is the measurement.
+/// The overloading burst is the measurement if its goodput is at least this share of the largest goodput.
 const MIN_EQUAL_BURST: f64 = 0.95;
 /// The measurement of the loss rate sends at this share of the safe rate, for at least this many seconds.
 const LOSS_TEST_SHARE: f64 = 0.5;
@@ -59,7 +59,7 @@ pub(crate) fn measure<P: Path>(
         rate = BitRate(rate.0.saturating_mul(RATE_FACTOR)).min(max_rate);
     }
     let best = bursts.iter().max_by(|a, b| a.arrived.bps.total_cmp(&b.arrived.bps));
-    // A faster burst of which as much arrived shows the effect of an overload.
+    // A burst that was sent faster and arrived at the same rate shows the effect of an overload.
     let is_as_fast = |burst: &&Burst| {
         is_overload(burst) && best.is_some_and(|best| burst.arrived.bps >= MIN_EQUAL_BURST * best.arrived.bps)
     };
@@ -137,8 +137,8 @@ pub(crate) fn measure_loss<P: Path>(
     let (rate, time) = (BitRate(rate as u64), Time::from_secs_f64(seconds));
     let burst = path.datagrams(&DatagramPlan { rate, payload, time, is_even: true })?;
     let burst = burst.filter(|burst| !burst.receiver_was_busy);
-    // Datagrams that this host's own device dropped were not lost on the path. Many that were lost at once are one loss: a host that
-    // stalled for a moment loses them, random loss takes single packets.
+    // Datagrams that this host's own device dropped were not lost on the path. Many that were lost at once
+    // are one loss: a host that stalls for a moment loses many together, random loss takes single packets.
     let clump = |burst: &Burst| if burst.lost_at_once >= MIN_CLUMP { burst.lost_at_once - 1 } else { 0 };
     let lost = |burst: &Burst| burst.lost.saturating_sub(burst.dropped_here.max(clump(burst)));
     Ok(burst.map_or(Datagrams::default(), |burst| Datagrams { sent: burst.sent, lost: lost(&burst) }))

@@ -17,7 +17,7 @@ const SKIPPED_SHARE: f64 = 0.1;
 const MIN_PIECES: usize = 4;
 /// Minimum ratio of the rates before and after a change.
 const MIN_CHANGE_RATIO: f64 = 1.3;
-/// Minimum ratio of a path's high and low rates that varied.
+/// Minimum ratio of the high rates to the low ones if the path's rate varied.
 const MIN_VARIATION_RATIO: f64 = 1.8;
 /// Maximum distance of rates from their median, as a share of it, where the path has one rate.
 const MAX_SPREAD: f64 = 0.15;

@@ -23,21 +23,22 @@ const MIN_BURST_SHARE_OF_TEST: f64 = 0.95;
 /// Minimum share of the time that a saturated thread runs or waits for a CPU.
 const MIN_BUSY_SHARE: f64 = 0.85;
 
-/// A path is policed if less than this share of the rate of a shorter load passes from a longer one.
+/// A path is policed if a longer load passes at less than this share of the rate of a shorter load.
 pub(crate) const MAX_POLICED_SHARE: f64 = 0.93;
 /// Minimum share of samples with a queue, for a standing queue.
 const MIN_STANDING_SHARE: f64 = 0.8;
 /// Error of the available bandwidth measured by a burst, as a share of the capacity.
 const BURST_ERROR: f64 = 0.1;
-/// Minimum excess of the median round-trip time without load over the minimum, as a share and in microseconds, that shows other traffic.
+/// Minimum excess of the median round-trip time without load over the minimum, as a share and in
+/// microseconds, as a sign of other traffic.
 const MIN_UNLOADED_EXCESS: (f64, f64) = (0.03, 300.0);
-/// Minimum share of samples with queueing delay caused by others, that shows other traffic.
+/// Minimum share of samples with queueing delay that other packets cause, as a sign of other traffic.
 const MIN_BEHIND_OTHERS: f64 = 0.4;
-/// Minimum share of the capacity used by other traffic that matters.
+/// Other traffic that uses less than this share of the capacity is ignored.
 const MIN_OTHERS_SHARE: f64 = 0.2;
 /// A path is shared if less than this share of its capacity is available.
 const MIN_UNSHARED: f64 = 0.93;
-/// Maximum available share of a path filled by elastic traffic such as TCP.
+/// Maximum available share of a path that elastic traffic, such as TCP, fills.
 const MAX_ELASTIC_AVAILABLE: f64 = 0.2;
 /// Minimum number of evenly spaced datagrams without a loss that show that no other connections fill the path's queue.
 const MIN_REFUTING_DATAGRAMS: u64 = 1000;
@@ -87,7 +88,7 @@ pub struct Capacity {
     pub queue: Option<Time>,
     /// More than half of the packets lost in an overload were dropped by this host's device.
     pub overflows_here: bool,
-    /// Payload in excess of that rate at the start of an overload, bytes: a policer's bucket.
+    /// Payload that passed in excess of `goodput_bps` at the start of an overload, bytes: a policer's bucket.
     pub at_once_bytes: Option<f64>,
     /// Goodput of a longer overload if that was less: TCP payload, bit/s.
     pub later_bps: Option<f64>,
@@ -116,7 +117,7 @@ impl Datagrams {
 pub struct Observed {
     /// The sending host's name.
     pub from: String,
-    /// The receiving host's.
+    /// The receiving host's name.
     pub to: String,
     /// Settings of the sending host.
     pub sender: Option<HostFacts>,
@@ -144,7 +145,7 @@ pub struct Observed {
     pub parallel: Option<(u32, f64)>,
     /// A change of the path's rate during the test.
     pub change: Option<Change>,
-    /// The rates of a full path that varied.
+    /// The rates of a path that was full and whose rate varied.
     pub variation: Option<Variation>,
     /// Segments of the test that arrived with a congestion mark (ECN).
     pub marked_segs: u64,
@@ -183,7 +184,8 @@ pub(crate) struct ClampedMss {
 }
 
 impl ClampedMss {
-    /// Payload that a full link carries in these segments, over that in the largest possible ones.
+    /// Payload that a full link carries in these segments, divided by the payload that it carries in the
+    /// largest possible segments.
     fn payload_share(self) -> f64 {
         let share = |mss: f64| mss / (mss + FRAME_HEADERS);
         share(self.mss) / share(self.possible)
@@ -250,7 +252,8 @@ impl Observed {
         let (connections, total_bps) = self.parallel.filter(|_| self.is_burst_valid())?;
         let (count, one_bps) = (f64::from(connections), self.capacity.as_ref()?.goodput_bps);
         let ratio = (total_bps / one_bps.max(1.0)).min(count - 0.1);
-        // One of others + 1 shares, compared with `count` of others + count.
+        // One connection has 1 of `others` + 1 shares; `count` connections have `count` of `others` + `count`
+        // shares.
         let others = count * (ratio - 1.0) / (count - ratio);
         (ratio >= MIN_FAIR_QUEUEING_RATIO).then_some(FairQueueing { others, one_bps, connections, total_bps })
     }
@@ -282,8 +285,8 @@ impl Observed {
             .then_some(capacity.goodput_bps)
     }
 
-    /// Whether a policer may drop the packets, so that a longer overload is worth testing: one was found, or packets were lost while
-    /// the queue measured by bursts was not half full.
+    /// Whether a policer may drop the packets, so that a longer overload is worth testing: a policer was
+    /// found, or packets were lost while the queue measured by bursts was not half full.
     pub(crate) fn may_be_policed(&self) -> bool {
         let Some(capacity) = self.capacity.as_ref().filter(|capacity| !capacity.at_least) else {
             return false;
@@ -326,9 +329,9 @@ impl Observed {
         self.available.as_ref().is_some_and(|available| available.validity.valid)
     }
 
-    /// Whether this available bandwidth, of a path that other connections keep full, is refuted: no probe confirmed it, no echo and no
-    /// segment of the test waited in their queue, and evenly spaced datagrams were never lost with their packets. Bursts overflow a short
-    /// queue without other traffic too.
+    /// Whether other measurements refute this available bandwidth, which other connections would leave if
+    /// they kept the path full: no probe confirmed it, no echo and no segment of the test waited in a queue,
+    /// and no evenly spaced datagram was lost. Bursts overflow a short queue without other traffic too.
     fn is_refuted(&self, left: Interval) -> bool {
         let is_nearly_full =
             self.capacity_bps().is_some_and(|carried| left.value <= MAX_ELASTIC_AVAILABLE * carried);
@@ -339,8 +342,8 @@ impl Observed {
             && self.others_had_bps().is_none()
     }
 
-    /// Whether this available bandwidth is a measurement of this host's own queue: the host drops bursts itself, and the test reached
-    /// more.
+    /// Whether this available bandwidth is a measurement of this host's own queue: the host drops bursts
+    /// itself, and the test had more goodput.
     fn dropped_probes_here(&self, left: Interval) -> bool {
         self.capacity.as_ref().is_some_and(|capacity| capacity.overflows_here)
             && left.high < self.test_goodput_bps()
@@ -403,11 +406,11 @@ impl Observed {
     }
 
     /// Maximum rate of other traffic during the test, as TCP payload in bit/s: a queue shows that the slowest link was busy, and the test
-    /// had only a part of it. `None` without a queue, or if the test had nearly all.
+    /// had only a part of it. `None` without a queue, or if the test had nearly all of the capacity.
     pub fn others_had_bps(&self) -> Option<f64> {
-        let stood = self.queued.is_some_and(|queued| queued >= MIN_STANDING_SHARE);
-        let behind = self.behind_others.is_some_and(|behind| behind >= MIN_BEHIND_OTHERS);
-        let is_busy = stood || behind || self.is_queued_without_load();
+        let has_standing_queue = self.queued.is_some_and(|queued| queued >= MIN_STANDING_SHARE);
+        let is_behind_others = self.behind_others.is_some_and(|share| share >= MIN_BEHIND_OTHERS);
+        let is_busy = has_standing_queue || is_behind_others || self.is_queued_without_load();
         let carried = self.capacity_bps().filter(|_| is_busy)?;
         let others = carried * self.segment_share() - self.test_goodput_bps();
         (others >= MIN_OTHERS_SHARE * carried).then_some(others)

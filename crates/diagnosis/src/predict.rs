@@ -13,7 +13,7 @@ use crate::{
 const MIN_RATIO: f64 = 1.03;
 /// Minimum gain that is worth a change, as a share of the test's goodput.
 const MIN_WORTHWHILE: f64 = 0.15;
-/// Maximum number of limits of which each pair is simulated.
+/// Pairs of limits are simulated for at most this number of limits.
 const MAX_PAIRED: usize = 4;
 /// Minimum gain of the second limit, as a share of the first one's, that makes the first one uncertain.
 const MIN_NEAR_GAIN: f64 = 0.6;

@@ -14,16 +14,16 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The request is invalid; the text says why.
+    /// The request is invalid; the text states why.
     #[error("{0}")]
     BadInput(String),
     /// A scenario with mistakes, each with its position in the file.
     #[error("{0}")]
     Scenario(#[from] scenario::Error),
-    /// The machine lacks a privilege, a feature or a kernel; the text says which.
+    /// The machine lacks a privilege, a feature or a kernel; the text states which.
     #[error("{0}")]
     Missing(String),
-    /// An operation failed; the text says why.
+    /// An operation failed; the text states why.
     #[error("{0}")]
     Failed(String),
     /// The stop flag was set.

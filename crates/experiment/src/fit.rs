@@ -48,7 +48,7 @@ pub struct Search {
     pub ids: Vec<String>,
     /// Only these variants; empty: all.
     pub variants: Vec<String>,
-    /// Number of repeats; `None`: as the file says.
+    /// Number of repeats; `None`: as the file states.
     pub repeat: Option<u32>,
     /// Maximum number of runs.
     pub max_runs: NonZeroUsize,

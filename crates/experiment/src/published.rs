@@ -70,7 +70,7 @@ fn compare_one(
     let mut candidates: Vec<Candidate<'_>> = Vec::new();
     for engine in [EngineName::Model, EngineName::Sim, EngineName::Lab, EngineName::Hosts] {
         let of = candidate(engine.clone(), None);
-        // Without a figure, the model says why; runs of other engines without a figure are not comparable.
+        // Without a figure, the model states why; runs of other engines without a figure are not comparable.
         if of.figure.is_some() || engine == EngineName::Model && !of.runs.is_empty() && is_run(&engine) {
             candidates.push(of);
         }

@@ -20,12 +20,12 @@ pub struct Selection {
     pub variants: Vec<String>,
     /// Fields to sweep in addition to the file's, with their values.
     pub over: Vec<(String, Vec<String>)>,
-    /// Number of repeats; `None`: as the file says.
+    /// Number of repeats; `None`: as the file states.
     pub repeat: Option<u32>,
 }
 
 impl Selection {
-    /// All variants with one engine, repeated as the file says.
+    /// All variants with one engine, repeated as the file states.
     pub fn with_engine(engine: EngineChoice) -> Self {
         Selection { engines: vec![engine], ..Selection::default() }
     }

@@ -4,8 +4,8 @@
 //! 2. Reading the clock takes 256 ns of virtual time in User-Mode Linux, and its resolution is 256 ns. With the patch it takes
 //!    none, except in an endless loop, and the resolution is 1 ns: programs act at the instant at which their timers expire.
 //! 3. Before 6.13 User-Mode Linux has a buffer of 2,696 bytes for a program's vector registers, which is too small for processors
-//!    with AMX: the machine's kernel restores them only completely, so the guest would panic before its first program. With the
-//!    patch the buffer is larger.
+//!    with AMX: the machine's kernel restores all registers or none, so the guest would panic before its
+//!    first program. With the patch the buffer is larger.
 
 use std::{
     fs, io,

@@ -9,7 +9,7 @@ pub enum Error {
     /// The scenario, the locations or the options are unsuitable; the text has the reason.
     #[error("{0}")]
     BadInput(String),
-    /// A host or this machine does not permit what the scenario needs; the text says how to permit it.
+    /// A host or this machine does not permit what the scenario needs; the text states how to permit it.
     #[error("{0}")]
     NotPermitted(String),
     /// A server failed, or cannot be reached.

@@ -83,7 +83,8 @@ fn run_transfer(
     let begun = Instant::now();
     let mut collector = Collector::new(request, observer);
     let mut tested = iperf3::test(&options, stop, &mut collector);
-    // An iperf3 server makes a new listening socket after each connection, this run's first inquiry included.
+    // An iperf3 server makes a new listening socket after each connection, also after this run's first
+    // request.
     while request.session.is_none()
         && collector.started_ns.is_none()
         && tested.error.as_ref().is_some_and(is_transient)

@@ -53,7 +53,7 @@ pub fn check(scenario: &Scenario, locations: &HostLocations) -> Result<(), Error
     on_this_host.dedup();
     if let [first, second, ..] = on_this_host.as_slice() {
         return bad(format!(
-            "hosts {first} and {second} would both be this machine; say where one of them is, as in --at {second}=node2.example.org"
+            "hosts {first} and {second} would both be this machine; state where one of them is, as in --at {second}=node2.example.org"
         ));
     }
     for flow in &scenario.flows {

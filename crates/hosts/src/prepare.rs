@@ -15,7 +15,7 @@ use crate::{
     settings::{self, ChangedSettings},
 };
 
-/// Settings of which the verdict needs the values.
+/// Settings whose values the verdict needs.
 const VERDICT_SETTINGS: [&str; 4] =
     ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.core.rmem_max", "net.core.wmem_max"];
 

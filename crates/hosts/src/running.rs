@@ -52,7 +52,7 @@ struct FlowState {
 }
 
 impl<'a> Running<'a> {
-    /// `zero_ns` is the run's start, if other flows of it were run before.
+    /// `zero_ns` is the run's start, if other flows of the run were executed before.
     pub(crate) fn new(
         scenario: &'a Scenario,
         planned: Vec<PlannedFlow>,

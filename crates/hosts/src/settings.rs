@@ -181,7 +181,8 @@ pub fn restore_left_settings_with_note() -> Option<String> {
         .then(|| format!("restored settings that a killed run had left changed: {}", settings.join(", ")))
 }
 
-/// Two runs that change a host's settings would each measure with those of the other, and restore them too early.
+/// Of two runs that change a host's settings, each would measure with the settings of the other, and restore
+/// them too early.
 fn lock_changes() -> Result<UnixListener, Error> {
     let begun = Instant::now();
     loop {

@@ -88,16 +88,16 @@ impl<'a> Channel<'a> {
         control.send_cookie(&cookie, options.phase_timeout)?;
         let what = "turn in the server's queue";
         // The server replies at once, with a notice if it has a queue.
-        let mut got = control.read_state(what, options.phase_timeout)?;
-        while got == QUEUE_NOTICE {
+        let mut received = control.read_state(what, options.phase_timeout)?;
+        while received == QUEUE_NOTICE {
             notice(control.read_queue_notice(options.phase_timeout)?);
-            got = control.read_state(what, options.queue_timeout)?;
+            received = control.read_state(what, options.queue_timeout)?;
         }
-        if got == State::ParamExchange.code() {
+        if received == State::ParamExchange.code() {
             return Ok(None);
         }
-        if got != TURN {
-            return Err(Error::UnexpectedState { got, expected: what });
+        if received != TURN {
+            return Err(Error::UnexpectedState { received, expected: what });
         }
         if let Some(token) = &options.token {
             control.seal(Seal::new(token.clone(), cookie, Role::Client));

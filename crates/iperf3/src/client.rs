@@ -199,8 +199,8 @@ fn run_test(
             control.send_state(State::TestEnd, phase)?;
         }
         Ok(DataPhaseEnd::Message) => {
-            let got = control.read_state(State::ExchangeResults.name(), phase)?;
-            return Err(Error::UnexpectedState { got, expected: "the end of the data" });
+            let received = control.read_state(State::ExchangeResults.name(), phase)?;
+            return Err(Error::UnexpectedState { received, expected: "the end of the data" });
         }
         Err(error) => {
             // This may fail for the same reason.

@@ -119,8 +119,12 @@ impl<'a> Control<'a> {
 
     /// Waits for one state.
     pub(crate) fn expect(&mut self, state: State, timeout: Duration) -> Result<(), Error> {
-        let got = self.read_state(state.name(), timeout)?;
-        if got == state.code() { Ok(()) } else { Err(Error::UnexpectedState { got, expected: state.name() }) }
+        let received = self.read_state(state.name(), timeout)?;
+        if received == state.code() {
+            Ok(())
+        } else {
+            Err(Error::UnexpectedState { received, expected: state.name() })
+        }
     }
 
     /// Waits for one state up to `phase`, or up to `queue` if the server sends a queue notice, with which
@@ -134,12 +138,12 @@ impl<'a> Control<'a> {
     ) -> Result<(), Error> {
         let mut timeout = phase;
         loop {
-            let got = self.read_state(state.name(), timeout)?;
-            if got == state.code() {
+            let received = self.read_state(state.name(), timeout)?;
+            if received == state.code() {
                 return Ok(());
             }
-            if got != QUEUE_NOTICE {
-                return Err(Error::UnexpectedState { got, expected: state.name() });
+            if received != QUEUE_NOTICE {
+                return Err(Error::UnexpectedState { received, expected: state.name() });
             }
             notice(self.read_queue_notice(phase)?);
             timeout = queue;
@@ -355,7 +359,10 @@ mod tests {
         let stop = AtomicBool::new(false);
         let second = Duration::from_secs(10);
         Control::new(server, &stop).unwrap().send_error(Code::AUTHENTICATION, 5, second).unwrap();
-        let got = Control::new(client, &stop).unwrap().expect(State::CreateStreams, second);
-        assert!(matches!(got, Err(Error::Server { code: Code::AUTHENTICATION, errno: 5 })), "{got:?}");
+        let received = Control::new(client, &stop).unwrap().expect(State::CreateStreams, second);
+        assert!(
+            matches!(received, Err(Error::Server { code: Code::AUTHENTICATION, errno: 5 })),
+            "{received:?}"
+        );
     }
 }

@@ -69,10 +69,10 @@ pub enum Error {
         received: u64,
     },
     /// A state that the protocol does not allow here.
-    #[error("received state {}; expected: {expected}", name(*got))]
+    #[error("received state {}; expected: {expected}", name(*received))]
     UnexpectedState {
         /// The byte that was received.
-        got: i8,
+        received: i8,
         /// The expected message or event.
         expected: &'static str,
     },

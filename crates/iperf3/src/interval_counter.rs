@@ -38,8 +38,8 @@ struct TcpExtremes {
 }
 
 impl IntervalCounter {
-    /// A counter for `streams`: number, and whether this end sends on it. `omitting`: the beginning does not count,
-    /// until [`IntervalCounter::count_from`].
+    /// A counter for `streams`: number, and whether this end sends on it. `omitting`: the beginning is
+    /// omitted, until [`IntervalCounter::count_from`].
     pub(crate) fn new(streams: impl IntoIterator<Item = (u32, bool)>, omitting: bool) -> IntervalCounter {
         let stream = |(id, sends)| StreamCounter {
             id,

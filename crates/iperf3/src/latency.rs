@@ -46,7 +46,7 @@ pub(crate) struct LatencyProber {
 #[derive(Debug)]
 struct SentProbe {
     at: Instant,
-    /// By the wall clock, which the kernel's time stamps of arrivals also use.
+    /// By the wall clock, which the kernel's timestamps of arrivals also use.
     sent: Duration,
     rtt: Option<Duration>,
 }
@@ -62,7 +62,7 @@ impl LatencyProber {
     ) -> Result<Option<Self>, Error> {
         let socket = control::new_socket(to, from, device, Protocol::Udp)?;
         sys::enable_arrival_stamps(&socket)
-            .attempted(|| "cannot enable time stamps of latency probes".into())?;
+            .attempted(|| "cannot enable timestamps of latency probes".into())?;
         socket.connect(&to.into()).attempted(|| format!("cannot send latency probes to {to}"))?;
         let mut probes = ProbeSocket { socket, cookie, all: Vec::new() };
         for _ in 0..PROBES_BEFORE {

@@ -32,8 +32,7 @@ pub enum Direction {
     Both,
 }
 
-/// The end of a test.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// One of the two ends of a test. #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// It requests the test.
     Client,

@@ -119,25 +119,25 @@ fn set_buffers(socket: &Socket, spec: &TestSpec, sends: bool, end: End) -> Resul
     if let Some(bytes) = receive {
         socket.set_recv_buffer_size(size(bytes)).attempted(what(bytes))?;
     }
-    let (got_send, got_receive) = sizes(socket)?;
+    let (actual_send, actual_receive) = sizes(socket)?;
     let mut notes = Vec::new();
-    for (requested, own, got, sysctl, option) in [
-        (send, own_send, got_send, "net.core.wmem_max", "SO_SNDBUF"),
-        (receive, own_receive, got_receive, "net.core.rmem_max", "SO_RCVBUF"),
+    for (requested, own, actual, sysctl, option) in [
+        (send, own_send, actual_send, "net.core.wmem_max", "SO_SNDBUF"),
+        (receive, own_receive, actual_receive, "net.core.rmem_max", "SO_RCVBUF"),
     ] {
         let Some(Bytes(requested)) = requested else { continue };
         // The kernel doubles the requested value to include its own overhead.
-        if got < requested.saturating_mul(2) {
+        if actual < requested.saturating_mul(2) {
             let who = if own.is_some() { "the flow" } else { "-w" };
             notes.push(format!(
-                "{who} requests {requested} bytes, but the kernel set {} ({option} is {got}, which is twice that); to \
+                "{who} requests {requested} bytes, but the kernel set {} ({option} is {actual}, which is twice that); to \
                  allow more: sysctl -w {sysctl}={requested}",
-                got / 2
+                actual / 2
             ));
         }
     }
     if receive.is_some() && end == End::Server && spec.protocol == Protocol::Tcp {
-        let clamp = i32::try_from(got_receive).unwrap_or(i32::MAX);
+        let clamp = i32::try_from(actual_receive).unwrap_or(i32::MAX);
         os::set_option(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, clamp)
             .attempted(|| "cannot raise the window clamp".into())?;
     }

@@ -95,7 +95,7 @@ pub enum Error {
         hint: &'static str,
     },
     /// A sysctl whose value reads back differently.
-    #[error("host {host}: {name} was set to {value:?} but reads {got:?}")]
+    #[error("host {host}: {name} was set to {value:?} but reads {actual:?}")]
     SysctlRefused {
         /// The host.
         host: String,
@@ -104,7 +104,7 @@ pub enum Error {
         /// The requested value.
         value: String,
         /// The value read back.
-        got: String,
+        actual: String,
     },
     /// A length of a transmit queue that the kernel rejects.
     #[error(

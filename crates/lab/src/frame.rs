@@ -140,7 +140,7 @@ impl Frame {
         }
         if let Some(layers) = layers(frame) {
             headers::rewrite(frame, &layers, position, self.segment);
-            // A super-frame's checksum is always partial, whatever its flag says; virtio requires the flag.
+            // A super-frame's checksum is always partial, whatever its flag states; virtio requires the flag.
             virtio[0] = VNET_NEEDS_CSUM;
             virtio[6..8].copy_from_slice(&(layers.transport as u16).to_ne_bytes());
             virtio[8..10].copy_from_slice(&(layers.checksum_offset() as u16).to_ne_bytes());

@@ -331,8 +331,8 @@ impl Drop for JournalGuard {
     }
 }
 
-/// Whether this is the name of an entry that was not completed because its owner was killed. The directory is locked, so
-/// nobody completes it now; only earlier versions (`.lab-PID.json`) wrote without the lock.
+/// Whether this is the name of an entry that was not completed because its owner was killed. The directory is
+/// locked, so no process completes it now; only earlier versions (`.lab-PID.json`) wrote without the lock.
 fn is_unfinished_of_dead_owner(name: &str) -> bool {
     let owner = name.strip_prefix(".lab-").and_then(|name| name.strip_suffix(".json"));
     owner.is_some_and(|owner| match owner.parse() {

@@ -162,12 +162,13 @@ impl Netlink {
         self.0.change(RouteNetlinkMessage::SetLink(message), 0)
     }
 
-    /// A device by name.
-    /// Whether the kernel has processed that a veth device has a carrier: before, it discards packets, and then resets settings.
+    /// Whether the kernel has processed that a veth device has a carrier. Until then it discards the device's packets, and at that moment
+    /// it resets settings.
     pub(crate) fn is_operational(&self, name: &str) -> io::Result<bool> {
         Ok(self.link(name)?.attributes.contains(&LinkAttribute::OperState(State::Up)))
     }
 
+    /// A device by name.
     pub(crate) fn link(&self, name: &str) -> io::Result<LinkMessage> {
         let mut message = LinkMessage::default();
         message.attributes = vec![LinkAttribute::IfName(name.into())];

@@ -242,8 +242,8 @@ impl Port {
     }
 }
 
-/// Waits until the kernel has processed that a veth device has a carrier (net/core/link_watch.c). From Linux 6.8 on it does so at
-/// once when asked for the device's state, otherwise within [`OPERATIONAL_TIMEOUT`].
+/// Waits until the kernel has processed that a veth device has a carrier (net/core/link_watch.c). From Linux
+/// 6.8 on it does so at once when the device's state is requested, otherwise within [`OPERATIONAL_TIMEOUT`].
 fn wait_until_operational(device: &str) -> io::Result<()> {
     let netlink = Netlink::open()?;
     let began = Instant::now();

@@ -7,7 +7,7 @@ use crate::{Error, error::Attempted};
 /// Advice where /proc/sys cannot be written.
 const READ_ONLY_SETTINGS: &str = "; /proc/sys is read-only, as in most containers: start the container with --privileged, or run the scenario with --engine sim";
 
-/// The default congestion control of a namespace, of which the kernel checks the value (net/ipv4/tcp_cong.c,
+/// The default congestion control of a namespace, whose value the kernel checks (net/ipv4/tcp_cong.c,
 /// `tcp_set_default_congestion_control`): ENOENT if it has none of that name, EPERM if it is restricted.
 const CONGESTION_CONTROL: &str = "net.ipv4.tcp_congestion_control";
 const NO_SUCH_CONGESTION_CONTROL: &str = "; the kernel has no congestion control of this name (net.ipv4.tcp_available_congestion_control lists those it has)";
@@ -47,16 +47,16 @@ fn set_sysctl(host: &str, name: &str, value: &str) -> Result<(), Error> {
         },
         source,
     })?;
-    let got = fs::read_to_string(&path).attempted(|| format!("read {path}"))?;
+    let actual = fs::read_to_string(&path).attempted(|| format!("read {path}"))?;
     let same = |a: &str, b: &str| a.split_whitespace().eq(b.split_whitespace());
-    if same(&got, value) {
+    if same(&actual, value) {
         return Ok(());
     }
     Err(Error::SysctlRefused {
         host: host.into(),
         name: name.into(),
         value: value.into(),
-        got: got.trim().into(),
+        actual: actual.trim().into(),
     })
 }
 

@@ -1,4 +1,4 @@
-//! The limits as the check that a calendar calls.
+//! Checks requests against the limits when a calendar admits them.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -38,10 +38,10 @@ impl Enforced {
         let its_user = own_reservation.map(|known| known.request.answerable(own));
         for (point, user, count) in candidate.point.open() {
             // The candidate itself does not count.
-            let is_its = its_user
+            let is_candidate = its_user
                 .as_ref()
                 .is_some_and(|(its_point, its_user)| *its_point == point && its_user.as_deref() == user);
-            let count = count - u64::from(is_its);
+            let count = count - u64::from(is_candidate);
             let (user, address) = (user.map(str::to_owned), self.address(point));
             usage.pending.push(Pending { user, address, count });
         }
@@ -65,7 +65,7 @@ impl Enforced {
     }
 }
 
-/// Whether its bytes are, or may have been, sent.
+/// Whether the bytes of a reservation will be, or may have been, sent.
 fn occupies(known: &Reservation) -> bool {
     known.has_slot() || matches!(known.phase, Phase::Ended(Outcome::Finished | Outcome::Failed(_)))
 }

@@ -42,7 +42,7 @@ fn mask(length: u8) -> u128 {
 }
 
 impl Net {
-    /// Whether it has this address.
+    /// Whether the network contains this address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let (is_v4, bits) = canonical(address);
         is_v4 == self.is_v4 && bits & mask(self.length) == self.bits

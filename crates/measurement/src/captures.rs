@@ -173,7 +173,7 @@ fn distance_notes(seen: &[CapturedFlow], flows: &[FlowSummary]) -> Vec<String> {
     });
     let far_note = named(&is_far_unfollowed).map(|names| {
         format!(
-            "the handshake alone shows how far the sender is (no time stamps, or a sender that was mostly idle): round-trip times \
+            "the handshake alone shows how far the sender is (no timestamps, or a sender that was mostly idle): round-trip times \
              of {names} lack the queues between the sender and the capture point"
         )
     });

@@ -31,7 +31,8 @@ pub fn reports(file: &Path, text: &str) -> Result<Vec<Report>> {
     Ok(reports)
 }
 
-/// The tests in the output of iperf 2, CSV or text. `written` is when the file was written: text without times gets it.
+/// The tests in the output of iperf 2, CSV or text. `written` is when the file was written: text without
+/// times gets this time.
 ///
 /// # Errors
 /// If it is not such a file or has no test.
@@ -139,7 +140,8 @@ fn flow(report: &Report, start: &Start, stream: &Stream, rows: &[FlowSample]) ->
     flow
 }
 
-/// Adds iperf3's totals of the sender's kernel: its document may have fewer intervals. 0 means unknown.
+/// Adds the totals that iperf3 has from the sender's kernel, because the document may lack intervals. 0 means
+/// unknown.
 fn add_sender_totals(flow: &mut FlowSummary, ended: &StreamEnd) {
     let Some(tcp) = &ended.tcp else { return };
     let known = |value: u64| (value > 0).then_some(value);

@@ -1,10 +1,10 @@
 //! The end of a test of automatic length (`-t auto`): slow start is over, and the mean goodput since then is known within 2 %,
 //! or would not be within any reasonable time.
 //!
-//! The confidence interval is that of batch means (Law and Kelton, Simulation Modeling and Analysis, chapter 9): samples of a
-//! sawtooth are correlated, means over whole teeth hardly. So the time since slow start is cut into at least ten
-//! batches of the same length, and there must have been at least as many loss epochs as batches. A flow without losses has
-//! "epochs" of twenty round trips.
+//! The confidence interval is that of batch means (Law and Kelton, Simulation Modeling and Analysis, chapter
+//! 9): samples of a sawtooth are correlated, but means over whole teeth hardly are. So the time since slow
+//! start is cut into at least ten batches of the same length, and there must have been at least as many loss
+//! epochs as batches. A flow without losses has "epochs" of twenty round trips.
 
 use std::collections::BTreeMap;
 

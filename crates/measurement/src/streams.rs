@@ -44,8 +44,9 @@ const HEADERS_BYTES: [u64; 4] = [52, 40, 72, 60];
 /// TCP timestamps, which reduce the payload below the negotiated MSS, bytes.
 const TIMESTAMPS_BYTES: u64 = 12;
 
-/// The segment size. iperf3 reports the congestion window in bytes (segments times segment size) but not the segment size, which is
-/// therefore the first plausible one of which all windows are multiples; otherwise the control connection's.
+/// The segment size. iperf3 reports the congestion window in bytes (segments times segment size) but not the
+/// segment size, which is therefore the first plausible size that divides all windows; otherwise the control
+/// connection's.
 fn mss(report: &Report, start: &Start, id: u32) -> Option<u64> {
     if start.spec.protocol == Protocol::Udp {
         return None;

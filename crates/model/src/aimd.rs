@@ -150,7 +150,8 @@ mod tests {
         near(rule.window_segs(1.0 / sent), sent / 20.0, 1e-12);
     }
 
-    /// Linux 6.1 in virtual time: 100 Mb/s, 100 ms, queue of 0.1 BDP, second half of 120 s, of 95.64 Mb/s.
+    /// Linux 6.1 in virtual time: 100 Mb/s, 100 ms, queue of 0.1 BDP, second half of 120 s. A full link
+    /// carries 95.64 Mb/s.
     #[test]
     fn sawtooth_against_the_kernel() {
         near(sawtooth_utilization(Aimd::RENO, 0.1005) * 95.64, 78.38, 0.01);

@@ -103,8 +103,8 @@ mod tests {
         // 117^2 / (117^2 + 181^2); with A = 7 and 3 nearly half (G-griddt-rtt).
         near(first([flow(1.0, 181, 9_000), flow(1.0, 117, 9_000)]), 0.2947);
         near(first([flow(7.0, 181, 9_000), flow(3.0, 117, 9_000)]), 0.4937);
-        // As for a sawtooth step by step: the gentler back-off of two equal increases has three times as
-        // much.
+        // A sawtooth computed step by step gives the same: of two flows with equal increases, the one with
+        // the gentler back-off has three times as much.
         let gentle =
             CompetingFlow { rule: Aimd { increase_segs: 1.0, decrease: 0.2 }, ..flow(1.0, 117, 9_000) };
         near(first([gentle, flow(1.0, 117, 9_000)]), 0.75);

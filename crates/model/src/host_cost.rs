@@ -13,7 +13,7 @@
 
 use units::BitRate;
 
-/// Bisections of the rate, which halve its error each.
+/// Bisections of the rate, each of which halves its error.
 const BISECTIONS: u32 = 100;
 
 /// A host's processing costs of packets; times are in seconds.
@@ -174,7 +174,7 @@ mod tests {
         let (a, b) = (c * t, c + i - t);
         let rate = (-b + (b * b + 4.0 * a).sqrt()) / (2.0 * a);
         assert!((bps(&cost, &stream) / (rate * 1448.0 * 8.0) - 1.0).abs() < 1e-9);
-        // At most four frames an interrupt: each bears a quarter of it.
+        // At most four frames per interrupt: each frame costs a quarter of an interrupt.
         let rx = InterruptModeration { delay: 1.0, frames: Some(4) };
         let limited = HostCost { rx, ..cost };
         assert!((bps(&limited, &stream) * (c + i / 4.0) / (1448.0 * 8.0) - 1.0).abs() < 1e-9);

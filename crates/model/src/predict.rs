@@ -236,8 +236,10 @@ fn path_limit(
         }
         _ => 1.0,
     };
-    let capacity =
-        format!("the slowest link carries {} of payload with its headers", BitRate(three_digits(wire)));
+    let capacity = format!(
+        "the slowest link carries {} of payload in addition to the headers",
+        BitRate(three_digits(wire))
+    );
     let (cc, percent) = (&inputs.cc, used * 100.0);
     let sentence = match inputs.law {
         ControlLaw::Unknown => {

@@ -1,9 +1,9 @@
 //! The share of a receive buffer that the kernel offers as window.
 //!
 //! Up to Linux 6.5 it is a half (`tcp_adv_win_scale` = 1). From 6.6 on the kernel measures it:
-//! `tcp_measure_rcv_mss` (net/ipv4/tcp_input.c) takes payload over memory (`truesize`) of a received packet,
-//! but only when the segment size differs from the previous one. On a bulk flow that happens once, at the
-//! first data, so the first packet determines the share of the whole connection.
+//! `tcp_measure_rcv_mss` (net/ipv4/tcp_input.c) divides the payload of a received packet by its memory
+//! (`truesize`), but only when the segment size differs from the previous one. On a bulk flow that happens
+//! once, at the first data, so the first packet determines the share of the whole connection.
 //!
 //! The sender's TSO autosizing at its initial pacing rate determines the first packet: two segments
 //! on a long path, more on a short one (`tcp_tso_autosize`, net/ipv4/tcp_output.c). Its memory depends
@@ -14,7 +14,7 @@ use units::{KernelVersion, Time};
 
 use crate::{INITIAL_WINDOW_SEGS, SCALING_RATIO_SINCE};
 
-/// Window over buffer up to Linux 6.5.
+/// Window divided by buffer, up to Linux 6.5.
 pub const HALF: f64 = 0.5;
 const PAGE: f64 = 4096.0;
 /// `sk_buff` and `skb_shared_info` on 64-bit machines, aligned to cache lines.
@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(first_packet_segs(1448, Time::from_micros(100)), 5);
     }
 
-    /// Windows that Linux 6.18 offered in the lab over 20 ms, of a buffer of 16 MiB.
+    /// Windows that Linux 6.18 offered in the lab over 20 ms, with a buffer of 16 MiB.
     #[test]
     fn agrees_with_measurements() {
         let kernel = KernelVersion::new(6, 18);

@@ -126,7 +126,7 @@ fn buffers(inputs: &ReportInputs) -> ReportGroup {
     let share = share(inputs);
     let learnt = if inputs.kernel >= SCALING_RATIO_SINCE {
         format!(
-            "from 6.6 on the kernel derives the share from the packets; about {} with this MTU on this path, 60 to 85 % elsewhere",
+            "from Linux 6.6 on the kernel derives the share from the packets; about {} with this MTU on this path, 60 to 85 % elsewhere",
             percent(share)
         )
     } else {
@@ -262,7 +262,7 @@ fn wire(inputs: &ReportInputs) -> ReportGroup {
                 tcp(TBF_OVERHEAD_BYTES),
                 "the same where only the Ethernet header of 14 B counts, as in Linux's tbf",
             ),
-            rate("udp_goodput_bps", "UDP", udp, "as TCP, with a header of 8 B: the first test of a host"),
+            rate("udp_goodput_bps", "UDP", udp, "as TCP, with a header of 8 B; test a host with UDP first"),
         ],
     }
 }
@@ -284,7 +284,7 @@ fn start_and_recovery(inputs: &ReportInputs) -> ReportGroup {
             duration(reno).named("reno_recovery_s", "Reno's recovery", "C x RTT^2 / (2 MSS): one segment more each round trip until the lost half is restored".into()),
             duration(delayed).named("reno_delayed_ack_recovery_s", "the same, counting ACKs", "twice as long on stacks that count delayed ACKs instead of segments (Linux 2.4)".into()),
             plain("fair_increase", "increase that is fair", round(fair, 3), format!("{fair:.2}"), format!(
-                "Grid DT's A for the same share as Reno with {} and an MTU of {FAIR_MTU}: the square of the RTTs' ratio, over that of the MTUs", FAIR_RTT)),
+                "Grid DT's A for the same share as Reno with {} and an MTU of {FAIR_MTU}: the square of the ratio of the RTTs, divided by the ratio of the MTUs", FAIR_RTT)),
             duration(cubic).named("cubic_recovery_s", "CUBIC's recovery", "cbrt(0.3 W / 0.4) for a window W in segments: grows with the cube root, not with the RTT".into()),
         ],
     }

@@ -53,9 +53,9 @@ pub fn scaled_window(field: u16, scale: u8) -> Bytes {
 
 /// Utilization over the two round trips around one lost segment, with head-of-line blocking.
 ///
-/// The sender detects the loss at t = 0 at t = RTT. Until the retransmission is acknowledged at 2 RTT the
-/// application receives nothing, so the sender can send at most one receive window beyond the lost segment:
-/// window / (2 BDP), at most 1. One BDP gives one half, two BDPs never stall.
+/// The segment is lost at t = 0, and the sender detects the loss at t = RTT. Until the retransmission is
+/// acknowledged at 2 RTT the application receives nothing, so the sender can send at most one receive window
+/// beyond the lost segment: window / (2 BDP), at most 1. One BDP gives one half, two BDPs never stall.
 pub fn hol_throughput_share(window: Bytes, rate: BitRate, rtt: Time) -> f64 {
     let bdp = bdp_f64(rate, rtt);
     if bdp > 0.0 { (window.as_f64() / (2.0 * bdp)).min(1.0) } else { 1.0 }

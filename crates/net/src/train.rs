@@ -1,4 +1,5 @@
-//! Splitting of trains where adjacent segments have different fates, and sizes and times of their segments.
+//! Splits trains where adjacent segments have different fates, and computes the sizes and times of their
+//! segments.
 
 use crate::{Packet, PacketShape, TrainTimes, fixed::Fixed};
 

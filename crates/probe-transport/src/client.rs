@@ -27,7 +27,7 @@ use super::{
     },
 };
 
-/// Assumed precision of the kernel's time stamps, ns: a packet's wait for an interrupt and a processor.
+/// Assumed precision of the kernel's timestamps, ns: a packet's wait for an interrupt and a processor.
 const RESOLUTION_NS: f64 = 20_000.0;
 /// Maximum packet size. Larger packets would reveal less about the links behind the first.
 pub(super) const MAX_MTU: u32 = 9000;
@@ -142,7 +142,7 @@ impl Session {
         self.headers + REPLY_BYTES as u32
     }
 
-    /// The source of the arrivals' time stamps so far: the network card if it stamped all of them, else the server's kernel.
+    /// The source of the arrivals' timestamps so far: the network card if it stamped all of them, else the server's kernel.
     pub fn arrival_stamps(&self) -> ArrivalStamps {
         self.stamps.unwrap_or(ArrivalStamps::Software)
     }

@@ -1,7 +1,7 @@
 //! Requests of a session: trains whose packets the server replies to.
 //!
 //! The departure of a request is this process's time just before it passes the request to the kernel; the
-//! arrival of the reply is the kernel's time stamp. Both are of one clock, which is why a network card's stamps
+//! arrival of the reply is the kernel's timestamp. Both are of one clock, which is why a network card's stamps
 //! do not count here.
 
 use std::{
@@ -41,7 +41,7 @@ impl Session {
         stop: &AtomicBool,
         doing: &mut dyn FnMut(&str),
     ) -> Result<RequestResponseResult, Error> {
-        let what = || "cannot enable time stamps of replies".to_string();
+        let what = || "cannot enable timestamps of replies".to_string();
         enable_arrival_metadata(&self.socket).attempted(what)?;
         let mut buffers = MessageBuffers::new(MAX_MESSAGES, READ_BYTES);
         while let Some(next) = requests.next_train() {

@@ -25,7 +25,7 @@ use crate::{
 
 /// Factor by which each gap is shorter than the previous one (1.2 in the paper).
 const GAMMA: f64 = 1.06;
-/// Lowest and highest rate of a chirp, in capacities.
+/// Lowest and highest rate of a chirp, as multiples of the capacity.
 const MIN_RATE: f64 = 0.2;
 const MAX_RATE: f64 = 4.0;
 /// Number of chirps of a round.
@@ -44,7 +44,7 @@ const MAX_RELATIVE_WIDTH: f64 = 0.45;
 const KNEE_RANGE: Range<f64> = 0.5..2.5;
 /// Duration of the fast end of a chirp (the sum of its gaps), in packet times of the link.
 const FAST_END_PACKET_TIMES: f64 = 13.0;
-/// Mean rate of the fast end, in capacities.
+/// Mean rate of the fast end, as a multiple of the capacity.
 const FAST_END_RATE: f64 = 1.9;
 /// An excursion ends when the delay has decreased to its maximum divided by this factor (F in the paper).
 const EXCURSION_END_FACTOR: f64 = 1.5;

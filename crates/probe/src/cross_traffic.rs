@@ -1,7 +1,8 @@
 //! Cross traffic, measured by trains that keep the narrow link busy (direct probing, as in Spruce and IGI;
 //! Strauss et al., IMC 2003, Hu and Steenkiste, JSAC 21(6), 2003). The additional time that a train needs on
 //! the link is the transmission time of cross traffic. For a link of rate C, and a train of n bytes that
-//! lasts S at the sender and A at the receiver, and of which the share p arrived, the cross traffic X is
+//! lasts S at the sender and A at the receiver, where the share p of its bytes arrived, the cross traffic X
+//! is
 //!
 //! X = (C A / p - n) / S   (from C A = p (n + X S): a full queue drops the same share of both)
 //!
@@ -22,7 +23,7 @@ use crate::{
 const MIN_PACKETS: usize = 8;
 /// Minimum number of packets for the slope of a growing queue.
 const MIN_GROWING_PACKETS: usize = 16;
-/// Range of the ratio of the slopes of two halves that count as a straight line.
+/// If the slopes of both halves have a ratio in this range, the halves count as a straight line.
 const STRAIGHT_RATIO: Range<f64> = 0.8..1.25;
 /// Maximum share of a train's time in which the link may have been idle because the sender was delayed.
 const MAX_IDLE_SHARE: f64 = 0.02;

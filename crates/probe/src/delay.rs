@@ -17,7 +17,7 @@ use crate::{
 /// minimum delay.
 const PARTS: usize = 10;
 
-/// The four time stamps of a round trip (RFC 8762), ns: the first and the last by the sender's clock, the
+/// The four timestamps of a round trip (RFC 8762), ns: the first and the last by the sender's clock, the
 /// others by the reflector's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RoundTripTimes {
@@ -31,7 +31,7 @@ pub struct RoundTripTimes {
     pub returned_ns: i64,
 }
 
-/// The two time stamps of a packet that is not returned (RFC 4656), ns: each by the clock of its end.
+/// The two timestamps of a packet that is not returned (RFC 4656), ns: each by the clock of its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OneWayTimes {
     /// Departure time at the sender.
@@ -55,7 +55,7 @@ pub struct OneWayDelay {
     /// One-way delay, milliseconds: half of the minimum round-trip time, plus or minus the same amount.
     pub delay_ms: Interval,
     /// Delay above the minimum: median, 95th and 99th percentile, milliseconds. Precise to the error of the
-    /// time stamps.
+    /// timestamps.
     pub variation_ms: [f64; 3],
 }
 
@@ -78,7 +78,7 @@ pub struct DelayResult {
     pub backward: Option<OneWayDelay>,
     /// Clock skew: how much faster the reflector's clock runs, parts per million.
     pub skew_ppm: Option<Interval>,
-    /// Maximum error of a one-way delay by the time stamps, as both hosts report it, milliseconds.
+    /// Maximum error of a one-way delay by the timestamps, as both hosts report it, milliseconds.
     pub stamp_error_ms: f64,
     /// Whether the result is reliable.
     pub validity: Validity,
@@ -104,7 +104,7 @@ impl LineBelow {
         point.1 - self.height_at(point.0)
     }
 
-    /// The possible error of the slope, given the possible error of each height by the time stamps. A touched
+    /// The possible error of the slope, given the possible error of each height by the timestamps. A touched
     /// point usually lies above the path's minimum delay by as much as the lowest points of other parts lie
     /// above the line.
     fn slope_error(&self, points: &[(f64, f64)], timestamp_error: f64) -> f64 {
@@ -144,7 +144,7 @@ pub fn fit_line_below(points: &[(f64, f64)]) -> Option<LineBelow> {
 }
 
 /// Estimates the delays of both directions from the round trips of `sent` packets. `stamp_error_ns` is the
-/// sum of the errors that both hosts report for their time stamps.
+/// sum of the errors that both hosts report for their timestamps.
 pub fn estimate_delay(trips: &[RoundTripTimes], sent: usize, stamp_error_ns: f64) -> DelayResult {
     let mut warnings = Vec::new();
     let begin = trips.first().map_or(0, |trip| trip.sent_ns);
@@ -433,7 +433,7 @@ mod tests {
             prop_assert!(above.filter(|a| a.abs() < 1e-6).count() >= 2);
         }
 
-        /// No time stamps of a peer cause an overflow.
+        /// No timestamps of a peer cause an overflow.
         #[test]
         fn arbitrary_timestamps_do_not_overflow(all in prop::collection::vec(any::<(i64, i64, i64, i64)>(), 0..40)) {
             let trips: Vec<RoundTripTimes> = all

@@ -191,8 +191,8 @@ impl Hops {
         }
     }
 
-    /// Size of the probe with this index. If probes with replies of constant size can differ by enough, all
-    /// are such. Otherwise half of them are, or none.
+    /// Size of the probe with this index. If probes with replies of constant size can differ enough in size,
+    /// all probes have such replies. Otherwise half of them have, or none.
     fn probe_size(&self, index: usize) -> u32 {
         let longest = self.version.max_quotation();
         let spread = |from: u32, to: u32, index: usize, count: usize| {

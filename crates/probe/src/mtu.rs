@@ -2,8 +2,8 @@
 //! reply.
 //!
 //! Routers should report the MTU of the next link (RFC 792, RFC 4443); the next packet then has that size.
-//! Packets without a reply are retried, and then count as too large. Between the largest size with and the
-//! smallest size without a reply the search bisects. If larger packets are lost without an ICMP error, the
+//! Packets without a reply are retried, and then count as too large. The search bisects between the largest
+//! size with a reply and the smallest size without one. If larger packets are lost without an ICMP error, the
 //! path has a black hole.
 
 use serde::Serialize;

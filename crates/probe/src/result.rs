@@ -1,4 +1,5 @@
-//! Parts of results: values with intervals, validity; and the limits of the two hosts.
+//! Parts of results: values with their intervals, and whether a result is reliable. Also the limits of the
+//! two hosts.
 
 use serde::Serialize;
 
@@ -61,7 +62,7 @@ pub struct ProbeLimits {
     pub max_bytes_per_second: u64,
     /// Path MTU, bytes of IP.
     pub mtu: u32,
-    /// Resolution of the time stamps, ns: smaller differences are not significant.
+    /// Resolution of the timestamps, ns: smaller differences are not significant.
     pub resolution_ns: f64,
 }
 

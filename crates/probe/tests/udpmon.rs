@@ -30,7 +30,7 @@ fn plan() -> UdpmonPlan {
     }
 }
 
-/// Adds the errors of real time stamps to the observations of a method: a delay of 3 us on average, and now and
+/// Adds the errors of real timestamps to the observations of a method: a delay of 3 us on average, and now and
 /// then a pause of the receiver, after which the packets that have arrived get one time.
 struct Noisy<M> {
     method: M,
@@ -121,7 +121,7 @@ fn the_time_per_byte_is_within_two_per_cent() {
     assert!(failed.is_empty(), "{failed:#?}");
 }
 
-/// Without errors of time stamps the overhead is exact too.
+/// Without errors of timestamps the overhead is exact too.
 #[test]
 fn the_overhead_of_the_wire_is_the_time_per_packet() {
     for overhead in [0, 14, 38] {

@@ -195,7 +195,10 @@ fn diags(options: &SenderOptions, measured: &MeasuredPackets) -> String {
         measured.result.lost
     )];
     if let Some([there, back]) = &measured.result.each_direction {
-        lines.push(format!("lost on the way there: {}, on the way back: {}", there.lost, back.lost));
+        lines.push(format!(
+            "lost in the forward direction: {}, in the reverse direction: {}",
+            there.lost, back.lost
+        ));
     }
     lines.extend(measured.result.validity.reasons.iter().map(|reason| format!("note: {reason}")));
     lines.join("\n")

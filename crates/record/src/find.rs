@@ -14,8 +14,9 @@ use crate::{Error, Run};
 
 /// The file with a record's summary.
 pub(crate) const SUMMARY: &str = "summary.json";
-/// Before the id in the name of a record's directory in an object store, as in partitioned (Hive) layouts: DuckDB, polars and
-/// Arrow make a column `run` of it. A copy of the store is a directory of records.
+/// The prefix of the id in the name of a record's directory in an object store, as in partitioned (Hive)
+/// layouts: DuckDB, polars and Arrow make a column `run` of it. A copy of the store is a directory of
+/// records.
 pub const RUN_PARTITION: &str = "run=";
 
 /// The id in the name of a finished record's directory.

@@ -106,7 +106,7 @@ impl RunsLocation {
         }
     }
 
-    /// Brings the files below a directory of [`RunsLocation::readable`] up to date that are not records.
+    /// Brings up to date those files below a directory of [`RunsLocation::readable`] that are not records.
     ///
     /// # Errors
     /// If the object store cannot be read.

@@ -48,7 +48,7 @@ impl Run {
         Ok(Run { path: path.to_owned(), partial: is_partial, summary, store: None })
     }
 
-    /// The same record, of which `store` has the files.
+    /// The same record, whose files are in `store`.
     pub(crate) fn in_store(mut self, store: Arc<dyn RunStore>) -> Self {
         self.summary.runs[0].record = Some(store.url_of(&self.path));
         self.store = Some(store);
@@ -71,8 +71,8 @@ impl Run {
         self.run().record.clone().unwrap_or_else(|| self.path.display().to_string())
     }
 
-    /// The path of one of the record's files, which is fetched first if it is in an object store. There is no file where the
-    /// record does not have it.
+    /// The path of one of the record's files, which is fetched first if it is in an object store. If the
+    /// record does not have this file, there is none at the path.
     ///
     /// # Errors
     /// If the file cannot be fetched.

@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::csv::quoted;
 use crate::{Error, Run};
 
-/// Columns that say which run a row belongs to; swept fields follow, as `sweep.FIELD`.
+/// Columns that identify the run to which a row belongs; swept fields follow, as `sweep.FIELD`.
 const RUN_COLUMNS: [&str; 12] = [
     "scenario",
     "id",

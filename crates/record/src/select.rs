@@ -51,7 +51,7 @@ pub fn to_prune(mut entries: Vec<RunEntry>, keep: usize, older_than: Option<&str
     entries
 }
 
-/// The second at which a run started, from its id. It is known of damaged records too.
+/// The second at which a run started, from its id. It is known for damaged records too.
 fn started(entry: &RunEntry) -> &str {
     entry.id.split('-').next().unwrap_or_default()
 }

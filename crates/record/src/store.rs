@@ -25,7 +25,7 @@ pub trait RunStore: fmt::Debug + Send + Sync {
     /// If the store cannot be read.
     fn refresh(&self) -> Result<(), Error>;
 
-    /// Brings the files below `directory` of the cache up to date, which are not records and never change.
+    /// Brings up to date the files below `directory` of the cache, which are not records and never change.
     ///
     /// # Errors
     /// If the store cannot be read.

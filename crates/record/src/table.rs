@@ -51,7 +51,7 @@ pub(crate) trait Table: Sized + Clone {
     fn set_int(&mut self, column: usize, value: i64);
     /// A text cell.
     fn text(&self, column: usize) -> Option<&str>;
-    /// Sets a text cell; the error says which text is unknown.
+    /// Sets a text cell; the error states which text is unknown.
     fn set_text(&mut self, column: usize, value: &str) -> Result<(), String>;
 }
 

@@ -56,7 +56,7 @@ pub struct Writer {
     /// Directories above it that this writer created, outermost first.
     created: Vec<PathBuf>,
     summary: Summary,
-    /// The columns that say which run the rows are of.
+    /// The columns that identify the run to which the rows belong.
     origin: Origin,
     /// Locks the directory while the record is written, so that `remove` refuses it. The kernel releases the
     /// lock of a killed process.

@@ -50,7 +50,7 @@ pub(crate) fn refresh(client: &Client, cache: &Path) -> Result<(), Error> {
     })
 }
 
-/// Brings the objects below `directory` up to date, which are not records.
+/// Brings up to date the objects below `directory`, which are not records.
 pub(crate) fn refresh_files(client: &Client, cache: &Path, directory: &str) -> Result<(), Error> {
     create(cache)?;
     client.wait(fetch_missing(client, cache, directory)).map(drop)

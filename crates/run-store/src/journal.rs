@@ -1,8 +1,9 @@
 //! The journal of an outbox: what its program has begun in the store. If the program is killed, the one that takes over the outbox
 //! reads there what it must complete or remove.
 //!
-//! A line of JSON is appended before the first object of an unfinished record is uploaded, and after each upload in parts has been
-//! given its id. Lines are not synced to disk, because a killed process does not lose them.
+//! A line of JSON is appended before the first object of an unfinished record is uploaded, and after each
+//! multipart upload has been given its id. Lines are not synced to disk, because a killed process does not
+//! lose them.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -21,7 +22,7 @@ const FILE: &str = ".journal";
 enum Line {
     /// The directory in the store of a record that is uploaded while it is being written.
     Record(String),
-    /// An upload in parts.
+    /// A multipart upload.
     Upload { path: String, id: String },
 }
 
@@ -30,7 +31,7 @@ enum Line {
 pub(crate) struct Journal {
     path: PathBuf,
     file: Mutex<File>,
-    /// Uploads in parts, as path and id, that are not known to have ended.
+    /// Multipart uploads, as path and id, that may not have ended.
     uploads: Mutex<BTreeSet<(String, String)>>,
     records: Mutex<BTreeSet<String>>,
 }
@@ -70,7 +71,7 @@ impl Journal {
         lock(&self.records).iter().cloned().collect()
     }
 
-    /// Uploads in parts, as path and id, that are not known to have ended.
+    /// Multipart uploads, as path and id, that may not have ended.
     pub(crate) fn uploads(&self) -> Vec<(String, String)> {
         lock(&self.uploads).iter().cloned().collect()
     }
@@ -90,7 +91,8 @@ impl Journal {
         self.append(&Line::Upload { path, id })
     }
 
-    /// Notes that an upload in parts has ended. Its line remains: the end of an upload that does not exist is no error.
+    /// Records that a multipart upload has ended. Its line remains: the end of an upload that does not exist
+    /// is no error.
     pub(crate) fn close_upload(&self, path: &str, id: &str) {
         lock(&self.uploads).remove(&(path.to_owned(), id.to_owned()));
     }

@@ -23,7 +23,7 @@ const TRIAL: &str = ".longfat/trial";
 #[derive(Debug)]
 pub struct S3Store {
     settings: Settings,
-    /// Started by the first request: many commands have a place of records and do not use it.
+    /// Started by the first request: many commands have a location of records and do not use it.
     client: Mutex<Option<Arc<Client>>>,
     url: String,
     directories: Directories,

@@ -68,7 +68,7 @@ impl Place {
         self.settings.builder().with_http_connector(connector).build().unwrap()
     }
 
-    /// Whether the store has an upload in parts that has not ended.
+    /// Whether the store has a multipart upload that has not ended.
     fn has_upload(&self, path: &str, id: &str) -> bool {
         let (store, key, id) = (self.store(), self.client.address.key(path), id.to_owned());
         self.client.wait(store.put_part(&key, &id, 9, "part".into())).is_ok()
@@ -191,7 +191,7 @@ fn what_a_running_program_has_begun_is_not_touched() {
     assert_eq!(place.objects(), BTreeSet::new());
 }
 
-/// Begins an upload in parts as a program that is killed during it; returns its id.
+/// Begins a multipart upload, like a program that is killed during it; returns its id.
 fn begin_upload(place: &Place, outbox: &Path) -> String {
     let path = format!("{KEY}/trace.parquet");
     let id = place.client.wait(async {

@@ -84,7 +84,7 @@ impl Uploader {
 
     /// Uploads all new files, until the first error.
     pub(crate) async fn upload(&mut self, client: &Client) -> Result<(), Error> {
-        // Those of a program that has ended, or of the last call, which an error ended.
+        // Multipart uploads that a killed program left, or the last call, which an error ended.
         for (path, id) in self.journal.uploads() {
             client.abort_upload(&path, &id).await?;
             self.journal.close_upload(&path, &id);

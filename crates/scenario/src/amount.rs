@@ -101,7 +101,8 @@ impl Amount {
     }
 }
 
-/// Rounds away the tails that decimal steps have as binary fractions.
+/// Rounds to twelve digits: sums of decimal steps, which are binary fractions, otherwise end as in
+/// 0.30000000000000004.
 fn twelve_digits(value: f64) -> f64 {
     format!("{value:.11e}").parse().unwrap_or(value)
 }

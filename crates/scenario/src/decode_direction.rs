@@ -129,7 +129,7 @@ fn decode_rate(reader: &mut Reader, files: &Files) -> Rate {
     trace.map_or(Rate::Unlimited, Rate::Trace)
 }
 
-/// The overhead if the file has none: with a mahimahi trace, one with which an opportunity carries exactly
+/// The overhead if the file has none. With a mahimahi trace it is such that an opportunity carries exactly
 /// 1500 B of IP.
 fn default_overhead(rate: &Rate) -> u32 {
     match rate {

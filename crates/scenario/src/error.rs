@@ -8,7 +8,7 @@ use crate::tree::Span;
 
 /// All the mistakes found in a scenario; never empty.
 ///
-/// Displays one line a mistake, as in `scenarios/x.toml:12:7: unknown key "dealy"; did you mean "delay"?`.
+/// Displays one line per mistake, as in `scenarios/x.toml:12:7: unknown key "dealy"; did you mean "delay"?`.
 /// To show the lines of the file, render each of [`Error::mistakes`] with a miette report handler.
 #[derive(Debug, Clone)]
 pub struct Error {
@@ -16,8 +16,9 @@ pub struct Error {
 }
 
 impl Error {
-    /// Mistakes in another TOML file than a scenario, so that all are shown alike: each has a range of bytes in `text`, a message, and
-    /// how to correct it where that is known. `None` without mistakes.
+    /// Mistakes in a TOML file that is not a scenario, so that they are shown like those of a scenario: each
+    /// has a range of bytes in `text`, a message, and how to correct it where that is known. `None` without
+    /// mistakes.
     pub fn of(
         name: &str,
         text: &str,

@@ -125,7 +125,7 @@ fn free_address(scenario: &Scenario, network: Cidr, order: Order) -> Option<IpAd
             Order::FromTheTop => last - i,
             Order::FromTheBottom => first + i,
         })
-        // The first address of an IPv6 network is that of any of its routers (RFC 4291 section 2.6.1).
+        // The first address of an IPv6 network belongs to all its routers (anycast, RFC 4291 section 2.6.1).
         .filter(|n| network.address.is_ipv4() || *n != first || first == last)
         .map(|n| match network.address {
             IpAddr::V4(_) => IpAddr::from(Ipv4Addr::from(n as u32)),

@@ -1,7 +1,7 @@
 //! The processing costs of a host's packets: processor time, interrupts, the bus; and calibrated presets.
 //!
 //! A preset is a round calibration, not a measurement of one machine. Its figures reproduce what the sources
-//! below say, and `model::HostCost` gives the rates that follow from them.
+//! below state, and `model::HostCost` gives the rates that follow from them.
 
 use std::ops::RangeInclusive;
 
@@ -55,8 +55,8 @@ pub struct CostPreset {
 ///   packet (`TxIntDelay=0`), as Hirabaru's PowerEdge 1650, "not enough power". Calibrated so that 1500-byte
 ///   frames stay below 941 Mb/s of TCP with an interrupt each, reach it with moderated interrupts (the
 ///   source's tuned host), and 9000-byte frames fill a gigabit (Ravot: larger frames save processor cycles
-///   per byte). In cycles per bit it is 2.2, 1.4 and 0.8: around the rule of one hertz per bit a second that
-///   Foong and others, "TCP Performance Re-visited" (ISPASS 2003), examine for Linux 2.4.
+///   per byte). These three cost 2.2, 1.4 and 0.8 cycles per bit, which is near the rule of one hertz per bit
+///   a second that Foong and others, "TCP Performance Re-visited" (ISPASS 2003), examine for Linux 2.4.
 /// - `server-10g`: a core of a common server with 10 Gb/s cards. With super-packets it carries 24 Gb/s of
 ///   1500-byte frames, without them less than 3 Gb/s: why such hosts need offloads or large frames.
 /// - `server-100g`: a fast core, calibrated to the 42 Gb/s of one flow on one core with all optimizations

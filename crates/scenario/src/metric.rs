@@ -180,12 +180,13 @@ pub enum RunMetric {
     Goodput,
     /// Jain's fairness index of the flows' goodputs.
     Jain,
-    /// Jain's index of goodputs divided by the flow's MSS: even if each flow has goodput in proportion to its packets.
+    /// Jain's index of goodputs divided by the flow's MSS: 1 if all flows send packets at the same rate.
     JainMtu,
-    /// Jain's index of goodputs multiplied by the flow's smallest round-trip time: even if each flow has the same window.
+    /// Jain's index of goodputs multiplied by the flow's smallest round-trip time: 1 if all flows have the
+    /// same window.
     JainRtt,
-    /// Jain's index of goodputs multiplied by the flow's smallest round-trip time and divided by its MSS: even if each flow has the same
-    /// window in segments.
+    /// Jain's index of goodputs multiplied by the flow's smallest round-trip time and divided by its MSS: 1
+    /// if all flows have the same window in segments.
     JainMtuRtt,
     /// Time from the run's start until the throughput of each flow has settled.
     SteadyFrom,

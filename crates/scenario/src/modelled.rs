@@ -39,7 +39,7 @@ impl EngineKind {
 pub enum Handling {
     /// The key has the documented effect.
     Full,
-    /// The key has no effect, or a different one, as the text says.
+    /// The key has no effect, or a different one, as the text states.
     Not(&'static str),
 }
 

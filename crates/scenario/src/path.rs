@@ -20,8 +20,8 @@ pub struct PathHop {
 }
 
 impl Scenario {
-    /// The hops from the host `from` to the host `to`. If several paths have the fewest hops, it is the first
-    /// in the links' order. Static routes determine the routers on it.
+    /// The hops from the host `from` to the host `to`. If several paths have the fewest hops, the first in
+    /// the links' order is taken. Static routes determine the routers on it.
     ///
     /// `None` without a path, or if routes form a loop. Hosts never forward, so they are only ends of paths.
     pub fn path(&self, from: &str, to: &str) -> Option<Vec<PathHop>> {

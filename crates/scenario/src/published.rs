@@ -57,7 +57,7 @@ pub struct Published {
     pub across: Across,
     /// The metric.
     pub figure: MetricPath,
-    /// The part of the run that a goodput is of; `None`: the metric's own.
+    /// The part of the run over which a goodput is taken; `None`: the part that the metric itself defines.
     pub between: Option<(Time, Time)>,
     /// The divisor, if the published figure is a ratio.
     pub over: Option<MetricPath>,
@@ -371,7 +371,7 @@ fn decode_across(variants: &[&str], base: &Scenario, reader: &mut Reader) -> Acr
     }
 }
 
-/// Decodes the part of a run that a flow's goodput is of.
+/// Decodes the part of a run over which a flow's goodput is taken.
 fn decode_between(figure: Option<&MetricPath>, reader: &mut Reader) -> Option<(Time, Time)> {
     const HELP: &str = "write for example between = [\"5s\", \"5.08s\"]";
     let ends = reader.texts("between");

@@ -21,7 +21,8 @@ pub(crate) struct Keys {
     pub what: &'static str,
     /// Valid keys.
     pub known: &'static [&'static str],
-    /// A table within this one that the file may have left out: the key that holds it, and its keys.
+    /// A nested table whose keys a file may have written directly in this table by mistake: its key in this
+    /// table, and its keys.
     pub nested: Option<(&'static str, &'static Keys)>,
 }
 

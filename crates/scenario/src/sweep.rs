@@ -1,5 +1,5 @@
-//! `[[sweeps]]`: fields and their values. Several sweeps are run in every combination, of which the last
-//! sweep changes fastest; sweeps with the same `zip` advance together.
+//! `[[sweeps]]`: fields and their values. Several sweeps are run in every combination, the last sweep
+//! changing fastest; sweeps with the same `zip` advance together.
 
 use crate::{
     amount::Amount,

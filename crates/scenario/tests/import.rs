@@ -70,7 +70,7 @@ fn a_dumbbell_keeps_its_limits_in_both_directions() {
             "private directories not imported: h3",
             "external interfaces not imported: h4",
             "sFlow not imported: s1",
-            "bandwidths above 1000 Mbit/s are honoured here; Mininet ignores them",
+            "bandwidths above 1000 Mbit/s are applied here; Mininet ignores them",
             "s2-h3: speedup is not imported",
             "s2-h4: jitter without a delay is not imported; Mininet ignores it",
             "s2-h4: a queue without a bandwidth is not imported; it would never fill",

@@ -118,7 +118,7 @@ pub enum PublishedVerdict {
     Within,
     /// Outside it, as expected on this machine (`why` has the reason): no failure.
     Differs,
-    /// Outside it, where the source contradicts itself (`contradiction` says how): no failure.
+    /// Outside it, where the source contradicts itself (`contradiction` states how): no failure.
     Contradicted,
     /// The source gives no figure to compare with.
     NoFigure,

@@ -81,7 +81,7 @@ pub struct SweepPoint {
     pub mean: Option<f64>,
     /// The mean's confidence interval at 95 % (Student's t); `null` below two runs.
     pub confidence: Option<(f64, f64)>,
-    /// False where the measurement of a run is unreliable; its record says why.
+    /// False where the measurement of a run is unreliable; its record states why.
     pub quality_ok: bool,
     /// The buffers of the flow whose buffer the first field sets, where a kernel reported them.
     #[serde(default, skip_serializing_if = "Option::is_none")]

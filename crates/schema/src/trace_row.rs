@@ -56,7 +56,7 @@ table! {
             snd_ssthresh_segs = "slow-start threshold; absent while infinite",
             inflight_segs = "segments in flight, as the sender computes them",
             srtt_us = "smoothed round-trip time",
-            rtt_us = "of ACKs: the round trip that this one measured, of traced connections",
+            rtt_us = "of ACKs of traced connections: the round trip that this ACK measured",
             snd_wnd_bytes = "window that the peer advertises, scaled",
         }
     }

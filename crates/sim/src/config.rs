@@ -1,4 +1,4 @@
-//! From a scenario's host and flow to the settings of one end of a connection.
+//! The settings of one end of a connection, from the scenario's host and flow.
 //!
 //! Sysctls that do not affect TCP, or that the host's kernel does not have, are ignored. An invalid value of
 //! any other sysctl is an error.

@@ -30,7 +30,7 @@ pub struct HostDefaults {
     pub rmem_max: u32,
     /// `net.core.wmem_max`, bytes.
     pub wmem_max: u32,
-    /// Where super-packets are segmented, unless the host says `segmentation = "software"`.
+    /// Where super-packets are segmented, unless the host states `segmentation = "software"`.
     pub segmentation: Segmentation,
     /// How devices allocate the memory of received packets, which the receive buffer is charged for. Not for
     /// Linux 2.4.

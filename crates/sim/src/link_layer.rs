@@ -294,7 +294,7 @@ impl LinkLayer {
         now: Time,
         mut packet: CompactPacket,
     ) -> CompactPacket {
-        // The fragments of other packets travel as one object even here.
+        // The fragments of other packets are one object here too.
         while packet.is_tcp() && packet.segments() > 1 {
             let others = packet.split_off(1);
             self.send_processed(route, now, std::mem::replace(&mut packet, others));

@@ -21,7 +21,8 @@ pub trait Controllers {
     /// Creates the congestion control of one end of a TCP flow.
     ///
     /// # Errors
-    /// If there is none with the flow's name for it, or it cannot be loaded. They end the run.
+    /// If there is no congestion control of the name that the flow gives, or it cannot be loaded. The error
+    /// ends the run.
     fn controller(
         &mut self,
         flow: &FlowSpec,

@@ -135,7 +135,7 @@ impl SimPacket {
 }
 
 impl SimPacket {
-    /// Fragments it for a link with this MTU, as a router does; `None` if routers may not.
+    /// Fragments it for a link with this MTU, as a router does; `None` if routers may not fragment it.
     #[cold]
     fn fragmented(&self, mtu: u32) -> Option<Vec<SimPacket>> {
         let fragments = match &self.body {

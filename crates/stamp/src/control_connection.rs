@@ -127,7 +127,7 @@ impl<'a> ControlConnection<'a> {
         }
     }
 
-    /// Lets the end of the test take place although a stop was requested.
+    /// From now on a requested stop does not end a wait, so that the end of the test takes place.
     pub(crate) fn ignore_stop(&mut self) {
         static NOT_STOPPED: AtomicBool = AtomicBool::new(false);
         self.stop = &NOT_STOPPED;

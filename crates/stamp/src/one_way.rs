@@ -122,7 +122,7 @@ impl OneWayReceiver {
     }
 }
 
-/// When the packets of a schedule are due that starts at `start_ns`.
+/// When the packets of a schedule that starts at `start_ns` are due.
 pub(crate) fn send_times(
     request: &SessionRequest,
     slots: &[Slot],

@@ -32,8 +32,9 @@ const MAX_PACKET_BYTES: usize = 9216;
 /// Additional time for a server whose last packets are late.
 const END_MARGIN: Duration = Duration::from_millis(500);
 
-/// Measures the delays of both directions by OWAMP. A packet of each direction, with the same number, makes a round trip: the difference
-/// of the clocks is in both delays with opposite signs, so their sum does not have it.
+/// Measures the delays of both directions by OWAMP. Two packets with the same number, one of each direction,
+/// make a round trip: the difference of the clocks is in both delays with opposite signs, so it cancels out
+/// in their sum.
 pub(crate) fn measure_packets(
     options: &SenderOptions,
     stop: &AtomicBool,
@@ -130,7 +131,7 @@ pub(crate) fn measure_packets(
     let sent = [stopped.sent() as usize, sent_backward as usize];
     let result =
         estimate_one_way_delays(&in_order(&forward_times), &in_order(&backward_times), sent, error_ns);
-    // What either end did not send is not lost.
+    // Packets that an end did not send are not lost.
     let next = theirs.map_or(options.count, |theirs| theirs.next_sequence).min(stopped.next_sequence);
     let is_skipped = |n: &u32| {
         theirs.is_some_and(|end| end.skipped.iter().any(|(first, last)| (*first..=*last).contains(n)))
@@ -140,7 +141,8 @@ pub(crate) fn measure_packets(
     Ok(MeasuredPackets { result, trips, lost })
 }
 
-/// Round trips of packets with the same number, and when each was to be sent that lacks a direction.
+/// The round trips of packets with the same number; and for each number that lacks a direction, when its
+/// packet was to be sent.
 fn round_trips(
     forward: &BTreeMap<u32, OneWayTimes>,
     backward: &BTreeMap<u32, OneWayTimes>,

@@ -78,7 +78,7 @@ impl Reflector {
             // A reply is as long as its request (RFC 8762 section 4.3), so that both directions carry the
             // same load.
             bytes.resize(datagram.length, 0);
-            // No packet of a peer ends the reflector: a port 0, say, is an invalid argument.
+            // No packet of a peer ends the reflector: for example, a port 0 is an invalid argument.
             let _ = ancillary::send_from(&self.socket, &bytes, from, datagram.to);
         }
         Ok(())

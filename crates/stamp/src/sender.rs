@@ -223,8 +223,8 @@ pub(crate) fn exchange(
 }
 
 /// The losses of each direction, if the reflector's numbers are a count of its replies (RFC 5357 section 4.2.1).
-/// Packets of which the reflector received copies are counted once. The last packets count as lost there if no
-/// later reply arrived.
+/// A packet counts once, even if the reflector received copies of it. If no reply to the last packets
+/// arrived, they count as lost on the way to the reflector.
 fn each_direction(sent: u32, reflected: u32, returned: usize) -> [DirectionCounts; 2] {
     let (sent, reflected) = (sent as usize, reflected.min(sent) as usize);
     let reflected = reflected.max(returned);

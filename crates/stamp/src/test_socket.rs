@@ -11,7 +11,7 @@ use traffic::{Attempted, Error, ancillary, path_mtu::forbid_fragments};
 
 use crate::wire::ErrorEstimate;
 
-/// Assumed error of this host's times, ns: software time stamps.
+/// Assumed error of this host's times, ns: software timestamps.
 pub(crate) const CLOCK_ERROR_NS: u64 = 50_000;
 /// The time to live of test packets, by which the other end counts hops (RFC 4656 section 4.1.2, RFC 5357
 /// section 4.1.2).

@@ -95,7 +95,7 @@ impl ErrorEstimate {
         (multiplier > 0).then(|| f64::from(multiplier) * 2f64.powi(i32::from(scale) - 32) * 1e9)
     }
 
-    /// Whether the time stamps are in PTP's format (RFC 8186) instead of NTP's.
+    /// Whether the timestamps are in PTP's format (RFC 8186) instead of NTP's.
     fn is_ptp(self) -> bool {
         self.0 & 1 << 14 != 0
     }

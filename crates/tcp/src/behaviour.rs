@@ -3,7 +3,7 @@
 //! Differences between series are members of [`Behaviour`]; changes within Linux 6 are version checks
 //! ([`Profile::at_least`]).
 //!
-//! Linux 2.4 is that of 2.4.20 on a 32-bit machine (2002): net/ipv4/tcp_{input,output,timer}.c,
+//! Linux 2.4 here means 2.4.20 on a 32-bit machine (2002): net/ipv4/tcp_{input,output,timer}.c,
 //! include/net/tcp.h. Its loss recovery is `transmit/classic.rs`; everything else is the code for Linux 6,
 //! most of which is 25 years old. [`Config::linux24`] turns off the features that it lacks: RACK, loss
 //! probes, F-RTO, pacing, super-packets, compressed ACKs, autotuning of the receive buffer.
@@ -22,8 +22,8 @@
 //!    ticks.
 //! 3. No route metrics from earlier connections, and no memory pressure.
 //! 4. Buffers of received packets are as large as the frame, see
-//!    [`PacketMemory::FrameSized`](crate::PacketMemory::FrameSized); some drivers had larger ones, and
-//!    smaller windows.
+//!    [`PacketMemory::FrameSized`](crate::PacketMemory::FrameSized); with some drivers buffers were larger,
+//!    and therefore windows smaller.
 //! 5. Only packets marked lost are retransmitted, even if there is no new data (the end of
 //!    `tcp_xmit_retransmit_queue`).
 //! 6. A scenario or a controller can turn on pacing, which Linux 2.4 did not have.

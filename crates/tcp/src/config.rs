@@ -1,6 +1,6 @@
 //! Configuration of an endpoint: sysctls, socket options, device, route metrics. The defaults are Linux's.
 
-/// Size of a bulk sender's writes unless the application says otherwise, bytes: that of the lab's sender.
+/// Size of a bulk sender's writes unless the application states otherwise, bytes: that of the lab's sender.
 pub const DEFAULT_WRITE_BYTES: u32 = 64 << 10;
 
 /// The kernel whose behaviour the endpoint has.
@@ -17,8 +17,8 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// The profile of a kernel version; none for other series than 2.4 before 5.0, whose TCP differs from
-    /// both.
+    /// The profile of a kernel version; none for versions before 5.0 other than 2.4, whose TCP differs from
+    /// both profiles.
     pub fn of_kernel(major: u8, minor: u8) -> Option<Profile> {
         match (major, minor) {
             (2, 4) => Some(Profile::Linux24),
@@ -157,7 +157,7 @@ pub struct Config {
     /// The sender's device has a pacing queue (fq), to which TCP leaves pacing. Here TCP's own timer paces.
     pub fq: bool,
     /// A full transmit queue of the host's device reduces the congestion window. Without it the queue only
-    /// delays data, as with `WAD_IFQ` of web100; no unpatched Linux is like this.
+    /// delays data, as with `WAD_IFQ` of web100; no unpatched Linux does this.
     pub local_congestion: bool,
     /// Maximum segments of a super-packet; 1 without segmentation offload.
     pub gso_max_segs: u16,

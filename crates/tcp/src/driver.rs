@@ -3,7 +3,8 @@
 //! [`CongestionDriver`] maintains the members of [`TcpSock`] from three kinds of events: a packet was sent, an acknowledgement
 //! arrived, packets were lost. It calls the controller in the order of `tcp_ack` (Linux 6.18, `net/ipv4`).
 //!
-//! Departures from the kernel, because such a transport gives each packet a new number and never retransmits one:
+//! Differences from the kernel, because such a transport gives each packet a new number and never retransmits
+//! one:
 //!
 //! 1. `packets_out` is the number of packets in flight; lost packets leave it, so `sacked_out`, `lost_out` and `retrans_out` are 0.
 //! 2. A reduction ends at the first acknowledgement of a packet that was sent after it began (RFC 9002, section 7.3.2), and is
@@ -68,7 +69,7 @@ impl<C: CongestionControl> CongestionDriver<C> {
     pub fn new(cc: C, packet_bytes: u32) -> Self {
         let sk = TcpSock {
             mss_cache: packet_bytes.max(1),
-            // Nothing was sent yet, which is no limit of the application.
+            // Nothing was sent yet: the application does not limit the connection.
             app_limited: 0,
             ..TcpSock::default()
         };

@@ -314,7 +314,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// Says which counter disagrees.
+    /// The counter that disagrees.
     #[doc(hidden)]
     pub fn verify(&self) -> Result<(), String> {
         self.sender.verify(&self.conn)

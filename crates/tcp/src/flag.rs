@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "the kernel's complete list")]
 
-/// The ACK's segment carries data (`FLAG_*` of net/ipv4/tcp_input.c; so are those below).
+/// The ACK's segment carries data (`FLAG_*` of net/ipv4/tcp_input.c, as the constants below).
 pub(crate) const DATA: i32 = 0x01;
 pub(crate) const WIN_UPDATE: i32 = 0x02;
 pub(crate) const DATA_ACKED: i32 = 0x04;

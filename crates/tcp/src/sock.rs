@@ -32,7 +32,7 @@ pub struct Rack {
     pub mstamp: u64,
     /// Its round-trip time, us.
     pub rtt_us: u32,
-    /// Its end.
+    /// Its last sequence number, plus one.
     pub end_seq: u32,
     /// `delivered` at the last widening of the window.
     pub last_delivered: u32,
@@ -48,7 +48,7 @@ pub struct Rack {
 pub struct RxOptions {
     /// Timestamp of the last segment.
     pub rcv_tsval: u32,
-    /// Its echo.
+    /// The timestamp that the last segment echoed.
     pub rcv_tsecr: u32,
     /// Bitfields from `saw_tstamp` on.
     pub bits: u16,

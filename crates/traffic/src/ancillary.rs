@@ -242,7 +242,7 @@ pub fn receive_with_ancillary(
 pub(crate) fn address(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
     match i32::from(name.ss_family) {
         libc::AF_INET => {
-            // SAFETY: the family says that it is a sockaddr_in, which is smaller than the storage.
+            // SAFETY: the family states that it is a sockaddr_in, which is smaller than the storage.
             let v4 = unsafe { (&raw const *name).cast::<libc::sockaddr_in>().read() };
             let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
             Some(SocketAddr::from((ip, u16::from_be(v4.sin_port))))

@@ -165,7 +165,7 @@ pub fn set_max_pacing_rate(socket: &Socket, bytes_per_second: u64) -> io::Result
     os::set_option(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes_per_second)
 }
 
-/// Enables time stamps of packets that `socket` sends, when the device takes them, and of packets that it
+/// Enables timestamps of packets that `socket` sends, when the device takes them, and of packets that it
 /// receives, when they arrive (Documentation/networking/timestamping.rst).
 ///
 /// # Errors
@@ -176,7 +176,7 @@ pub fn enable_packet_stamps(socket: &Socket) -> io::Result<()> {
     os::set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, sent)
 }
 
-/// Enables time stamps of packets that `socket` receives.
+/// Enables timestamps of packets that `socket` receives.
 ///
 /// # Errors
 /// If the kernel refuses the option.
@@ -184,7 +184,7 @@ pub fn enable_arrival_stamps(socket: &Socket) -> io::Result<()> {
     os::set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1i32)
 }
 
-/// Receives one datagram and the kernel's time stamp of its arrival, if it has one.
+/// Receives one datagram and the kernel's timestamp of its arrival, if it has one.
 ///
 /// # Errors
 /// The errors of recvmsg(2).
@@ -192,7 +192,7 @@ pub fn receive_stamped(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize,
     receive(socket, buffer, 0, libc::SCM_TIMESTAMPNS)
 }
 
-/// Reads a sent packet, with all its headers, and the kernel's time stamp of its departure from the error
+/// Reads a sent packet, with all its headers, and the kernel's timestamp of its departure from the error
 /// queue; `WouldBlock` if there is none yet.
 ///
 /// # Errors
@@ -202,7 +202,7 @@ pub fn receive_departure_stamp(socket: &Socket, buffer: &mut [u8]) -> io::Result
     receive(socket, buffer, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT, libc::SCM_TIMESTAMPING)
 }
 
-/// Returns the number of bytes and the time stamp of kind `which`.
+/// Returns the number of bytes and the timestamp of kind `which`.
 fn receive(
     socket: &Socket,
     buffer: &mut [u8],

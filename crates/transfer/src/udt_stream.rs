@@ -28,7 +28,8 @@ const MAX_ROUNDS: usize = 8;
 /// Maximum number of reports of the control connection that are handled before the UDP socket is polled.
 const MAX_REPORTS: usize = 256;
 
-/// Is called while a call blocks. A closure is an attendant whose error ends the call.
+/// What a blocking call of a UDT stream calls while it waits. A closure is an attendant: its error ends the
+/// call.
 pub trait Attendant {
     /// Ends the call with an error.
     ///
@@ -64,7 +65,7 @@ impl<F: FnMut() -> Result<(), Error>> Attendant for F {
     }
 }
 
-/// Attends a blocking call.
+/// The attendant of a blocking call.
 pub type Check<'a> = &'a mut dyn Attendant;
 
 /// Accepts UDT connections of one port.

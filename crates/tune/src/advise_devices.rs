@@ -14,9 +14,10 @@ const JUMBO_MIN_RATE: BitRate = BitRate(10_000_000_000);
 const LONG_RING_MIN_RATE: BitRate = BitRate(1_000_000_000);
 /// Time from a packet to its interrupt: 20,000 interrupts a second, as ixgbe's default for bulk traffic.
 const INTERRUPT_DELAY: Time = Time::from_micros(50);
-/// Shorter delays announce a packet or two at 1 Gb/s, where full-sized packets follow every 12 us.
+/// With a shorter delay an interrupt announces only a packet or two at 1 Gb/s, where full-sized packets
+/// follow every 12 us.
 const MIN_INTERRUPT_DELAY: Time = Time::from_micros(20);
-/// A delay adds at most this part of the round trip at each host.
+/// The round trip is at least this many delays long, so that the delay of a host adds little to it.
 const MIN_DELAYS_PER_ROUND_TRIP: u64 = 20;
 /// MTU of jumbo frames, bytes.
 const JUMBO_MTU: u32 = 9000;
@@ -152,7 +153,8 @@ fn recommend_offloads(device: &Device, items: &mut Vec<Recommendation>) {
     }
 }
 
-/// Fewer interrupts cost less processor time. The delay lengthens the round trip, so short paths keep theirs.
+/// Fewer interrupts cost less processor time. The delay lengthens the round trip, so there is no
+/// recommendation for short paths.
 fn recommend_coalescing(device: &Device, goal: &Goal, items: &mut Vec<Recommendation>) {
     if goal.rate < LONG_RING_MIN_RATE || goal.rtt < INTERRUPT_DELAY * MIN_DELAYS_PER_ROUND_TRIP {
         return;

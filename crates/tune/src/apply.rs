@@ -68,7 +68,7 @@ impl RequestedSettings {
 pub struct Reverted {
     /// Settings that had another value than before, and were restored.
     pub settings: Vec<SettingChange>,
-    /// Restored settings that another program had changed meanwhile, with its value.
+    /// Restored settings that another program had changed meanwhile, each with that program's value.
     pub changed_since: Vec<(String, String)>,
     /// The file that was restored: removed, or with its previous text.
     pub file: Option<std::path::PathBuf>,
@@ -234,11 +234,11 @@ fn undo_rejected(
 fn set(paths: &HostPaths, name: &str, value: &str) -> Result<(), Error> {
     let failed = |source| Error::SetFailed { name: name.into(), value: value.into(), source };
     setting::write(paths, name, value).map_err(failed)?;
-    let got = setting::read(paths, name).map_err(failed)?;
-    if got == sysctl::normalize_spaces(value) {
+    let actual = setting::read(paths, name).map_err(failed)?;
+    if actual == sysctl::normalize_spaces(value) {
         return Ok(());
     }
-    Err(Error::ValueNotAccepted { name: name.into(), value: value.into(), got })
+    Err(Error::ValueNotAccepted { name: name.into(), value: value.into(), actual })
 }
 
 /// Reads the present value of a sysctl below `net` or of a device setting.

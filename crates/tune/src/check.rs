@@ -76,7 +76,7 @@ pub fn check(paths: &HostPaths, facts: &HostFacts) -> Result<Option<Vec<Differen
     Ok(Some(found))
 }
 
-/// Settings that `--apply` did not change because they were good enough, and would change now.
+/// Settings that `--apply` did not change because they were good enough, and that it would change now.
 fn unsuitable(journal: &Journal, facts: &HostFacts) -> Vec<Difference> {
     let Some(goal) = &journal.goal else { return Vec::new() };
     // The counters of received packets are not settings.

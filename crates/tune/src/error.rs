@@ -14,14 +14,14 @@ pub enum Error {
         source: io::Error,
     },
     /// A setting was written, and has another value afterwards; all settings were restored.
-    #[error("{name} was set to \"{value}\" but reads \"{got}\"; all settings were restored")]
+    #[error("{name} was set to \"{value}\" but reads \"{actual}\"; all settings were restored")]
     ValueNotAccepted {
         /// The sysctl.
         name: String,
         /// The written value.
         value: String,
         /// The value afterwards.
-        got: String,
+        actual: String,
     },
     /// A setting could not be written; all settings before it were restored.
     #[error("cannot set {name} to \"{value}\": {source}; all settings were restored")]

@@ -3,8 +3,8 @@
 //! programs' formats ([`export`]).
 //!
 //! [`apply`] changes sysctls, and, if a device is named, its transmit queue, rings and offloads, which last
-//! until the next reboot. For everything else there are only commands to run by hand, because it belongs to
-//! the machine's network configuration, or needs its owner's decision.
+//! until the next reboot. For all other settings there are only commands to run by hand, because these
+//! settings belong to the machine's network configuration, or need the decision of its owner.
 //!
 //! ```
 //! use tune::{Goal, HostFacts, advise};

@@ -53,7 +53,7 @@ pub(crate) fn is_permitted(name: &str) -> bool {
     is_sysctl || parse_device_setting(name).is_some()
 }
 
-/// Whether the setting is a sysctl, which belongs into a file of sysctl.d.
+/// Whether the setting is a sysctl, which belongs in a file of sysctl.d.
 pub(crate) fn is_sysctl(name: &str) -> bool {
     !name.contains(' ')
 }

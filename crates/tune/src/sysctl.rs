@@ -1,4 +1,5 @@
-//! Sysctls as files below /proc/sys. Those that belong to a network namespace are of this thread's.
+//! Sysctls as files below /proc/sys. Sysctls that belong to a network namespace are those of this thread's
+//! namespace.
 
 use std::{fs, io, os::unix::fs::PermissionsExt, path::Path, path::PathBuf};
 

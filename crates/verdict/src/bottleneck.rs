@@ -88,7 +88,8 @@ pub fn bottleneck_moves(links: &[LinkSample], context: &FlowContext) -> Vec<Stri
     stretches.windows(2).map(|pair| sentence(&pair[0], &pair[1], length)).collect()
 }
 
-/// `length` of a piece, microseconds: a change shows in the piece after it, so the time of a known change shortly before counts.
+/// `length` is that of a piece, microseconds. A change shows only in the piece after it, so if a change of a
+/// rate is known shortly before, its time counts.
 fn sentence(before: &Stretch, after: &Stretch, length: i64) -> String {
     let rate = |stretch: &Stretch| BitRate(three_digits(stretch.rate_bps));
     let known = before.link.rate_changes.iter().chain(&after.link.rate_changes).map(|(at, _)| *at);

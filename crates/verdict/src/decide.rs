@@ -18,8 +18,8 @@
 //!    (`local_queue`: the kernel reduces the window, tcp_enter_cwr, and nothing was marked). Before the first
 //!    reduction: `slow_start`.
 //! 5. Data waited, but within one round trip a sample filled the peer's window or emptied a full send buffer
-//!    (rules 2 and 3): that limit. A flow that a window limits sends it in a burst, and some samples fall into
-//!    the burst. Not in virtual time, where rule 7 recognizes bursts by their pacing.
+//!    (rules 2 and 3): that limit. A flow that a window limits sends the whole window in a burst, and some
+//!    samples fall into the burst. Not in virtual time, where rule 7 recognizes bursts by their pacing.
 //! 6. Data waited for the pacing timer: `pacing` (or `slow_start` where pacing is how the flow grows; on a
 //!    path that is not described `path_rate` where the flow no longer grows, because BBR sends at the path's
 //!    rate that way).

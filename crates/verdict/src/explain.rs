@@ -65,7 +65,7 @@ pub(crate) fn explain(
     summary.fixes = fixes;
 }
 
-/// Names the second limit, if there is one, and says that removing only one of the two gains little.
+/// Names the second limit, if there is one, and states that removing only one of the two gains little.
 fn second_limit(cause: Cause, summary: &FlowSummary, context: &FlowContext) -> Option<String> {
     let also = summary.verdict_also?;
     let name = |cause: Cause| match cause {
@@ -256,7 +256,7 @@ fn full_of_acks(facts: &Facts, link: &PathLink, context: &FlowContext) -> Explan
     Explanation { evidence: vec![evidence], remedy: Some(remedy), ..Explanation::default() }
 }
 
-/// Says how much a queue that never drains adds to the round-trip time, if that is a lot.
+/// States how much a queue that never drains adds to the round-trip time, if that is a lot.
 fn bufferbloat(summary: &FlowSummary) -> Option<String> {
     let (min, median) = (summary.min_rtt_us?, summary.median_rtt_us?);
     let is_bloated = median >= BLOATED_RTT_RATIO * min && median - min >= BLOATED_RTT_EXCESS_US;
@@ -395,8 +395,8 @@ fn buffer_limit(buffer: &Buffer, sysctl: &str, option: &str) -> String {
     }
 }
 
-/// The evidence, and the settings of all buffers that limit the flow for a relevant share of its time. Where two alternate,
-/// raising one leaves the other as the limit.
+/// The evidence, and the settings of all buffers that limit the flow for a relevant share of its time. Where
+/// two alternate, both must be raised: after one is raised, the other still limits.
 fn with_larger_buffers(
     evidence: Vec<String>,
     rows: &[&FlowSample],

@@ -29,7 +29,8 @@ const MAX_WINDOW_EXCESS: f64 = 0.15;
 
 /// The second limit, in addition to the verdict: the one with the largest share of the others, or a window or buffer
 /// that is hardly larger than the one that is filled. Losses and slow start are phases of a flow, not lasting
-/// limits, and have no second, except where a flow is reduced and fills the path in turn.
+/// limits, so a verdict of one of them has no second limit, except where the flow is by turns reduced and
+/// limited by the path.
 pub(crate) fn second_limit(
     verdict: Cause,
     limited: &Limited,

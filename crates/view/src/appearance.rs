@@ -25,7 +25,8 @@ pub enum PictureStyle {
 /// The appearance of a plot.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Appearance {
-    /// Width, and height if it is fixed; otherwise the picture is as high as [`PlotOptions`] make it. `None`: also their width.
+    /// Width, and height if it is fixed; without a fixed height the picture is as high as [`PlotOptions`]
+    /// make it. `None`: their width and height.
     pub size: Option<(Length, Option<Length>)>,
     /// Size of letters; `None`: 12 pixels. Lines and marks grow with it.
     pub font_size: Option<Length>,

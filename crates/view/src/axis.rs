@@ -89,7 +89,7 @@ impl Axis {
         let from_zero = (0.0..0.6 * high).contains(&low);
         let (min, max) = if from_zero || high <= 0.0 {
             let max = if high > 0.0 { high * 1.06 } else { 1.0 };
-            // Counts have whole ticks, of which an axis needs two.
+            // Ticks of counts are whole numbers, and an axis needs two ticks.
             (low.min(0.0), if unit == Unit::Count { max.max(1.0) } else { max })
         } else {
             // The range is at least a tenth of the largest value, so that noise does not fill the panel.

@@ -14,7 +14,7 @@ const KEYS: [(&str, &str); 8] = [
     ("tx_queue", "Transmit queue of the card"),
     ("steady_goodput", "Steady goodput"),
 ];
-/// Units of scenario files, and as axes have them.
+/// Units of scenario files, and the same units as they are written on axes.
 const UNITS: [(&str, &str); 6] = [
     ("p", "packets"),
     ("bit", "b/s"),

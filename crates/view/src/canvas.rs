@@ -202,8 +202,8 @@ pub(crate) fn fit(text: &str, size: f64, width: f64) -> String {
     kept + "\u{2026}"
 }
 
-/// The texts, truncated where they would be wider than `width`, and distinct where they are: the beginning and the end that
-/// all share are removed first.
+/// The texts, truncated where they would be wider than `width`. So that different texts stay different, the
+/// beginning and the end that all share are removed first.
 pub(crate) fn fit_distinct(texts: &[&str], size: f64, width: f64) -> Vec<String> {
     let are_distinct = |fitted: &[String]| {
         (0..texts.len()).all(|i| (0..i).all(|j| texts[i] == texts[j] || fitted[i] != fitted[j]))

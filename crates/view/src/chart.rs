@@ -140,7 +140,7 @@ pub fn chart_with(chart: &Chart, options: &PlotOptions) -> String {
             draw_mark_label(&mut canvas, &mark.label, (x, label_y), right);
             label_y += 16.0;
         }
-        // Below an earlier curve that it coincides with there is a wide line already.
+        // If it coincides with an earlier curve, a wide line below that curve already shows it.
         if positions.are_names() {
             let points = placed[index].iter().flatten();
             points.for_each(|(x, y)| canvas.point(*x, *y, POINT, index));

@@ -52,8 +52,8 @@ fn rank(engine: &EngineName) -> u8 {
     }
 }
 
-/// Compares the latest run of each engine, variant and point among `runs`, which are of one scenario. Runs changed by `--set` are
-/// compared only with equally changed ones: with those of the latest run.
+/// Compares the latest run of each engine, variant and point among `runs`, which are of one scenario. Only
+/// runs with the same `--set` changes as the latest run are compared.
 pub fn engines(scenario: &str, runs: &[RunSummary]) -> EngineComparison {
     let mut engine_runs: Vec<&RunSummary> =
         runs.iter().filter(|run| rank(&run.engine) > 0 && !run.partial).collect();

@@ -25,7 +25,7 @@ pub enum Error {
     /// No metric was given.
     #[error("no metric was given; there are {}", crate::metric_names::SHORT_NAMES.join(", "))]
     NoMetric,
-    /// The requested size is too small; the text says by how much.
+    /// The requested size is too small; the text states by how much.
     #[error("{0}")]
     Size(String),
     /// The SVG could not be converted.

@@ -157,8 +157,9 @@ impl<'a> Figure<'a> {
         }
     }
 
-    /// `metrics` against another metric, and the largest value of that. With `span_s` the runs have the rows
-    /// of that span; without it, the second half of each flow is shown, when throughput is steady.
+    /// `metrics` against another metric, and the largest value of that other metric. With `span_s` the runs
+    /// have only the rows of that span; without it, the second half of each flow is shown, in which
+    /// throughput is steady.
     pub(crate) fn against(
         runs: &'a [&'a LoadedRun],
         metrics: &'a [Metric],

@@ -1,4 +1,4 @@
-//! A gnuplot script for the tables of a record as CSV, as a starting point for own plots.
+//! A gnuplot script for the tables of a record as CSV, as a starting point for your own plots.
 
 use schema::{FlowSample, Metrics, RunSummary};
 

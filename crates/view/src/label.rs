@@ -89,9 +89,9 @@ impl CcNames {
 /// Round-trip times within this share of each other count as equal.
 const SAME_RTT: f64 = 0.05;
 
-/// Jain's index of a run as displayed; `None` with fewer than two bulk transfers. The model treats each
-/// flow as alone, so it has none. Where the flows' segment sizes or round-trip times differ, the index of goodputs
-/// weighted by them follows.
+/// Jain's index of a run as displayed; `None` with fewer than two bulk transfers. The model computes each
+/// flow as if it were alone, so its runs have no index. Where the flows' segment sizes or round-trip times
+/// differ, the index of goodputs weighted by them follows.
 pub(crate) fn fairness(run: &RunSummary) -> Option<String> {
     let flows = || run.flows.iter().filter(|flow| flow.is_bulk_transfer());
     let goodput_index =

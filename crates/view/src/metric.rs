@@ -107,8 +107,8 @@ impl Metric {
     }
 }
 
-/// A column's name as a title: units that the axis shows are not repeated, because they can differ from the
-/// column's.
+/// A column's name as a title, without a unit that the axis shows, because the unit on the axis can differ
+/// from the column's.
 fn column_title(name: &str) -> String {
     match name.rsplit_once('_') {
         Some((stem, "us" | "bps" | "bytes")) => stem.to_owned(),

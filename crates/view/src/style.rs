@@ -57,7 +57,8 @@ pub(crate) fn series_class(index: usize) -> String {
     format!("s{}", index % SERIES.len())
 }
 
-/// The CSS class of a curve that others, `below` of them, would cover: a wide pale line under the first of them.
+/// The CSS class of a curve that other curves would cover, `below` in number: a wide pale line under the
+/// first of them.
 pub(crate) fn halo_class(index: usize, below: usize) -> String {
     format!("{} {}", series_class(index), if below > 1 { "halo2" } else { "halo" })
 }

@@ -48,7 +48,7 @@ pub struct ConnectionCounters {
     pub avoidance_growths: u64,
     /// Duplicate ACKs received; only where each ACK is traced.
     pub duplicate_acks: u64,
-    /// Whether an ACK was traced; then each ACK is.
+    /// Whether an ACK was traced; if one is, all are.
     pub traces_acks: bool,
     /// Times that fast recovery began (congestion state 3).
     pub recoveries: u64,
@@ -89,7 +89,8 @@ pub struct ConnectionCounters {
     phase: Option<SenderPhase>,
     phase_since_ns: u64,
     last_cwnd: Option<u32>,
-    /// The peer's window when an ACK arrived that repeats an earlier one: a duplicate if it stays so.
+    /// The peer's window when an ACK arrived that repeats an earlier one: that ACK is a duplicate if the next
+    /// ACK finds the same window.
     repeated_at_window: Option<u32>,
     ca_state: u8,
     is_peer_window_closed: bool,
@@ -159,7 +160,7 @@ impl ConnectionCounters {
         }
     }
 
-    /// Counts an ACK. Whether a repeated one only changed the window is visible at the next.
+    /// Counts an ACK. Whether a repeated ACK only changed the window shows when the next ACK arrives.
     fn count_ack(&mut self, repeats: bool, window_before: u32) {
         self.traces_acks = true;
         self.duplicate_acks += u64::from(self.repeated_at_window == Some(window_before));

@@ -41,7 +41,7 @@ export class Instance {
     this.exports = new WebAssembly.Instance(module, { page }).exports as unknown as Exports;
   }
 
-  /** The answer to a request; both are JSON. */
+  /** The reply to a request; both are JSON. */
   run(request: string): string {
     this.exports.run(...this.put(request));
     return this.answer();
@@ -133,5 +133,5 @@ function needsOf(module: WebAssembly.Module): Needs {
     if (kind === MEMORY_INFO) return { bytes: number(), alignment: 2 ** number(), elements: number() };
     at += length;
   }
-  throw new Error('the side module does not say what it needs');
+  throw new Error('the side module does not state what it needs');
 }

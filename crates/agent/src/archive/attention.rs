@@ -1,7 +1,7 @@
 //! Which causes users have acknowledged, and for which pairs alerts are muted.
 //!
-//! An acknowledgement ends with the cause. A mute ends by its time; changes meanwhile stay pending, and the newest of each pair is
-//! reported at the end unless the cause is again the one before the mute.
+//! An acknowledgement ends with the cause. A mute ends at its time. Changes during a mute stay pending. When
+//! it ends, the newest change of each pair is reported, unless the cause is the same as before the mute.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::Error;
 
-/// Stands for each point in a mute; not a name of a point.
+/// Stands for every point in a mute. No point can have this name.
 pub(crate) const EACH: &str = "*";
 /// Time for which a mute is kept after its end, until its changes are reported or too old, microseconds.
 const KEPT_US: i64 = 86_400_000_000;
@@ -39,7 +39,7 @@ pub struct Acknowledgement {
     pub user: String,
     /// A note.
     pub text: String,
-    /// When, microseconds since 1970.
+    /// When the user did this, microseconds since 1970.
     pub at_us: i64,
 }
 
@@ -56,12 +56,12 @@ pub struct Mute {
     pub user: String,
     /// A note.
     pub text: String,
-    /// When, microseconds since 1970.
+    /// When the user did this, microseconds since 1970.
     pub at_us: i64,
 }
 
 impl Mute {
-    /// Whether it is about this pair.
+    /// Whether the mute applies to this pair.
     pub(crate) fn covers(&self, from: &str, to: &str) -> bool {
         let matches = |name: &str, point: &str| name == EACH || name == point;
         matches(&self.from, from) && matches(&self.to, to)

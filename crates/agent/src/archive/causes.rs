@@ -1,7 +1,7 @@
 //! Changes of the cause that limits a pair of points.
 //!
-//! A change is recorded when [`CONFIRMATIONS`] tests in succession found the new cause, because a single test may be disturbed. It is dated
-//! to the first of them.
+//! A change is recorded when [`CONFIRMATIONS`] tests in succession found the new cause, because a single test
+//! may be disturbed. The change has the start time of the first of these tests.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -63,7 +63,7 @@ pub(super) fn update_cause(database: &dyn Database, row: &TestRow) -> sql::Resul
     let first = match &current {
         Some(current) if *current == new => return Ok(None),
         Some(_) if !is_confirmed => return Ok(None),
-        // A point that has just joined, or a disturbed first test.
+        // One failure is no cause yet: the point may have just joined, or its first test was disturbed.
         None if new == cause::NO_RESULT && !is_confirmed => return Ok(None),
         None if new != cause::NO_RESULT => newest.first(),
         _ => newest.last(),

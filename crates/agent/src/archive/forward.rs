@@ -146,7 +146,7 @@ impl Work {
             };
             // The first attempt warns; the next ones do not.
             if !std::mem::replace(&mut is_unavailable, true) {
-                tracing::warn!("{error}; results are kept and sent when it is back");
+                tracing::warn!("{error}; results are kept, and are sent when the server is available again");
             }
             let retry_at = Instant::now() + RETRY;
             loop {

@@ -126,7 +126,7 @@ impl PairFacts {
         }
     }
 
-    /// Keeps what a test shows unless a newer one shows the same.
+    /// Keeps the result and the conclusion of a test, unless those of a newer test are already kept.
     fn add_newest(&mut self, row: &TestRow) {
         let is_of_path = matches!(row.kind.as_str(), "throughput" | "diagnose");
         let has_goodput = row.figures.goodput_bps.is_some() && row.state != State::Running;
@@ -172,7 +172,7 @@ fn replaces((kind, start_us): (&str, i64), (old_kind, old_start_us): (&str, i64)
 }
 
 impl TestCounts {
-    /// The number that a test is part of; `None` while it runs.
+    /// The counter to which a test adds; `None` while it runs.
     fn counter(&mut self, row: &TestRow) -> Option<&mut u64> {
         match row.state {
             State::Running => None,

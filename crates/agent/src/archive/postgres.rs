@@ -260,7 +260,7 @@ pub(super) fn stored_number(database: &dyn Database, spool: &str) -> sql::Result
     Ok(read_first(database, query, values![spool], |row| row.next())?.unwrap_or(0))
 }
 
-/// Remembers it, in the transaction that stores the row.
+/// Stores this number, in the transaction that stores the row.
 pub(super) fn set_stored_number(database: &dyn Database, spool: &str, number: i64) -> sql::Result<()> {
     let insert =
         "INSERT INTO spools VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET number = excluded.number";

@@ -1,4 +1,4 @@
-//! Old rows become hourly averages, old records and averages are removed.
+//! Old rows become hourly averages; old records and averages are removed.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -106,7 +106,7 @@ impl Field for i64 {
     }
 }
 
-/// A number of things.
+/// A count.
 impl Field for u64 {
     fn to_value(&self) -> Value {
         Value::Integer(i64::try_from(*self).unwrap_or(i64::MAX))

@@ -139,7 +139,7 @@ impl MeshPair {
         self.muted_until_us = attention.muted_until(&self.from, &self.to, now_us);
     }
 
-    /// Position in the list: pairs that users know of are behind those that they do not know of.
+    /// Position in the list: pairs with an acknowledged cause or muted alerts are behind all others.
     fn rank(&self) -> (bool, bool, PairState) {
         let is_bad = matches!(self.state, PairState::NoResult | PairState::Limited);
         let is_known = self.acknowledgement.is_some() || self.muted_until_us.is_some();

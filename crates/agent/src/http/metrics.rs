@@ -28,7 +28,7 @@ impl Family<'_> {
     }
 }
 
-/// Labels as text. A mesh has many samples of each pair, so that the text of a pair is made once.
+/// Labels as text. A mesh has many samples of each pair, so the labels of a pair are formatted once.
 fn labels(labels: &[(&str, &str)]) -> String {
     let mut text = String::new();
     for (name, value) in labels {

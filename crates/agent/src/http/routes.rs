@@ -132,7 +132,7 @@ pub(super) const ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/plan",
-        summary: "Which rate, settings and slot for a transfer by a deadline; reserves nothing",
+        summary: "Which rate, settings and slot a transfer needs to be complete by a deadline; reserves nothing",
         parameters: &[
             required(text("from", "The point that sends")),
             required(text(
@@ -147,7 +147,7 @@ pub(super) const ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/reservation",
-        summary: "The state of a reservation, with the rule or the conflict and with its result; or the last ones of a recurring test",
+        summary: "The state of a reservation, with the rule or the conflict and with its result; or the last reservations of a recurring test",
         parameters: &[required(text("id", "The reservation, as in a/12, or the name of a recurring test"))],
         body: None,
         response: Response::Reservations,

@@ -165,7 +165,7 @@ impl Authority {
         }
         let path = self.issued_path(id);
         let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => refused("is not known"),
+            io::ErrorKind::NotFound => refused("is unknown"),
             _ => files::failed("read", &path)(error),
         })?;
         let mut issued: StoredInvitation =

@@ -73,7 +73,7 @@ pub(crate) fn make_plan(
     for name in points {
         match client.calendar_of(Some(name.into()), ahead) {
             Ok(calendar) => calendars.push(calendar),
-            Err(error) => calendar_error = Some(format!("the calendar of {name} is not known: {error}")),
+            Err(error) => calendar_error = Some(format!("the calendar of {name} is unknown: {error}")),
         }
     }
     // The other clock's error is unknown, and assumed to be as large as this one's.

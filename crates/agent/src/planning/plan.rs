@@ -46,7 +46,7 @@ pub(crate) struct Known {
     pub cause: Option<String>,
     /// The calendars of the ends that replied.
     pub calendars: Vec<CalendarReport>,
-    /// Why a calendar is not known.
+    /// Why a calendar is unknown.
     pub calendar_error: Option<String>,
     /// Time that a slot is padded with, microseconds.
     pub padding_us: u64,
@@ -204,7 +204,7 @@ fn seconds(us: u64) -> String {
     number::seconds(us as f64 / 1e6)
 }
 
-/// The value below which this share of the values is.
+/// The quantile: this share of the values is below it.
 fn quantile(values: &[f64], share: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -27,7 +27,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Those of a record's run.
+    /// The figures of a record's run.
     pub(crate) fn of(run: &RunSummary) -> Figures {
         let data =
             |flow: &&FlowSummary| matches!(flow.kind, FlowKind::Tcp | FlowKind::Udp | FlowKind::Stream);

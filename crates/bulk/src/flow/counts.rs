@@ -1,4 +1,4 @@
-//! Counters of a flow's ends. `None`: the protocol does not have it.
+//! Counters of a flow's ends. A counter is `None` if the protocol does not have it.
 
 use units::Time;
 

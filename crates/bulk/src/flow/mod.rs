@@ -172,7 +172,8 @@ impl Sender {
         })
     }
 
-    /// A real-time stream begins without its receiver's start; other protocols ignore this.
+    /// Begins a real-time stream without waiting for its receiver's start message. Other protocols ignore
+    /// this.
     pub fn begin_stream(&mut self, now: Time) {
         if let SenderProtocol::Stream(sender) = &mut self.0 {
             sender.begin(now);

@@ -9,8 +9,9 @@
 //! request   first number (64)   count (32)   ..., repeated
 //! ```
 //!
-//! The sender begins when the receiver's start arrives; the receiver repeats it until data arrives. A host therefore gets no stream
-//! that it did not request, and address resolution does not cost the first packets.
+//! The sender begins when the receiver's start message arrives; the receiver repeats this message until data
+//! arrives. A host therefore gets no stream that it did not request, and address resolution does not cost the
+//! first packets.
 //!
 //! All fields are big-endian. There is no congestion control: the rate is the user's choice.
 //!

@@ -105,7 +105,7 @@ impl Frames {
         let per_second = u64::from(self.per_second.max(1));
         Header {
             second: Second {
-                // 30 bits, of 34 years.
+                // The field has 30 bits: 34 years.
                 second: (u64::from(self.begin.second) + number / per_second) as u32 & 0x3fff_ffff,
                 ..self.begin
             },

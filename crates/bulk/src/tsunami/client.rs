@@ -87,7 +87,7 @@ pub struct Client {
     missing: Ranges,
     /// The block after the last original one.
     next: u32,
-    /// Blocks up to this are on the wire from before a restart.
+    /// Blocks after the first number, up to the second, were sent before a restart and may still arrive.
     restart: Option<(u32, u32)>,
     last_report: Time,
     last_repeat: Time,

@@ -7,7 +7,8 @@ use units::Time;
 const RATE_WINDOW: usize = 16;
 /// Packet pairs of the capacity's window (libudt; the draft has 16).
 const PAIR_WINDOW: usize = 64;
-/// Every this many packets two are a pair: those whose sequence numbers have the remainders 0 and 1.
+/// Two of this number of packets are a pair: those whose sequence numbers, divided by it, have the remainders
+/// 0 and 1.
 pub(crate) const PAIR_PERIOD: u32 = 16;
 
 /// The windows of intervals, ns.

@@ -1,11 +1,11 @@
 //! UDT 4's packets, pure: draft-gg-udt-03 section 2, and what libudt 4.11 sends where it differs.
 //!
 //! ```text
-//! data      0|sequence (31)      first(1) last(1) in order(1) message (29)   time stamp   destination
-//! control   1|type (15) unused   additional information                      time stamp   destination
+//! data      0|sequence (31)      first(1) last(1) in order(1) message (29)   timestamp    destination
+//! control   1|type (15) unused   additional information                      timestamp    destination
 //! ```
 //!
-//! Each field has 32 bits and is big-endian. Time stamps are in µs since the connection's start. Control
+//! Each field has 32 bits and is big-endian. Timestamps are in µs since the connection's start. Control
 //! packets have a body of whole 32-bit words; those without content have one word of padding, as libudt's.
 //! [`Packet::decode`] accepts any bytes and never panics.
 
@@ -60,7 +60,7 @@ pub struct DataHeader {
     pub in_order: bool,
     /// Message number, 29 bits.
     pub message: u32,
-    /// Time stamp, µs.
+    /// Timestamp, µs.
     pub stamp_us: u32,
     /// The receiver's socket ID.
     pub destination: u32,
@@ -69,7 +69,7 @@ pub struct DataHeader {
 /// The fields that all control packets have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ControlHeader {
-    /// Time stamp, µs.
+    /// Timestamp, µs.
     pub stamp_us: u32,
     /// The receiver's socket ID; 0 for a connection request.
     pub destination: u32,

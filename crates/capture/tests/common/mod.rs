@@ -103,7 +103,7 @@ pub fn ethernet(ip: &[u8]) -> Vec<u8> {
     [&[2; 12][..], &[0x08, 0x00], ip].concat()
 }
 
-/// A little-endian pcap file of Ethernet frames, with time stamps in nanoseconds. Times are relative to
+/// A little-endian pcap file of Ethernet frames, with timestamps in nanoseconds. Times are relative to
 /// [`START_NS`]; each frame is truncated to `snaplen` bytes.
 pub fn pcap(frames: &[(u64, Vec<u8>)], snaplen: usize) -> Vec<u8> {
     let mut file = Vec::new();

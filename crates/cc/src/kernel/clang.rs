@@ -16,7 +16,7 @@ pub const OPTIONS: &[&str] =
 /// Finds `LONGFAT_CLANG`, else the first of clang, clang-16, clang-17, ... that is new enough.
 ///
 /// # Errors
-/// A sentence that says what was found instead.
+/// A sentence that states what was found instead.
 pub fn find() -> Result<PathBuf, String> {
     if let Some(given) = std::env::var_os("LONGFAT_CLANG") {
         let given = PathBuf::from(given);

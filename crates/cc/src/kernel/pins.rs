@@ -21,7 +21,7 @@ const SYSTEM_BPF_FS: &str = "/sys/fs/bpf";
 const LONGFAT_BPF_FS: &str = "/run/longfat/bpf";
 /// The folder of pins in either file system. (The kernel creates files in a new file system.)
 const FOLDER: &str = "longfat";
-/// The kernel ends a registration in less; it continues for longer if another process holds the link.
+/// The kernel needs less time to end a registration, unless another process holds the link.
 const UNREGISTER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A pinned registration.

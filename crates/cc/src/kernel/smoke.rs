@@ -1,8 +1,8 @@
 //! Smoke test of a congestion control: a short transfer over the loopback device of a dedicated network
 //! namespace.
 //!
-//! The loopback device loses nothing and has almost no delay. So the test shows that the programs run and the
-//! cost of a call; the quality of the control is shown by a run in the lab.
+//! The loopback device loses nothing and has almost no delay. So the test shows that the programs run, and
+//! what a call costs. Only a run in the lab shows how good the congestion control is.
 
 use std::{
     io::{self, Read, Write},

@@ -200,7 +200,7 @@ fn head(kept: usize, all: usize, store: &Store) -> String {
     format!(
         "# The simulator against the kernel in the lab\n\n\
          `make fidelity` compares the simulator with this machine's kernel, and writes this page, its pictures and [fidelity.csv](fidelity.csv).\n\
-         The lab ran Linux {}. {kept} of {all} scenarios were run, 60 s each. One seed drew them before anything was measured\n\
+         The lab ran Linux {}. {kept} of {all} scenarios were run, 60 s each. They were drawn at random, from one seed, before anything was measured\n\
          (`crates/cli/benches/fidelity/draw.rs`). Only lab runs whose `quality` is ok count; others were repeated. The simulator's figures are\n\
          means over 5 seeds. The lab's figures are means of 5 runs if the result depends on chance: with random loss, with two flows, or if the\n\
          simulator's goodput differs by more than 3 % from seed to seed. An error is the simulator's figure divided by the lab's, minus 1; goodput and\n\

@@ -85,7 +85,8 @@ impl RealHostFlags {
         HostLocations::new(self.at.clone()).with_data_addresses(self.data_address.clone())
     }
 
-    /// Says how long the runs between hosts take and how much they send at most, and refuses those that exceed `--max-bytes`.
+    /// Announces how long the runs between hosts take and how much they send at most, and refuses those that
+    /// exceed `--max-bytes`.
     pub fn check_load(&self, jobs: &[Job<'_>], pause: Duration) -> anyhow::Result<()> {
         let load = Load::of(jobs, self.max_rate);
         if load.runs == 0 {

@@ -230,7 +230,7 @@ pub fn run(args: &ServeArgs, json: bool) -> anyhow::Result<()> {
     let ended = &AtomicBool::new(false);
     let note = &|text: &str| console.note(text);
     std::thread::scope(|scope| {
-        // The server runs on without an instrument that has failed.
+        // An instrument that fails does not stop the server.
         let noted = |ran: Result<(), traffic::Error>| ran.inspect_err(|error| note(&error.to_string()));
         let reflecting = reflector.as_ref().map(|reflector| scope.spawn(move || noted(reflector.run(ended))));
         let controlling: Vec<_> = control_servers
@@ -255,7 +255,8 @@ fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Ends the program a while after `stop` is set, even if threads are blocked (a file on a stalled disk).
+/// Ends the program [`STOP_TIMEOUT`] after `stop` is set, even if threads are blocked (a file on a stalled
+/// disk).
 fn end_within_deadline(stop: Arc<AtomicBool>, pidfile: Option<PathBuf>) -> anyhow::Result<()> {
     let body = move || {
         while !stop.load(Ordering::Acquire) {

@@ -1,4 +1,5 @@
-//! Standard output, standard error and files: whole texts, and no panic after the reader has closed its end. With a log file both go there.
+//! Standard output, standard error and files: whole texts, and no panic after the reader has closed its end.
+//! With a log file, both outputs are written to it.
 //!
 //! A command that measures or serves calls [`queue()`] first: from then on a thread writes, and a stalled reader cannot block the command.
 

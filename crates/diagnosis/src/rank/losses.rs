@@ -104,7 +104,7 @@ impl Limits<'_> {
             || self.found.iter().any(|limit| limit.kind == Kind::SendBuffer && limit.measured);
         let Some((lost, sure)) = self.why_lost().filter(|_| !is_explained) else { return };
         let evidence = self.loss_evidence();
-        // Single losses make TCP as slow with SACK.
+        // With SACK, single losses make TCP just as slow.
         let alone = lost == LossCause::Random && self.random_loss_explains();
         if let Some(host) = self.host_with_disabled(SACK).filter(|_| !alone) {
             let why = format!(

@@ -22,7 +22,7 @@ use crate::wire::{
     Amount, ClientHeader, TestMode, WireError, acknowledgement, header_length, is_iperf3_cookie,
 };
 
-/// A test lasts at most this much longer than its header says.
+/// A test lasts at most this much longer than its header states.
 const SLACK: Duration = Duration::from_secs(30);
 /// Duration and size of tests whose header gives none: iperf 2's default.
 const DEFAULT_TIME: Duration = Duration::from_secs(10);

@@ -12,7 +12,7 @@ pub const HEADER_BYTES: usize = BASE_BYTES + EXTENSION_BYTES;
 pub const MAX_HEADER_BYTES: usize = 256;
 const BASE_BYTES: usize = 24;
 const EXTENSION_BYTES: usize = 36;
-/// Length of an acknowledgement without time stamps.
+/// Length of an acknowledgement without timestamps.
 const ACKNOWLEDGEMENT_BYTES: usize = 28;
 /// The type of an acknowledgement (CLIENTHDRACK).
 const ACKNOWLEDGEMENT: u32 = 2;

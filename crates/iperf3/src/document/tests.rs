@@ -333,6 +333,10 @@ fn older_versions_sums_and_doubles_are_read() {
     let found: Vec<_> = end.streams.iter().map(|s| (s.id, s.forward, s.received.bytes)).collect();
     assert_eq!(found, [(1, true, 9), (3, false, 5)]);
     for stream in &end.streams {
-        assert_eq!(stream.tcp.unwrap().retransmits, None, "-1 is not known, and as 64 bits neither");
+        assert_eq!(
+            stream.tcp.unwrap().retransmits,
+            None,
+            "-1 means unknown, also as an unsigned number of 64 bits"
+        );
     }
 }

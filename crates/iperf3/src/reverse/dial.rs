@@ -61,7 +61,8 @@ impl Outlet<'_> {
     }
 }
 
-/// Keeps a standby connection to the client until `stopped`; connects again if the connection is lost or the client is not there yet.
+/// Keeps a standby connection to the client until `stopped`; connects again if the connection is lost or the
+/// client does not listen yet.
 pub(crate) fn stand_by(
     target: &ReverseTarget,
     options: &ServerOptions,

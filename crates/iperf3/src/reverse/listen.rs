@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_restarts_is_asked_again() {
+    fn a_server_that_restarts_gets_the_request_again() {
         let listener = ReverseListener::bind(0).unwrap();
         let port = listener.at.port();
         std::thread::scope(|scope| {

@@ -371,8 +371,9 @@ impl<'scope, 'env> Router<'scope, 'env> {
         }
     }
 
-    /// Passes a UDP socket to the oldest client that waits for one from this address. A service's client gets it only if the hello
-    /// `is_of_service`: the last datagrams of an earlier client are none.
+    /// Passes a UDP socket to the oldest client that waits for one from this address. A service's client gets
+    /// it only if the datagram is a service's hello (`is_of_service`): the last datagrams of an earlier
+    /// client are not.
     fn add_datagram_stream(
         &mut self,
         peer: SocketAddr,

@@ -41,7 +41,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 const QUEUE_NOTICE_AFTER: Duration = Duration::from_millis(200);
 /// Interval at which the received bytes are checked while the last data of a test arrives.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(1);
-/// A step of another protocol's set-up may take this time where other clients wait.
+/// Maximum time of a step of another protocol's set-up while other clients wait.
 pub(super) const SERVICE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum duration of any test (iperf3's MAX_TIME and MAX_OMIT_TIME).
 const MAX_TEST_DURATION: Duration = Duration::from_secs(86_400 + 600);
@@ -198,9 +198,9 @@ impl Session<'_> {
             self.turn.announce(Stage::Over);
         }
         if ended? == DataPhaseEnd::Message {
-            let got = control.read_state(State::TestEnd.name(), phase)?;
-            if got != State::TestEnd.code() {
-                return Err(Error::UnexpectedState { got, expected: State::TestEnd.name() });
+            let received = control.read_state(State::TestEnd.name(), phase)?;
+            if received != State::TestEnd.code() {
+                return Err(Error::UnexpectedState { received, expected: State::TestEnd.name() });
             }
         }
         control.send_state(State::ExchangeResults, phase)?;

@@ -29,7 +29,7 @@ pub(super) enum UdpRequest {
     /// To get a reply.
     Echo {
         request: LatencyEcho,
-        /// When it arrived, by the kernel's time stamp.
+        /// When it arrived, by the kernel's timestamp.
         at: Duration,
     },
 }
@@ -96,7 +96,8 @@ impl UdpListener {
     /// Opens a socket for the stream of the hello's sender only, and sends the reply.
     pub(super) fn stream(&self, hello: Datagram, device: Option<&str>) -> Result<Socket, Error> {
         // It shares the listener's port: the kernel delivers to it all datagrams of the peer that it is
-        // connected to. Its address is the one that the peer uses: the route's may be another of this host.
+        // connected to. Its address is the one that the peer uses, because the route may select another
+        // address of this host.
         let (peer, at) = (hello.from, hello.to.map_or(self.at, |own| own.with_port(self.at.port())));
         let socket = listener::bound(at, Type::DGRAM, self.only_v6, device, false)?;
         socket.connect(&peer.into()).attempted(|| format!("cannot connect a UDP stream to {peer}"))?;

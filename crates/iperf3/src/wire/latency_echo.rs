@@ -19,7 +19,7 @@ pub struct LatencyEcho {
     pub cookie: Cookie,
     /// The probe's number, from 0.
     pub number: u32,
-    /// The time from the request's arrival at the server, by the kernel's time stamp, to sending the reply; 0
+    /// The time from the request's arrival at the server, by the kernel's timestamp, to sending the reply; 0
     /// in a request.
     pub held: Duration,
 }

@@ -311,14 +311,14 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"hello").unwrap();
         send_fds(&a, &[file.as_fd(), a.as_fd()]).unwrap();
-        let mut got = receive_fds(&b).unwrap();
-        assert_eq!(got.len(), 2);
-        let mut same = File::from(got.remove(0));
+        let mut received = receive_fds(&b).unwrap();
+        assert_eq!(received.len(), 2);
+        let mut same = File::from(received.remove(0));
         same.rewind().unwrap();
         let mut text = String::new();
         same.read_to_string(&mut text).unwrap();
         assert_eq!(text, "hello");
-        drop((a, got));
+        drop((a, received));
         assert!(receive_fds(&b).unwrap().is_empty());
     }
 }

@@ -12,7 +12,8 @@ use super::{Error, MeasuredPath};
 pub(super) const DEFAULT_DEVICE_MTU: u32 = 1500;
 /// Maximum rate of datagrams if the expected rate of the path is unknown.
 const DEFAULT_MAX_RATE: BitRate = BitRate(1_000_000_000);
-/// Datagrams are sent up to this multiple of the expected goodput, so that a path which meets it is seen to do so.
+/// Datagrams are sent up to this multiple of the expected goodput, so that the test shows whether the path
+/// carries the expected goodput.
 const MAX_RATE_FACTOR: f64 = 1.5;
 /// A host is tuned for this multiple of the path's goodput: headers, and a reserve.
 const TUNING_FACTOR: f64 = 1.2;

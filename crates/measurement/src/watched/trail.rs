@@ -23,7 +23,8 @@ const MAX_POINTS: usize = 80;
 /// Interval between two reads of a device's counters.
 const DEVICE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Interval at which the histories of the busiest connections get new rows, microseconds, and of how many connections.
+/// Interval at which the histories of the busiest connections get new rows, microseconds, and the number of
+/// these connections.
 const HISTORY_INTERVAL_US: i64 = 1_000_000;
 const MAX_HISTORIES: usize = 16;
 /// Minimum goodput of a connection with a history, bit/s.

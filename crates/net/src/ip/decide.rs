@@ -23,7 +23,7 @@ pub enum RouterDecision {
     Forward(NextHop),
     /// Forward it in fragments of at most this number of IP bytes.
     Fragment(NextHop, u32),
-    /// Reply to it.
+    /// Reply to the packet.
     Reply(RouterRequest),
     /// Drop it and send an ICMP error to its sender, if that is allowed.
     DropWithError(IcmpError),

@@ -14,7 +14,7 @@
 //! Differences from pathload 1.3.2:
 //! 1. The search begins between zero and the capacity, instead of doubling a rate, and only if the estimate
 //!    was not confirmed.
-//! 2. Streams last at least many times the resolution of the time stamps, with more packets instead of
+//! 2. Streams last at least many times the resolution of the timestamps, with more packets instead of
 //!    smaller ones.
 //! 3. Cross traffic that varies within a fleet causes a grey region as wide as its variation: the middle is
 //!    the mean.
@@ -49,14 +49,14 @@ const STREAM_NS: f64 = 100e6;
 const STREAMS: usize = 12;
 /// Minimum duration of a stream, in units of the resolution.
 const MIN_STREAM_RESOLUTIONS: f64 = 400.0;
-/// Rate of streams that keep the link busy, in capacities.
+/// Rate of streams that keep the link busy, as a multiple of the capacity.
 const BUSY_RATE: f64 = 1.1;
 /// The rate of these streams if they must empty a token bucket first.
 const BUSY_RATE_WITH_BUCKET: f64 = 2.0;
-/// Rate of the slower streams to a policer, in capacities.
+/// Rate of the slower streams to a policer, as a fraction of the capacity.
 const SLOW_POLICED_RATE: f64 = 1.3;
-/// Minimum size of a stream after a token bucket, in bucket sizes, so that its later half passes after the
-/// bucket is empty.
+/// Minimum size of a stream after a token bucket, as a multiple of the bucket's size, so that its later half
+/// passes after the bucket is empty.
 const MIN_STREAM_BUCKETS: f64 = 6.0;
 /// Maximum share of streams with losses within the evaluated packets.
 const MAX_EARLY_LOSS_SHARE: f64 = 0.2;
@@ -76,7 +76,8 @@ const MIN_AGREEMENT: f64 = 0.6;
 const MAX_LOSS: f64 = 0.15;
 /// Loss of half of all streams at which the fleet counts as too fast (pathload).
 const MAX_FREQUENT_LOSS: f64 = 0.03;
-/// Pause between streams, in durations of a stream, so that the queue of one drains before the next.
+/// Pause between streams, as a multiple of a stream's duration, so that the queue of one drains before the
+/// next.
 const PAUSE: f64 = 2.0;
 
 /// The result of a measurement of the available bandwidth.

@@ -122,8 +122,8 @@ impl BottleneckBuffer {
         if by_packets.min(by_bytes) > 0.15 {
             warnings.push("packets of two sizes disagree on the size of the queue".into());
         }
-        // One more packet of either size would not have fitted: in bytes the smaller packets are more
-        // precise.
+        // One more packet of either size would not have fitted: the smaller packets give the limit in bytes
+        // more precisely.
         if by_packets < by_bytes {
             let shares: Vec<f64> = trains.iter().filter_map(|t| t.share_bps).collect();
             if median(&shares).is_none_or(|share| {

@@ -14,7 +14,7 @@ pub(super) const BURSTS: usize = 16;
 const MAX_ROUNDS: usize = 6;
 /// Number of undisturbed bursts that is enough.
 const ENOUGH_UNDISTURBED: usize = 6;
-/// Maximum relative difference of undisturbed bursts, in addition to the error of time stamps.
+/// Maximum relative difference of undisturbed bursts, in addition to the error of timestamps.
 const MAX_DIFFERENCE: f64 = 0.05;
 /// Quantile of the bursts' rates that is the upper bound.
 const FASTEST_QUANTILE: f64 = 0.98;
@@ -25,7 +25,7 @@ const MIN_GAP: f64 = 15.0;
 
 /// Maximum ratio of the gaps of evenly spaced packets.
 const MAX_GAP_RATIO: f64 = 1.1;
-/// A link that alternates between two rates has a slower one of less than this fraction of the other.
+/// Where a link alternates between two rates, the slower one is less than this fraction of the faster one.
 const SLOWER_FRACTION: f64 = 0.8;
 /// The slower rate must occur in at least 3 bursts, and in at least one of 12.
 const MIN_SLOW_BURSTS: usize = 3;

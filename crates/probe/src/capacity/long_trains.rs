@@ -15,8 +15,8 @@ use crate::{
     train::TrainObservation,
 };
 
-/// Range of the ratio of the rate before a queue overflows to the rate of the whole train, if both are of the
-/// same queue.
+/// The rate before a queue overflows, divided by the rate of the whole train, is in this range if both are
+/// rates of the same queue.
 const SAME_QUEUE_RATIO: Range<f64> = 0.9..1.35;
 /// Minimum ratio of two rates that determine the cross traffic.
 const MIN_RATE_RATIO: f64 = 1.6;
@@ -47,8 +47,8 @@ impl LongTrains {
     fn new(sent_bps: f64, rates: &[f64], overflows: bool) -> Option<LongTrains> {
         let rate_bps = median(rates)?;
         let range = quantile(rates, 1.0)? - quantile(rates, 0.0)?;
-        // The range of three values is 1.7 standard deviations, and of six 2.5; the standard deviation of
-        // their median is two thirds of one, and half of one.
+        // Three values have a range of 1.7 standard deviations, and their median has a standard deviation of
+        // two thirds of one; for six values these are 2.5 and one half.
         let error_per_range = if rates.len() > LONG_TRAINS { 0.2 } else { 0.4 };
         Some(LongTrains { sent_bps, rate_bps, spread: error_per_range * range / rate_bps, overflows })
     }

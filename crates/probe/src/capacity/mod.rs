@@ -5,7 +5,7 @@
 //! 1. *Cross traffic between the packets.* Only bursts count whose first and last packet had minimum delay
 //!    (the filter of CapProbe, Kapoor et al. 2004, for bursts as in PBProbe, Chen et al. 2009). If there are
 //!    none, the result is the mode of all bursts (as in pathrate, Dovrolis et al. 2001), with a warning.
-//! 2. *Coarse time stamps.* Bursts grow until they last many times the resolution.
+//! 2. *Coarse timestamps.* Bursts grow until they last many times the resolution.
 //! 3. *Token buckets*, after which short bursts show the peak rate. Longer trains at twice the estimated rate
 //!    show a bend: the bucket's bytes pass at once, and all later bytes at the token rate.
 //!
@@ -312,7 +312,7 @@ impl Method for Capacity {
                     "bursts agree after they emptied a token bucket".into()
                 }
                 Some(_) => "long trains at two rates agree on the rate after the bucket is empty".into(),
-                None => format!("{} bursts, of which the undisturbed ones agree", self.bursts.len()),
+                None => format!("the undisturbed ones of {} bursts agree", self.bursts.len()),
             }),
         }
     }

@@ -21,7 +21,7 @@ const MIN_INTERVALS: usize = 10;
 pub(super) struct PacketSpacing {
     /// ns.
     pub(super) ns: f64,
-    /// Its error by the resolution of the time stamps, ns.
+    /// Its error by the resolution of the timestamps, ns.
     pub(super) error_ns: f64,
 }
 
@@ -33,7 +33,7 @@ pub(super) fn received_spacing(packets: &[ReceivedPacket], resolution_ns: f64) -
         return None;
     }
     let mut consecutive = (0usize, 0.0);
-    // Each run of consecutive numbers has the errors of two time stamps.
+    // Each run of consecutive numbers has the errors of two timestamps.
     let mut runs = 1;
     for pair in packets.windows(2) {
         if pair[1].number == pair[0].number + 1 {
@@ -124,8 +124,8 @@ pub(super) fn delay_variation_us(observation: &TrainObservation) -> Vec<f64> {
 
 /// The lower quartile, and its standard error. Cross traffic and pauses of hosts lengthen the spacing of a train, so
 /// that the fast trains count; a pause of the receiver at a train's beginning shortens it, so that the fastest
-/// one does not count alone. The number of values below the quartile is binomially distributed; the error is the
-/// distance to the quantiles one standard deviation of that away.
+/// one does not count alone. The number of values below the quartile is binomially distributed; the error is
+/// the distance to the values that are one standard deviation of that number away.
 pub(super) fn lower_quartile(values: &[f64]) -> Option<(f64, f64)> {
     const SHARE: f64 = 0.25;
     let deviation = (SHARE * (1.0 - SHARE) / values.len().max(1) as f64).sqrt();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     proptest! {
-        /// No time stamps cause an overflow, and no packet is counted twice.
+        /// No timestamps cause an overflow, and no packet is counted twice.
         #[test]
         fn arbitrary_stamps_do_not_overflow(all in prop::collection::vec((any::<i64>(), any::<Option<i64>>()), 0..60)) {
             let (sent_ns, arrived_ns) = all.into_iter().unzip();

@@ -73,7 +73,8 @@ impl GridResult {
         Some(per_packet.value / 1e6 + f64::from(packet_bytes) * per_byte.value / 1e9)
     }
 
-    /// Number of packets that arrived, and of those that arrived after a later one.
+    /// Number of packets that arrived, and the number of these that arrived after a packet that was sent
+    /// later.
     pub fn received_and_reordered(&self) -> (usize, usize) {
         let sum = |count: fn(&GridCell) -> usize| self.cells.iter().map(count).sum();
         (sum(|cell| cell.received), sum(|cell| cell.reordered))

@@ -1,10 +1,10 @@
 //! The grid of packet size and spacing, and the bottleneck's time per byte.
 //!
-//! A train that is sent faster than the bottleneck can forward it arrives with the bottleneck's time for one
-//! packet between two packets: the time per byte times the packet's size on the wire, plus what it spends on
-//! each packet. The weighted least-squares line through these spacings over the packet size has the time per
-//! byte as its slope. Its height at size 0 is the time per packet; divided by the time per byte it is the
-//! overhead that the wire adds to each packet.
+//! In a train that is sent faster than the bottleneck can forward it, packets arrive at intervals of the
+//! bottleneck's time for one packet: the time per byte times the packet's size on the wire, plus what it
+//! spends on each packet. The weighted least-squares line through these spacings over the packet size has the
+//! time per byte as its slope. Its height at size 0 is the time per packet; divided by the time per byte it
+//! is the overhead that the wire adds to each packet.
 //!
 //! Small packets may be limited by a host's time per packet instead of the link. Their spacings lie above the
 //! line of the larger ones. The smallest sizes are excluded until the remaining ones lie on a line.
@@ -30,8 +30,8 @@ use crate::{
 /// A train keeps the bottleneck busy if it was sent with less than this share of the spacing with which it
 /// arrived.
 const SATURATED: f64 = 0.9;
-/// If the second halves of trains of most sizes arrive with a spacing that is longer by more than this than that
-/// of the whole, the first halves do not count: a token bucket has let them pass.
+/// The first halves of trains do not count if, for most sizes, the spacing in the second half is longer than
+/// that of the whole train by more than this: a token bucket has let the first halves pass.
 const UNEVEN: f64 = 0.05;
 /// Minimum error of a spacing, relative: the error that pauses and batches of hosts leave in the lower quartile.
 const MIN_RELATIVE_ERROR: f64 = 0.002;
@@ -43,8 +43,8 @@ const MAX_CHI_SQUARE: f64 = 4.0;
 const MAX_ERROR: f64 = 0.1;
 /// A train does not keep the bottleneck busy if it waits for the sender for more than this share of the time.
 const MAX_IDLE: f64 = 0.005;
-/// Trains sent with less than the first share of the spacing with which they arrive, and those with more than the
-/// second, are compared for other traffic.
+/// Other traffic is detected by a comparison of trains sent with less than the first share of the spacing
+/// with which they arrive, and trains sent with more than the second share.
 const FAST_AND_SLOW: (f64, f64) = (0.3, 0.5);
 /// Minimum relative excess of the spacing of slow trains that shows other traffic at the bottleneck.
 const CROSS_TRAFFIC: f64 = 0.03;
@@ -348,7 +348,7 @@ fn spacing_point(bytes: u32, trains: &[PacketSpacing]) -> Option<SpacingPoint> {
         return None;
     }
     let (ns, scatter_ns) = lower_quartile(&trains.iter().map(|one| one.ns).collect::<Vec<_>>())?;
-    // Time stamps of different trains have independent errors.
+    // Timestamps of different trains have independent errors.
     let resolution_ns =
         median(&trains.iter().map(|one| one.error_ns).collect::<Vec<_>>())? / (trains.len() as f64).sqrt();
     let error_ns = scatter_ns.max(resolution_ns).max(MIN_RELATIVE_ERROR * ns);

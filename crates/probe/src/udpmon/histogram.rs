@@ -10,10 +10,10 @@ const BINS: usize = 60;
 const TAIL: f64 = 0.01;
 /// Multiples of a power of ten that are widths of bins.
 const WIDTHS: [f64; 4] = [1.0, 2.0, 5.0, 10.0];
-/// Minimum width of a bin, microseconds: finer than any time stamp of software.
+/// Minimum width of a bin, microseconds: finer than any timestamp of software.
 const MIN_WIDTH_US: f64 = 0.1;
 
-/// How often times occurred. All of a value's bins together with `below` and `above` count every value once.
+/// How often each time occurred. The bins, `below` and `above` together count every value once.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Histogram {
     /// Lower end of the first bin, microseconds.

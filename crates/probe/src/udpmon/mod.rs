@@ -1,9 +1,9 @@
 //! The method of udpmon (R. Hughes-Jones): trains of each packet size and spacing show the path's
 //! throughput, losses and reordering, and requests of each size show the time per byte.
 //!
-//! - [`UdpmonGrid`]: throughput, loss, reordering, jitter and inter-arrival times by size and spacing. Trains that
-//!   are faster than the bottleneck leave it with the bottleneck's time for a packet between them, so that the
-//!   spacing grows with the size by the time per byte.
+//! - [`UdpmonGrid`]: throughput, loss, reordering, jitter and inter-arrival times by size and spacing. When
+//!   trains that are faster than the bottleneck leave it, the time between two packets is the bottleneck's
+//!   time for one packet, so that it grows with the size by the time per byte.
 //! - [`RequestResponse`]: the time to a reply grows with the size by the time per byte of all links, one after
 //!   another.
 //!

@@ -21,7 +21,7 @@ use crate::{
 
 /// The error of a minimum: the distance of this quantile from it.
 const NEAR_MINIMUM: f64 = 0.1;
-/// Share of the time stamps' resolution that remains as the error of a minimum over many round trips.
+/// Share of the timestamps' resolution that remains as the error of a minimum over many round trips.
 const REMAINING_RESOLUTION: f64 = 0.05;
 /// Minimum time between two requests of a train.
 const MIN_GAP: Time = Time(1_000_000);

@@ -93,7 +93,8 @@ impl Point {
         self.state.reservations()
     }
 
-    /// The state of a reservation in words, with the rule or the conflict that prevents or prevented it. `None` if it is not known.
+    /// The state of a reservation in words, with the rule or the conflict that prevents or prevented it.
+    /// `None` if the point does not know the reservation.
     pub fn explain(&self, id: &ReservationId) -> Option<String> {
         let reservation = self.state.reservation(id)?;
         let slot = reservation.slot.map(|slot| crate::outcome::utc_text(slot.start)).unwrap_or_default();

@@ -68,7 +68,7 @@ fn read_options(opts: &JsonNode, link: &mut MnLink, notes: &mut Vec<String>) -> 
         }
         let rate = libm::round(bw * 1e6) as u64;
         link.rate_bps = Some(rate).filter(|rate| *rate > 0);
-        let note = "bandwidths above 1000 Mbit/s are honoured here; Mininet ignores them";
+        let note = "bandwidths above 1000 Mbit/s are applied here; Mininet ignores them";
         if bw > MAX_MININET_BANDWIDTH_MBPS && !notes.iter().any(|n| n == note) {
             notes.push(note.to_owned());
         }

@@ -3,7 +3,7 @@
 //! Source: `examples/miniedit.py` of Mininet 2.2 and 2.3. Differences from what MiniEdit does with such a
 //! file:
 //!
-//! 1. A bandwidth above 1000 Mbit/s is honoured; Mininet ignores it.
+//! 1. A bandwidth above 1000 Mbit/s is applied; Mininet ignores it.
 //! 2. Switches of all types are learning switches. Controllers, sFlow and NetFlow are not imported.
 //! 3. A legacy router becomes a router. Only its start commands that set addresses, MTUs and routes
 //!    are imported. Interfaces without an address get one as in every scenario.

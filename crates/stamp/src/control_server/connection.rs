@@ -27,7 +27,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const TEST_TIMEOUT: Duration = Duration::from_secs(900);
 /// Maximum number of sessions of a connection.
 const MAX_SESSIONS: usize = 16;
-/// Maximum number of packets of all sessions of a connection, for each of which the server may keep a record.
+/// Maximum number of packets of all sessions of a connection. The server may keep a record for each packet.
 const MAX_PACKETS: u32 = 50_000;
 
 /// The phase of the sessions.

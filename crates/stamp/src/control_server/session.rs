@@ -186,7 +186,7 @@ impl Session {
                 let mut reply = reflector::reply(&request, *next, 0, &datagram, None);
                 *next = next.wrapping_add(1);
                 reply.resize(datagram.length, 0);
-                // No packet of a peer ends the session: a port 0, say, is an invalid argument.
+                // No packet of a peer ends the session: for example, a port 0 is an invalid argument.
                 let _ = test_socket::send(&self.socket, &reply, from);
             }
             Role::Sender(_) => {}

@@ -23,7 +23,7 @@ pub(super) struct Settings {
     pub comp_sack_nr: u8,
     /// Up to 6.5: `tcp_adv_win_scale`.
     pub adv_win_scale: Option<i8>,
-    /// 6.10: half of the buffer is window until packets arrive, before that 65/256.
+    /// 6.10: half of the buffer is window until packets arrive; in earlier kernels 65/256.
     pub half_at_first: bool,
     /// 6.6: a dropped segment closes the window.
     pub zero_without_memory: bool,

@@ -200,7 +200,7 @@ impl Receiver {
         }
     }
 
-    /// `__tcp_grow_window`: a packet with much overhead opens the window less, the wider the window is.
+    /// `__tcp_grow_window`: a packet with much overhead opens a wide window less than a narrow one.
     fn slow_growth(&self, sk: &TcpSock, truesize: u32, len: i64) -> i64 {
         let mut truesize = self.share.window(i64::from(truesize)) >> 1;
         let mut window = self.share.window(i64::from(self.settings.max_rcvbuf)) >> 1;

@@ -24,7 +24,7 @@ pub(super) const JIFFY_US: u64 = 1_000_000 / HZ;
 /// `tcp_pacing_ss_ratio` and `tcp_pacing_ca_ratio` defaults, percent.
 const PACING_SLOW_START_PERCENT: u32 = 200;
 const PACING_AVOIDANCE_PERCENT: u32 = 120;
-/// Number of later delivered packets from which on a packet is lost (RFC 6675).
+/// A packet counts as lost when this number of later packets were delivered (RFC 6675).
 const DUP_THRESHOLD: u64 = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Processing of ACKs: `tcp_ack` and its callees in the kernel's order (net/ipv4/tcp_input.c).
 //!
-//! Differences from the kernel: 1. The fast path is taken if window, SACK and ECE bring nothing new; there is no header
-//! prediction.
+//! Differences from the kernel: 1. The fast path is taken if the ACK has the same window as before, no SACK
+//! block and no ECE; there is no header prediction.
 
 use super::{Sender, recovery::Retransmission};
 use crate::{

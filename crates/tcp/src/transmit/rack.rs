@@ -153,7 +153,7 @@ impl Connection {
     }
 
     /// `tcp_rack_update_reo_wnd`: widens the window after duplicates, and resets it after 16 recoveries
-    /// without.
+    /// without duplicates.
     #[inline]
     pub(super) fn rack_update_reo_wnd(&mut self, rs: &RateSample) {
         if self.config.recovery & STATIC_REO_WND != 0 || rs.prior_delivered == 0 {

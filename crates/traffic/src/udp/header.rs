@@ -7,8 +7,8 @@
 //!  | sec    | usec   | number          |   16 bytes, numbers of 64 bits
 //! ```
 //!
-//! iperf3 takes the time from CLOCK_MONOTONIC, we from CLOCK_REALTIME: only between two longfat ends the
-//! difference to the time of arrival is a one-way delay. It is as exact as their clocks are synchronized.
+//! iperf3 takes the time from CLOCK_MONOTONIC, longfat from CLOCK_REALTIME: only between two longfat ends is
+//! the difference to the time of arrival a one-way delay. It is as exact as their clocks are synchronized.
 
 /// The width of the datagrams' numbers (`udp_counters_64bit` of the test's parameters).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

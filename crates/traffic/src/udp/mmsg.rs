@@ -12,7 +12,7 @@ use crate::{ancillary::address, sys::each_control};
 
 /// Maximum messages of one call.
 pub const MAX_MESSAGES: usize = 64;
-/// Size of the buffer for control messages, in words of 8 bytes: a segment size, two kinds of time stamps and a
+/// Size of the buffer for control messages, in words of 8 bytes: a segment size, two kinds of timestamps and a
 /// count, each with its header.
 const CONTROL_WORDS: usize = 24;
 

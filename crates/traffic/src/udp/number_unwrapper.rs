@@ -3,8 +3,8 @@
 
 use super::NumberWidth;
 
-/// A number further beyond the newest is accepted only when the next datagram continues from it (RFC 3550
-/// appendix A.1, there 3000). A path that is down for seconds loses this many.
+/// A number that exceeds the newest by more than this is accepted only when the next datagram continues from
+/// it (RFC 3550 appendix A.1, where the limit is 3000). A path that is down for seconds loses this many.
 const MAX_JUMP: u64 = 1 << 20;
 
 /// Unwraps the numbers of one stream.

@@ -19,8 +19,8 @@ use crate::{Attempted, Error, Stop, sys};
 const READ_TIMEOUT: Duration = Duration::from_millis(100);
 /// Maximum time for reading datagrams that arrived before a stop.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
-/// The default receive buffer, bytes: 4 ms of 10 Gb/s in packets of 1500 bytes, for each of which the kernel
-/// charges 2304.
+/// The default receive buffer, bytes: 4 ms at 10 Gb/s in packets of 1500 bytes; the kernel charges 2304 bytes
+/// for each packet.
 const RECEIVE_BUFFER_BYTES: i32 = 8 << 20;
 /// Maximum time between two reads.
 const MAX_SLEEP: Duration = Duration::from_millis(1);
@@ -144,7 +144,7 @@ fn is_transient(error: &io::Error) -> bool {
 fn take(buffers: &MessageBuffers, count: usize, statistics: &mut ReceiverStatistics) -> usize {
     let mut bytes = 0;
     for message in (0..count).map(|index| buffers.message(index)) {
-        // Only very old kernels give no time stamp.
+        // Only very old kernels give no timestamp.
         let now = message.stamp_ns.unwrap_or_else(os::realtime_ns);
         if let Some(dropped) = message.dropped {
             let before = statistics.dropped_at_socket;

@@ -76,7 +76,7 @@ fn notes(distribution: &Distribution) -> Vec<String> {
     let mut notes = vec![distribution.counts()];
     let has_few = distribution.groups.iter().any(|group| group.values.len() < FEW);
     if has_few {
-        notes.push(format!("fewer than {FEW} say little about a distribution"));
+        notes.push(format!("fewer than {FEW} show little of a distribution"));
     }
     notes.extend(distribution.remarks.iter().cloned());
     notes

@@ -31,7 +31,7 @@ impl BoxFigures {
         let (min, max) = (*sorted.first()?, *sorted.last()?);
         let [lower, median, upper] = [0.25, 0.5, 0.75].map(|share| quantile(sorted, share));
         let reach = WHISKER_RANGES * (upper - lower);
-        // With few values a quartile can be beyond all of them that are not outliers.
+        // With few values, a quartile can lie beyond every value that is not an outlier.
         let low = sorted.iter().copied().find(|value| *value >= lower - reach).unwrap_or(min);
         let high = sorted.iter().rev().copied().find(|value| *value <= upper + reach).unwrap_or(max);
         Some(BoxFigures {

@@ -182,8 +182,8 @@ pub fn gather_published(all: &mut Vec<PublishedResult>, one: &PublishedResult) {
     }
 }
 
-/// Adds the figures of another record. The verdict is the worst of the engines that apply; records of earlier versions do not
-/// have it per engine, there it is that of the engine closest to reality.
+/// Adds the figures of another record. The verdict is the worst of the engines that apply; in records of
+/// earlier versions, which have no verdict per engine, it is that of the engine closest to reality.
 fn add_published(known: &mut PublishedResult, one: &PublishedResult) {
     let rank = |p: &PublishedResult| {
         (p.hosts.is_some(), !p.kernels.is_empty(), p.lab.is_some(), p.sim.is_some(), p.model.is_some())

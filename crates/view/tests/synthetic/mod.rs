@@ -257,7 +257,7 @@ fn published() -> Vec<PublishedResult> {
             4.3e9,
             4.21e9,
             PublishedVerdict::Differs,
-            Some("from 6.6 on the receive window is more than half the buffer (scaling_ratio)"),
+            Some("from Linux 6.6 on the receive window is more than half the buffer (scaling_ratio)"),
         ),
         result("L8-tuned", "tuned", 10e9, 9.56e9, 9.41e9, PublishedVerdict::Within, None),
     ]

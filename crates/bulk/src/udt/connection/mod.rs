@@ -1,7 +1,7 @@
 //! One UDT connection, without I/O: datagrams and the time go in, datagrams and timers come out.
 //!
 //! Differences from libudt 4.11:
-//! 1. Missing packets are reported again after a round trip, as draft-gg-udt-03 section 3.5 says; libudt has
+//! 1. Missing packets are reported again after a round trip, as draft-gg-udt-03 section 3.5 states; libudt has
 //!    this switched off and waits for the sender's expiration timer.
 //! 2. A sender retransmits the first unacknowledged packet if it is not acknowledged within two round trips
 //!    (for receivers without 1).

@@ -1,4 +1,4 @@
-//! `longfat agent alerts`: causes that users know of, and pairs whose alerts are muted.
+//! `longfat agent alerts`: causes that users have acknowledged, and pairs whose alerts are muted.
 
 use std::time::Duration;
 

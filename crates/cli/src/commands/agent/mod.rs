@@ -50,7 +50,7 @@ pub enum AgentCommand {
     Why(users::WhyArgs),
     /// List tests and their results
     Results(users::ResultsArgs),
-    /// Remove a point from the mesh, at the authority (the point that created it)
+    /// Remove a point from the mesh; run this at the authority, the point that created the mesh
     Expel(users::ExpelArgs),
     /// Acknowledge causes of alerts, and mute the alerts of pairs
     #[command(subcommand)]
@@ -64,9 +64,9 @@ pub enum AgentCommand {
     /// Check, reserve, rehearse and watch a session of stations that send to one point
     #[command(subcommand)]
     Session(session::SessionCommand),
-    /// Start a mesh of six points on an emulated network, with a fault after a minute, and its page
+    /// Start a mesh of six points on an emulated network, and its page; cause a fault after a minute
     Demo(demo::DemoArgs),
-    /// Explain decisions of a point's limits by user and address, and import bwctl's limits
+    /// Explain what a point's limits allow to a user or an address, and import bwctl's limits
     #[command(subcommand)]
     Limits(limits::LimitsCommand),
 }

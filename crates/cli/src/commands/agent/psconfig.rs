@@ -12,7 +12,8 @@ use crate::{exit::Exit, output};
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum PsconfigCommand {
-    /// Print the tasks of a pSConfig file in which this point sends as `tests` tables for agent.toml
+    /// Convert the tasks of a pSConfig file in which this point sends into `tests` tables for agent.toml, and
+    /// print them
     Import(ImportArgs),
     /// Print the recurring tests of this point as a pSConfig file
     Export(Directory),

@@ -209,8 +209,8 @@ fn watch(args: &SessionArgs, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The reservations of one command. Unless they are listed, they are cancelled: an error or a signal leaves none of which the user does not
-/// know.
+/// The reservations of one command. They are cancelled unless they have been listed, so that an error or a
+/// signal leaves no reservation that the user has not seen.
 struct Reserved<'a> {
     client: &'a Client,
     known: Vec<Explained>,
@@ -261,7 +261,7 @@ impl Drop for Reserved<'_> {
         let open = self.known.iter().filter(|known| !known.is_over()).map(|known| known.id.as_str());
         let (mut cancelled, mut kept) = (Vec::new(), Vec::new());
         for id in open {
-            // If the agent does not reply, it is not asked again.
+            // If the agent does not reply, no further request is sent to it.
             let is_cancelled =
                 kept.is_empty() && self.client.cancel(id, "the command that reserved it has ended").is_ok();
             if is_cancelled { cancelled.push(id) } else { kept.push(id) }

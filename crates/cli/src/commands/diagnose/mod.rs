@@ -141,7 +141,7 @@ fn write_scenario(file: &Path, ranking: &Ranking) -> anyhow::Result<()> {
             ));
         }
         None => output::note(&format!(
-            "longfat: {} is not written: the path is not known well enough to simulate it, or nothing limits it",
+            "longfat: {} is not written: too little is known about the path to simulate it, or nothing limits it",
             file.display()
         )),
     }

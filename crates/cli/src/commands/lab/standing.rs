@@ -102,8 +102,8 @@ pub fn parse_defaults(name: &str) -> Result<SheetDefaults, String> {
     })
 }
 
-/// Notes in which settings this machine differs from that of the lab sheets, where a MiniEdit topology is started with this
-/// machine's: the sheets' figures depend on them.
+/// Lists the settings in which this machine differs from that of the lab sheets, if a MiniEdit topology is
+/// started with this machine's settings: the sheets' figures depend on them.
 fn note_differences(args: &UpArgs) {
     for (sysctl, value) in args.defaults.iter().flat_map(SheetDefaults::restricted) {
         output::note(&format!(
@@ -127,7 +127,7 @@ fn note_differences(args: &UpArgs) {
         for one in differences {
             output::note(&format!("  {} = {} (the sheet's machine: {})", one.sysctl, one.here, one.sheet));
         }
-        output::note(&format!("  for the sheet's: --defaults {}", sheet.name));
+        output::note(&format!("  for the sheet's settings: --defaults {}", sheet.name));
     }
 }
 

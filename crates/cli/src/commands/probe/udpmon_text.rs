@@ -12,7 +12,7 @@ pub fn sentences(result: &UdpmonResult, stamps: &str) -> String {
     lines.push(bottleneck(&result.grid));
     lines.extend(order_and_jitter(&result.grid));
     lines.extend(latency(&result.latency));
-    lines.push(format!("Arrivals have {stamps} time stamps."));
+    lines.push(format!("Arrivals have {stamps} timestamps."));
     lines.join("\n")
 }
 

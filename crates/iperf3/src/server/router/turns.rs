@@ -36,7 +36,7 @@ const SETUPS_MAX: usize = 16;
 const SETUP_STREAMS_MAX: u32 = 256;
 /// While a client's streams are being connected, the next client's set-up begins after this time.
 const SETUP_STAGGER: Duration = Duration::from_millis(50);
-/// A client of which no stream is connected for this time loses its set-up to the next client.
+/// A client that connects no stream for this time loses its set-up to the next client.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Estimated time of a test besides its data phase.
 const OVERHEAD: Duration = Duration::from_millis(100);
@@ -157,8 +157,8 @@ impl<'scope, 'env> Router<'scope, 'env> {
         }
     }
 
-    /// Begins the set-ups of the next clients. One for which threads or descriptors are short is lost; the others' turn comes when
-    /// some are free.
+    /// Begins the set-ups of the next clients. A client is dropped if there are too few threads or
+    /// descriptors for it; the others get their turn when some are free.
     pub(super) fn begin_set_ups(&mut self, scope: &'scope Scope<'scope, 'env>) {
         if let Err(error) = self.begin_possible_set_ups(scope) {
             self.observer.note(&error.to_string());

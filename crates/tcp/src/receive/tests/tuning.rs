@@ -222,7 +222,8 @@ fn the_buffer_grows_more_slowly_on_short_paths_since_6_19() {
         f64::from(rig.sk.sk_rcvbuf)
     };
     assert_eq!(grown(19, 2000), grown(18, 2000));
-    // A window of 2 x 2 MB, and twice that by which the rate grew: 12 MB; or a tenth of it for 0.1 ms: 4.4 MB.
+    // The window is 2 x 2 MB. For the growth of the rate twice as much is added: 12 MB. Since 6.19, only a
+    // tenth of it is added at 0.1 ms: 4.4 MB.
     let ratio = grown(18, 100) / grown(19, 100);
     assert!((ratio / (12.0 / 4.4) - 1.0).abs() < 0.01, "{ratio}");
 }

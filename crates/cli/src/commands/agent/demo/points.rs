@@ -74,7 +74,8 @@ impl Points {
             let invitation = authority.invite(&points.state(first), name, &address, INVITATION);
             points.join(lab, name, own, &invitation.map_err(failure)?.to_string())?;
         }
-        // Each point's tests name all others, which those that joined first do not know yet.
+        // The tests of each point name all other points, but the first points were started before the later
+        // ones joined: start all again with the complete list.
         let members = Members::open(&points.state(first)).map_err(failure)?;
         points.end();
         for (name, own) in names.iter().zip(&addresses) {

@@ -22,9 +22,9 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::{
     ClientOptions, Error, TokenGate,
     auth::AuthError,
-    client,
+    client_options::connect,
     control::{self, Control},
-    report::Role,
+    spec::Role,
     token::Seal,
     wire::{COOKIE_BYTES, Cookie, QUEUE_NOTICE, QueueNotice, State},
 };
@@ -79,7 +79,7 @@ impl<'a> Channel<'a> {
         stop: &'a AtomicBool,
         mut notice: impl FnMut(QueueNotice),
     ) -> Result<Option<Self>, Error> {
-        let mut control = Control::new(client::connect(options, stop)?, stop)?;
+        let mut control = Control::new(connect(options, stop)?, stop)?;
         let mut bytes: [u8; COOKIE_BYTES] = *control::new_cookie()?.as_bytes();
         let prefix = &cookie_prefix.as_bytes()[..cookie_prefix.len().min(COOKIE_BYTES - 1)];
         bytes[..prefix.len()].copy_from_slice(prefix);

@@ -1,7 +1,7 @@
 //! The client: connects, requests a test, decides when it is over, and combines both ends' results.
 
 use std::{
-    net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs},
+    net::{IpAddr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -14,19 +14,20 @@ use socket2::Socket;
 use traffic::Attempted;
 
 use crate::{
-    Credentials, Error, IpVersion, Observer,
-    connect::connect_to_any,
+    ClientOptions, Error, Observer,
+    client_options::connect,
     control::{self, Control},
     data_phase::{DataBounds, DataPhase, DataPhaseEnd},
     latency::LatencyProber,
-    report::{Direction, Protocol, Report, Role, Start, StreamEnd, TestSpec},
+    report::{Report, Start, StreamEnd},
     report_builder::{self, LocalResults},
     reverse::{self, LISTEN},
     server_read_wait::wait_for_server_to_read,
     socket::{self, End},
+    spec::{Direction, Protocol, Role, TestSpec},
     stream::Stream,
     stream_threads::StreamThreads,
-    token::{Seal, Token},
+    token::Seal,
     udp_stream,
     wire::{self, Cookie, Params, Results, Samples, State},
 };
@@ -37,53 +38,6 @@ const RESULTS_LIMIT: usize = 64 << 20;
 const IPERF2_PORT: u16 = 5001;
 /// The user is notified if the server makes the client wait for longer than this.
 const QUEUE_NOTE_AFTER: Duration = Duration::from_secs(1);
-
-/// The server, and how to test with it.
-#[derive(Debug, Clone)]
-pub struct ClientOptions {
-    /// The server's name or address, or [`LISTEN`]: the server connects to this machine.
-    pub host: String,
-    /// The server's port, or this machine's for [`LISTEN`].
-    pub port: u16,
-    /// IPv4 or IPv6 only.
-    pub ip: Option<IpVersion>,
-    /// The local address.
-    pub bind: Option<IpAddr>,
-    /// The local device.
-    pub device: Option<String>,
-    /// The local port of the first stream; further streams use the next ones.
-    pub client_port: Option<u16>,
-    /// Timeout of a connection.
-    pub connect_timeout: Duration,
-    /// Maximum wait in the server's queue.
-    pub queue_timeout: Duration,
-    /// Timeout of each step of the control connection.
-    pub phase_timeout: Duration,
-    /// The test fails if no data is transferred for this time.
-    pub idle_timeout: Option<Duration>,
-    /// Measure the round-trip time of small datagrams during a TCP test, if the server is longfat.
-    pub latency: bool,
-    /// For servers that require a user name and a password.
-    pub credentials: Option<Credentials>,
-    /// For a longfat server that requires a token.
-    pub token: Option<Token>,
-    /// The kernel's name of the congestion control here, if it differs from `spec.congestion`.
-    pub congestion: Option<String>,
-    /// Use the block size that fits the path, instead of that of `spec`.
-    pub fit_block: bool,
-    /// The test ends if data is not acknowledged for this time (TCP_USER_TIMEOUT); `None`: the system's
-    /// default.
-    pub send_timeout: Option<Duration>,
-    /// Processors to which stream threads are pinned, in turn; empty: not pinned.
-    pub pin: Vec<usize>,
-    /// Request information about the other end's host, see [`TestOutcome::peer_host`].
-    pub request_host_info: bool,
-    /// The session with the server's [`Service`](crate::service::Service) to which the test belongs: it then needs
-    /// no turn in the queue.
-    pub session: Option<Cookie>,
-    /// The test.
-    pub spec: TestSpec,
-}
 
 /// The outcome of a test.
 #[derive(Debug, Default)]
@@ -241,28 +195,6 @@ fn without_wait(end_s: f64, own_end: Duration, waited: Duration) -> f64 {
     if end_s > own_s + waited_s / 2.0 { (end_s - waited_s).max(own_s) } else { end_s }
 }
 
-/// Connects to the first of the host's addresses that accepts the connection.
-pub(crate) fn connect(options: &ClientOptions, stop: &AtomicBool) -> Result<TcpStream, Error> {
-    if options.host == LISTEN {
-        return Ok(reverse::listener(options.port)?.open(false, options.connect_timeout, stop)?.into());
-    }
-    let no_address = |reason: String| Error::NoAddress { host: options.host.clone(), reason };
-    let found =
-        (options.host.as_str(), options.port).to_socket_addrs().map_err(|e| no_address(e.to_string()))?;
-    let has_version = |address: &SocketAddr| match options.ip {
-        Some(IpVersion::V4) => address.is_ipv4(),
-        Some(IpVersion::V6) => address.is_ipv6(),
-        None => options.bind.is_none_or(|bind| bind.is_ipv4() == address.is_ipv4()),
-    };
-    let addresses: Vec<SocketAddr> = found.filter(has_version).collect();
-    if addresses.is_empty() {
-        return Err(no_address("no address of the requested IP version".into()));
-    }
-    let from = options.bind.map(|ip| SocketAddr::new(ip, 0));
-    let open = |to| control::new_socket(to, from, options.device.as_deref(), Protocol::Tcp);
-    Ok(connect_to_any(&addresses, options.connect_timeout, stop, open)?.into())
-}
-
 /// Starts the latency probes. If there is no reply, notifies the user and returns `None`.
 fn start_prober(
     options: &ClientOptions,
@@ -371,32 +303,4 @@ fn start(
         peer_name: options.host.clone(),
         ..report_builder::start(Role::Client, peer, options.port, cookie, control.mss(), spec, running)?
     })
-}
-
-impl ClientOptions {
-    /// A test with `host` with iperf3's defaults.
-    pub fn new(host: &str, spec: TestSpec) -> ClientOptions {
-        ClientOptions {
-            host: host.into(),
-            port: 5201,
-            ip: None,
-            bind: None,
-            device: None,
-            client_port: None,
-            connect_timeout: Duration::from_secs(10),
-            queue_timeout: Duration::from_secs(600),
-            phase_timeout: Duration::from_secs(30),
-            idle_timeout: Some(Duration::from_secs(120)),
-            latency: false,
-            credentials: None,
-            token: None,
-            congestion: None,
-            fit_block: false,
-            send_timeout: None,
-            pin: Vec::new(),
-            request_host_info: false,
-            session: None,
-            spec,
-        }
-    }
 }

@@ -20,22 +20,27 @@
 //!    host with its results (in keys that iperf3 ignores), and replies to the client's UDP probes that
 //!    measure the latency under load ([`wire::LatencyEcho`]).
 
+mod arrival;
 mod auth;
 mod channel;
 mod client;
+mod client_options;
 mod connect;
 mod control;
 mod data_phase;
 pub mod document;
 mod error;
+mod greeting;
 mod interval_counter;
 mod ip_version;
 mod joined_samples;
 mod latency;
+mod listening_socket;
 mod observer;
 mod pace;
 mod payload;
 pub mod plain_streams;
+mod renewal;
 pub mod report;
 mod report_builder;
 pub mod reverse;
@@ -45,6 +50,7 @@ mod server_read_wait;
 pub mod service;
 mod shared_state;
 mod socket;
+mod spec;
 mod stream;
 mod stream_sample;
 mod stream_sampler;
@@ -55,7 +61,8 @@ mod wake_threshold;
 pub mod wire;
 
 pub use auth::{AuthError, Authority, Credentials, Padding, TIME_SKEW};
-pub use client::{ClientOptions, TestOutcome, test};
+pub use client::{TestOutcome, test};
+pub use client_options::ClientOptions;
 pub use error::Error;
 pub use ip_version::IpVersion;
 pub use joined_samples::join_samples;

@@ -18,11 +18,7 @@ use std::{
 
 use socket2::Socket;
 
-use crate::{
-    Error, TokenGate,
-    server::{Arrival, Renewal},
-    wire::Cookie,
-};
+use crate::{Error, TokenGate, arrival::Arrival, renewal::Renewal, wire::Cookie};
 pub use crate::{
     channel::Channel,
     udp_stream::{greet, greet_unless, is_hello, reply_to_hello},

@@ -2,7 +2,7 @@
 
 use std::{
     io::{ErrorKind, PipeWriter, Read, Write},
-    net::{SocketAddr, ToSocketAddrs},
+    net::{IpAddr, SocketAddr, ToSocketAddrs},
     sync::{
         atomic::{AtomicUsize, Ordering},
         mpsc::Sender,
@@ -15,8 +15,8 @@ use traffic::Attempted;
 
 use super::{Kind, REQUEST_BYTES, STANDBY_PREFIX, set_up_standby, target::ReverseTarget};
 use crate::{
-    Error, ServerOptions, control,
-    report::Protocol,
+    Error, control,
+    spec::Protocol,
     udp_stream,
     wire::{COOKIE_BYTES, Cookie},
 };
@@ -33,6 +33,15 @@ const RETRY_INTERVALS: [Duration; 2] = [Duration::from_millis(500), Duration::fr
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum number of requests that are being served.
 const REQUESTS_MAX: usize = 64;
+
+/// The server's end of the connections.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LocalEnd<'a> {
+    /// The local address.
+    pub bind: Option<IpAddr>,
+    /// The local device.
+    pub device: Option<&'a str>,
+}
 
 /// A socket that was opened on a client's request.
 #[derive(Debug)]
@@ -65,7 +74,7 @@ impl Outlet<'_> {
 /// client does not listen yet.
 pub(crate) fn stand_by(
     target: &ReverseTarget,
-    options: &ServerOptions,
+    local: LocalEnd<'_>,
     stopped: &(dyn Fn() -> bool + Sync),
     note: &(dyn Fn(&str) + Sync),
     outlet: &Outlet<'_>,
@@ -74,10 +83,10 @@ pub(crate) fn stand_by(
     let mut interval = first;
     let mut noted = String::new();
     while !stopped() {
-        match connect(target, options) {
+        match connect(target, local) {
             Ok((standby, peer)) => {
                 note(&format!("standing by for {target}, which may request tests"));
-                serve(standby, peer, options, stopped, outlet);
+                serve(standby, peer, local, stopped, outlet);
                 (interval, noted) = (first, String::new());
             }
             Err(error) => {
@@ -97,13 +106,13 @@ pub(crate) fn stand_by(
 }
 
 /// Opens a standby connection to the first of the client's addresses that accepts it.
-fn connect(target: &ReverseTarget, options: &ServerOptions) -> Result<(Socket, SocketAddr), Error> {
+fn connect(target: &ReverseTarget, local: LocalEnd<'_>) -> Result<(Socket, SocketAddr), Error> {
     let no_address = |reason: String| Error::NoAddress { host: target.host.clone(), reason };
     let found =
         (target.host.as_str(), target.port).to_socket_addrs().map_err(|e| no_address(e.to_string()))?;
     let mut failed = None;
-    for peer in found.filter(|peer| options.bind.is_none_or(|bind| bind.is_ipv4() == peer.is_ipv4())) {
-        match control::connect(peer, from(options), options.device.as_deref(), CONNECT_TIMEOUT) {
+    for peer in found.filter(|peer| local.bind.is_none_or(|bind| bind.is_ipv4() == peer.is_ipv4())) {
+        match control::connect(peer, local.from(), local.device, CONNECT_TIMEOUT) {
             Ok(socket) => {
                 let what = || "cannot set up the standby connection".to_string();
                 let mut cookie = *control::new_cookie()?.as_bytes();
@@ -118,15 +127,17 @@ fn connect(target: &ReverseTarget, options: &ServerOptions) -> Result<(Socket, S
     Err(failed.unwrap_or_else(|| no_address("no address of the server's IP version".into())))
 }
 
-fn from(options: &ServerOptions) -> Option<SocketAddr> {
-    options.bind.map(|ip| SocketAddr::new(ip, 0))
+impl LocalEnd<'_> {
+    fn from(self) -> Option<SocketAddr> {
+        self.bind.map(|ip| SocketAddr::new(ip, 0))
+    }
 }
 
 /// Opens what the client requests, until it closes the connection or sends something else.
 fn serve(
     standby: Socket,
     peer: SocketAddr,
-    options: &ServerOptions,
+    local: LocalEnd<'_>,
     stopped: &(dyn Fn() -> bool + Sync),
     outlet: &Outlet<'_>,
 ) {
@@ -161,7 +172,7 @@ fn serve(
             let (active, outlet) = (&active, outlet.clone());
             scope.spawn(move || {
                 // A failure is the client's timeout.
-                if let Ok(Some(socket)) = open(kind, &cookie, peer, options, stopped) {
+                if let Ok(Some(socket)) = open(kind, &cookie, peer, local, stopped) {
                     outlet.put(Dialed { socket, peer, is_datagrams: kind == Kind::Udp });
                 }
                 active.fetch_sub(1, Ordering::AcqRel);
@@ -175,18 +186,17 @@ fn open(
     kind: Kind,
     cookie: &Cookie,
     peer: SocketAddr,
-    options: &ServerOptions,
+    local: LocalEnd<'_>,
     stopped: &(dyn Fn() -> bool + Sync),
 ) -> Result<Option<Socket>, Error> {
-    let device = options.device.as_deref();
     let what = || format!("cannot open a reverse connection to {peer}");
     if kind == Kind::Tcp {
-        let socket = control::connect(peer, from(options), device, CONNECT_TIMEOUT)?;
+        let socket = control::connect(peer, local.from(), local.device, CONNECT_TIMEOUT)?;
         (&socket).write_all(cookie.as_bytes()).attempted(what)?;
         socket.set_nonblocking(true).attempted(what)?;
         return Ok(Some(socket));
     }
-    let socket = control::new_socket(peer, from(options), device, Protocol::Udp)?;
+    let socket = control::new_socket(peer, local.from(), local.device, Protocol::Udp)?;
     socket.connect(&peer.into()).attempted(what)?;
     let begin = Instant::now();
     while begin.elapsed() < HELLO_TIMEOUT && !stopped() {

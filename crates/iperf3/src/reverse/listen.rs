@@ -18,7 +18,8 @@ use traffic::{Attempted, Error as SystemError};
 use super::{Kind, REQUEST_BYTES, STANDBY_PREFIX, set_up_standby};
 use crate::{
     Error, control,
-    server::{Greeting, Progress, bound, listen_on},
+    greeting::{Greeting, Progress},
+    listening_socket::{bound, listen_on},
     wire::{COOKIE_BYTES, Cookie},
 };
 

@@ -13,7 +13,7 @@ mod dial;
 mod listen;
 mod target;
 
-pub(crate) use dial::{Dialed, Outlet, stand_by};
+pub(crate) use dial::{Dialed, LocalEnd, Outlet, stand_by};
 pub use listen::{LISTEN, ReverseListener, STANDBY_TIMEOUT, listener};
 pub use target::ReverseTarget;
 

@@ -1,21 +1,16 @@
 //! The listening socket, and its renewal: connections inherit the sizes of its buffers, which it has had since it was made, so
 //! that changed sysctls (`tcp_rmem`, `tcp_wmem`) apply only to the connections of a new one.
 
-use std::{
-    io::{PipeWriter, Write},
-    net::{IpAddr, SocketAddr},
-    sync::{Condvar, Mutex, PoisonError},
-    time::Duration,
-};
+use std::net::{IpAddr, SocketAddr};
 
-use socket2::{Domain, Socket, Type};
+use socket2::{Socket, Type};
 use traffic::{Attempted, Error as SystemError};
 
 use super::ServerOptions;
-use crate::{Error, IpVersion};
-
-/// The kernel's backlog of connections (listen(2)).
-const BACKLOG: i32 = 1024;
+use crate::{
+    IpVersion,
+    listening_socket::{bound, listen_on},
+};
 
 /// The socket for the options' address and port.
 pub(super) fn listen_at_any(options: &ServerOptions, port: u16) -> Result<Socket, SystemError> {
@@ -49,93 +44,12 @@ fn listen(at: SocketAddr, options: &ServerOptions, reuses_port: bool) -> Result<
     listen_on(bound(at, Type::STREAM, alone, options.device.as_deref(), reuses_port)?, at)
 }
 
-/// Listens, without blocking, on a socket that is bound to `at`.
-pub(crate) fn listen_on(socket: Socket, at: SocketAddr) -> Result<Socket, SystemError> {
-    let what = || format!("cannot listen at {at}");
-    socket.listen(BACKLOG).attempted(what)?;
-    socket.set_nonblocking(true).attempted(what)?;
-    Ok(socket)
-}
-
-/// Binds a socket with SO_REUSEADDR; an IPv6 socket also accepts IPv4, unless `only_v6`.
-pub(crate) fn bound(
-    at: SocketAddr,
-    kind: Type,
-    only_v6: bool,
-    device: Option<&str>,
-    reuses_port: bool,
-) -> Result<Socket, SystemError> {
-    let what = || format!("cannot listen at {at}");
-    let socket = Socket::new(Domain::for_address(at), kind, None).attempted(what)?;
-    if at.is_ipv6() {
-        socket.set_only_v6(only_v6).attempted(what)?;
-    }
-    if let Some(device) = device {
-        socket
-            .bind_device(Some(device.as_bytes()))
-            .attempted(|| format!("cannot bind to device {device}"))?;
-    }
-    socket.set_reuse_address(true).attempted(what)?;
-    if reuses_port {
-        socket.set_reuse_port(true).attempted(what)?;
-    }
-    socket.bind(&at.into()).attempted(what)?;
-    Ok(socket)
-}
-
-/// Lets a session wait until the router has renewed the listening socket.
-#[derive(Debug)]
-pub(crate) struct Renewal {
-    state: Mutex<RenewalState>,
-    changed: Condvar,
-    /// Wakes the router.
-    wake: PipeWriter,
-}
-
-#[derive(Debug, Default)]
-struct RenewalState {
-    requested: u64,
-    done: u64,
-    failure: Option<String>,
-}
-
-impl Renewal {
-    pub(super) fn new(wake: PipeWriter) -> Self {
-        Renewal { state: Mutex::default(), changed: Condvar::new(), wake }
-    }
-
-    /// For a session: requests a renewal, and waits for it up to `timeout`.
-    pub(crate) fn request(&self, timeout: Duration) -> Result<(), Error> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.requested += 1;
-        let own = state.requested;
-        // A full pipe also wakes it.
-        let _ = (&self.wake).write(&[0]);
-        let waited = self.changed.wait_timeout_while(state, timeout, |state| state.done < own);
-        let (state, result) = waited.unwrap_or_else(PoisonError::into_inner);
-        match &state.failure {
-            Some(reason) => Err(Error::Rejected(reason.clone())),
-            None if result.timed_out() => {
-                Err(Error::Timeout { what: "new listening socket", after: timeout })
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// For the router: renews the socket if a session requests it.
-    pub(super) fn renew_if_requested(&self, renew: impl FnOnce() -> Result<(), SystemError>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.done < state.requested {
-            state.failure = renew().err().map(|error| error.to_string());
-            state.done = state.requested;
-            self.changed.notify_all();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::{net::TcpStream, time::Instant};
+    use std::{
+        net::TcpStream,
+        time::{Duration, Instant},
+    };
 
     use super::*;
 
@@ -164,20 +78,5 @@ mod tests {
         // The port still belongs to one server.
         assert!(listen_at_any(&options, at.port()).is_err());
         let _third = listen_on_same_port(&new, &options).unwrap();
-    }
-
-    #[test]
-    fn a_renewal_without_a_router_ends_with_a_timeout() {
-        let (_reader, writer) = std::io::pipe().unwrap();
-        let renewal = Renewal::new(writer);
-        assert!(matches!(renewal.request(Duration::from_millis(10)), Err(Error::Timeout { .. })));
-        renewal.renew_if_requested(|| Ok(()));
-        std::thread::scope(|scope| {
-            let waits = scope.spawn(|| renewal.request(Duration::from_secs(10)));
-            while !waits.is_finished() {
-                renewal.renew_if_requested(|| Ok(()));
-            }
-            assert!(waits.join().unwrap().is_ok());
-        });
     }
 }

@@ -3,8 +3,6 @@
 //! client has its [`turn`], [`session`] runs its test on a dedicated thread.
 
 mod admission;
-mod arrival;
-mod greeting;
 mod listener;
 mod options;
 mod router;
@@ -13,8 +11,5 @@ mod session;
 mod turn;
 mod udp_listener;
 
-pub(crate) use arrival::Arrival;
-pub(crate) use greeting::{Greeting, Progress};
-pub(crate) use listener::{Renewal, bound, listen_on};
 pub use options::{ServerObserver, ServerOptions};
 pub use router::Server;

@@ -29,17 +29,18 @@ use self::turns::SessionHandle;
 use super::{
     ServerObserver, ServerOptions,
     admission::{Admission, Admitted, canonical, largest_share, share_key},
-    arrival::Arrival,
-    greeting::{Greeting, Progress, deny},
-    listener::{Renewal, listen_at_any, listen_on_same_port},
+    listener::{listen_at_any, listen_on_same_port},
     turn::Stage,
     udp_listener::{UdpListener, UdpRequest},
 };
 use crate::{
     Error,
+    arrival::Arrival,
     connect::KEEPALIVE,
+    greeting::{Greeting, Progress, deny},
+    renewal::Renewal,
     report::Report,
-    reverse::{self, Dialed, Outlet},
+    reverse::{self, Dialed, LocalEnd, Outlet},
     service::Service,
     wire::{Cookie, QueueNotice},
 };
@@ -119,8 +120,9 @@ impl Server {
             for target in &self.options.reverse {
                 let outlet = Outlet { dialed: sender.clone(), wake: &dialed_wake };
                 let (options, stopped) = (&self.options, &stopped);
+                let local = LocalEnd { bind: options.bind, device: options.device.as_deref() };
                 scope.spawn(move || {
-                    reverse::stand_by(target, options, stopped, &|text| observer.note(text), &outlet);
+                    reverse::stand_by(target, local, stopped, &|text| observer.note(text), &outlet);
                 });
             }
             let mut router = Router {

@@ -15,12 +15,12 @@ use traffic::Attempted;
 use super::{
     ServerObserver, ServerOptions,
     admission::Admitted,
-    arrival::Arrival,
     sampling::SamplingObserver,
     turn::{Stage, Turn},
 };
 use crate::{
     Error, Observer,
+    arrival::Arrival,
     control::Control,
     data_phase::{DataBounds, DataPhase, DataPhaseEnd, amount_bytes, closed_by_peer},
     report::{Amount, Direction, Protocol, Report, Role, ServerOutput, Start, TestSpec},

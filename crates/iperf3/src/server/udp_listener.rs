@@ -10,9 +10,10 @@ use traffic::{
     sys,
 };
 
-use super::listener;
 use crate::{
-    IpVersion, udp_stream,
+    IpVersion,
+    listening_socket::bound,
+    udp_stream,
     wire::{LATENCY_ECHO_BYTES, LatencyEcho},
 };
 
@@ -53,7 +54,7 @@ impl UdpListener {
     /// Listens at the same address and port as the TCP side.
     pub(super) fn listen(at: SocketAddr, ip: Option<IpVersion>, device: Option<&str>) -> Result<Self, Error> {
         let only_v6 = ip == Some(IpVersion::V6) || !at.ip().is_unspecified();
-        let socket = listener::bound(at, Type::DGRAM, only_v6, device, false)?;
+        let socket = bound(at, Type::DGRAM, only_v6, device, false)?;
         let what = || format!("cannot listen for datagrams at {at}");
         sys::enable_arrival_stamps(&socket).attempted(what)?;
         ancillary::enable_destination(&socket).attempted(what)?;
@@ -99,7 +100,7 @@ impl UdpListener {
         // connected to. Its address is the one that the peer uses, because the route may select another
         // address of this host.
         let (peer, at) = (hello.from, hello.to.map_or(self.at, |own| own.with_port(self.at.port())));
-        let socket = listener::bound(at, Type::DGRAM, self.only_v6, device, false)?;
+        let socket = bound(at, Type::DGRAM, self.only_v6, device, false)?;
         socket.connect(&peer.into()).attempted(|| format!("cannot connect a UDP stream to {peer}"))?;
         udp_stream::reply_to_hello(&socket).attempted(|| format!("cannot reply {peer}"))?;
         Ok(socket)

@@ -21,8 +21,10 @@ pub use frame::{PARAMS_LIMIT, decode, encode, payload_len};
 #[doc(hidden)]
 pub use fuzzing::fuzz;
 pub use latency_echo::{LATENCY_ECHO_BYTES, LatencyEcho};
-pub use params::{Params, Refusal, STREAMS_MAX, default_block, default_udp_rate};
+pub use params::{Params, Refusal, STREAMS_MAX, default_udp_rate};
 pub use queue_notice::{QUEUE_NOTICE, QUEUE_NOTICE_BYTES, QueueNotice};
 pub use results::{Results, StreamResult};
 pub use samples::Samples;
 pub use state::State;
+
+pub use crate::spec::default_block;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use units::{BitRate, Bytes};
 
 use super::number::{count, flag, maybe_whole, number, real};
-use crate::report::{Amount, Direction, Protocol, TestSpec};
+use crate::spec::{Amount, Direction, Protocol, TCP_BLOCK, TestSpec, UDP_BLOCK, UDP_BLOCK_DEFAULT};
 
 /// Streams each way (MAX_STREAMS).
 pub const STREAMS_MAX: u64 = 128;
@@ -21,8 +21,6 @@ const OMIT_MAX_S: f64 = 600.0;
 const WINDOW_MAX: u64 = 512 << 20;
 /// Bytes of one write (MAX_BLOCKSIZE).
 const TCP_BLOCK_MAX: u64 = 1 << 20;
-/// Bytes of one datagram's payload (MIN_UDP_BLOCKSIZE, MAX_UDP_BLOCKSIZE).
-const UDP_BLOCK: std::ops::RangeInclusive<u64> = 16..=65_507;
 /// Blocks back to back (MAX_BURST).
 const BURST_MAX: u64 = 1000;
 /// Bytes (MAX_MSS).
@@ -31,10 +29,6 @@ const MSS_MAX: u64 = 32_767;
 const CPU_MAX: u64 = 1024;
 /// Characters of a text.
 const TEXT_MAX: usize = 1024;
-/// Default of the bytes of one write (DEFAULT_TCP_BLKSIZE).
-const TCP_BLOCK: u64 = 128 << 10;
-/// Default of the bytes of one datagram's payload (DEFAULT_UDP_BLKSIZE).
-const UDP_BLOCK_DEFAULT: u64 = 1460;
 /// Default duration (DURATION), seconds.
 const TIME_S: f64 = 10.0;
 /// Default rate of a UDP stream (UDP_RATE), bit/s.
@@ -316,18 +310,6 @@ fn exact_s(us: u64, rounded_s: f64) -> f64 {
 /// The default rate of UDP.
 pub fn default_udp_rate() -> BitRate {
     BitRate(UDP_RATE)
-}
-
-/// The default bytes of a write or datagram; UDP's fit the path, of which `mss` is the control connection's
-/// MSS.
-pub fn default_block(protocol: Protocol, mss: Option<u32>) -> Bytes {
-    match protocol {
-        Protocol::Tcp => Bytes(TCP_BLOCK),
-        Protocol::Udp => {
-            let fits = mss.map(u64::from).filter(|mss| UDP_BLOCK.contains(mss));
-            Bytes(fits.unwrap_or(UDP_BLOCK_DEFAULT))
-        }
-    }
 }
 
 fn refusal(what: &'static str, value: impl ToString, range: impl ToString) -> Refusal {

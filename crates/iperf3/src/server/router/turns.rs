@@ -16,7 +16,6 @@ use traffic::Attempted;
 use super::{
     super::{
         admission::share_key,
-        arrival::Arrival,
         session::{self, SERVICE_TIMEOUT},
         turn::{Stage, Turn},
     },
@@ -24,6 +23,7 @@ use super::{
 };
 use crate::{
     Error,
+    arrival::Arrival,
     report::{Amount, Protocol, TestSpec},
     report_builder,
     service::ServiceClient,

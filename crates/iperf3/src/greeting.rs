@@ -18,7 +18,7 @@ pub(crate) struct Greeting {
     pub(crate) socket: Socket,
     pub(crate) peer: SocketAddr,
     /// Its index in the order of all connections, which determines the numbers of streams.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     pub(crate) since: Instant,
     bytes: [u8; COOKIE_BYTES],
     have: usize,
@@ -78,7 +78,7 @@ fn is_iperf2_header(bytes: &[u8; COOKIE_BYTES]) -> bool {
 }
 
 /// Sends a client ACCESS_DENIED; the connection is closed when the socket is dropped.
-pub(super) fn deny(mut socket: &Socket) {
+pub(crate) fn deny(mut socket: &Socket) {
     // An error means that the client has disconnected.
     let _ = socket.write(&State::AccessDenied.code().to_be_bytes());
 }

@@ -6,6 +6,6 @@ use socket2::Socket;
 #[derive(Debug)]
 pub(crate) struct Arrival {
     /// Its index in the order of all connections.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     pub(crate) socket: Socket,
 }

@@ -105,7 +105,7 @@ impl DatagramPackets {
     }
 
     /// IP bytes of all packets.
-    fn ip_bytes(&self) -> u64 {
+    pub fn ip_bytes(&self) -> u64 {
         u64::from(self.count - 1) * u64::from(self.full_bytes) + u64::from(self.last_bytes)
     }
 }

@@ -1,6 +1,8 @@
 //! The path and the buffers of a flow: context for the verdict and input of the model.
 
-use model::{IpVersion, Transport};
+use std::collections::BTreeSet;
+
+use model::{DatagramPackets, IpVersion, Transport};
 use net::{Direction, LossUnit, PipeSpec};
 use scenario::{FlowKind, FlowSpec, Host, Scenario, TcpSpec, UdpSpec};
 use units::{BitRate, Time};
@@ -50,6 +52,17 @@ impl<'a> FlowPath<'a> {
         let propagation = Time(propagation);
         let rtt = propagation + from.turnaround + to.turnaround;
         Some(FlowPath { forward, reverse, rtt, propagation, mtu, host_mtu: from.mtu, ip })
+    }
+
+    /// Time from the sender to the receiver of a datagram that is alone on the path, seconds: propagation, and transmission at each link,
+    /// which forwards whole packets.
+    pub fn one_way_s(&self, datagram: DatagramPackets) -> f64 {
+        transit_s(&self.forward, datagram)
+    }
+
+    /// Time from the sender to the receiver and back, seconds; the reply is as large as the request.
+    pub fn two_way_s(&self, request: DatagramPackets) -> f64 {
+        transit_s(&self.forward, request) + transit_s(&self.reverse, request)
     }
 
     /// The slowest direction that has a rate.
@@ -112,14 +125,30 @@ impl<'a> FlowPath<'a> {
         direction.queue.bytes(u64::from(self.mtu + direction.overhead)).map(|bytes| bytes.0)
     }
 
-    /// Probability of a loss on the forward path, per segment. The loss of a whole super-packet counts as one.
+    /// Probability that a segment is lost or corrupted on the forward path: receivers discard corrupted ones. The loss of a whole
+    /// super-packet counts as one.
     pub fn loss(&self) -> f64 {
-        let per_segment = |d: &PipeSpec| match d.loss_unit {
+        let lost = |d: &PipeSpec| match d.loss_unit {
             LossUnit::Segment => d.loss.mean(),
             LossUnit::SuperPacket => d.loss.mean() / f64::from((SUPER_PACKET_BYTES / self.mtu.max(1)).max(1)),
         };
-        1.0 - self.forward.iter().map(|(_, _, d)| 1.0 - per_segment(d)).product::<f64>()
+        1.0 - self.forward.iter().map(|(_, _, d)| (1.0 - lost(d)) * (1.0 - d.corrupt)).product::<f64>()
     }
+}
+
+/// Time until the last packet of a datagram, whose packets are sent at once, has crossed these link directions, seconds.
+fn transit_s(directions: &[(&str, Direction, &PipeSpec)], datagram: DatagramPackets) -> f64 {
+    let mut arrivals = vec![0.0; datagram.count as usize];
+    for (_, _, direction) in directions {
+        let mut free = 0.0_f64;
+        for (arrival, ip_bytes) in arrivals.iter_mut().zip(datagram.sizes()) {
+            let bytes = f64::from(ip_bytes) + f64::from(direction.overhead);
+            let transmission = direction.rate.mean().map_or(0.0, |rate| bytes / rate.bytes_per_sec_f64());
+            free = free.max(*arrival) + transmission;
+            *arrival = free + direction.delay.as_secs_f64();
+        }
+    }
+    arrivals.last().copied().unwrap_or_default()
 }
 
 /// The context of a flow for the verdict.
@@ -168,15 +197,29 @@ pub fn flow_context(sysctls: Sysctls<'_>, scenario: &Scenario, flow: &FlowSpec) 
     context
 }
 
-/// The link directions with a rate that a flow's ACKs cross, and no flow's data.
-pub(crate) fn ack_path(scenario: &Scenario, flow: &FlowSpec) -> Vec<PathLink> {
-    let Some(mut path) = FlowPath::of(scenario, flow) else { return Vec::new() };
-    let all = scenario.flows.iter().filter(|flow| !matches!(flow.kind, FlowKind::Ping(_)));
-    let all = all.filter_map(|flow| FlowPath::of(scenario, flow));
-    let with_data: Vec<_> =
-        all.flat_map(|path| path.forward).map(|(name, direction, _)| (name, direction)).collect();
-    path.reverse.retain(|(name, direction, _)| !with_data.contains(&(*name, *direction)));
-    path_links(scenario, &path.reverse)
+/// The link directions that data of any flow crosses.
+pub(crate) struct DataPaths<'a>(BTreeSet<(&'a str, bool)>);
+
+impl<'a> DataPaths<'a> {
+    pub(crate) fn of(scenario: &'a Scenario) -> Self {
+        let flows = scenario.flows.iter().filter(|flow| !matches!(flow.kind, FlowKind::Ping(_)));
+        let paths = flows.filter_map(|flow| FlowPath::of(scenario, flow));
+        DataPaths(
+            paths.flat_map(|path| path.forward).map(|(name, direction, _)| key(name, direction)).collect(),
+        )
+    }
+
+    /// The link directions with a rate that a flow's ACKs cross, and no flow's data.
+    pub(crate) fn ack_path(&self, scenario: &'a Scenario, flow: &FlowSpec) -> Vec<PathLink> {
+        let Some(mut path) = FlowPath::of(scenario, flow) else { return Vec::new() };
+        path.reverse.retain(|(name, direction, _)| !self.0.contains(&key(name, *direction)));
+        path_links(scenario, &path.reverse)
+    }
+}
+
+/// A link's direction, in an order for sets.
+fn key(link: &str, direction: Direction) -> (&str, bool) {
+    (link, direction == Direction::Forward)
 }
 
 /// The directions that have a rate.

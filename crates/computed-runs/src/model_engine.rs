@@ -1,14 +1,16 @@
 //! The model as an engine: closed forms for each flow, from the scenario and the kernel's version alone.
 
 mod scope;
+#[cfg(test)]
+mod tests;
 
 pub use scope::ignored as ignored_effect;
 
 use std::str::FromStr;
 
 use model::{
-    Aimd, CompetingFlow, ControlLaw, DeviceQueue, PathInputs, Prediction, SocketBuffer, buffer_defaults,
-    predict,
+    Aimd, CompetingFlow, ControlLaw, DatagramPackets, DeviceQueue, PathInputs, Prediction, SocketBuffer,
+    buffer_defaults, predict,
 };
 use net::{Discipline, PipeSpec};
 use scenario::{Cc, EngineKind, FlowKind, FlowSpec, Host, PathMtu, Scenario, TcpSpec, UdpSpec, XcpSpec};
@@ -32,6 +34,8 @@ const FIRST_KERNEL_COUNTING_SEGMENTS: KernelVersion = KernelVersion { major: 4, 
 const FIRST_KERNEL_WITH_SMALL_QUEUES: KernelVersion = KernelVersion { major: 3, minor: 6, patch: 0 };
 /// Since this version hosts send and receive super-packets (TSO 2.5, GSO 2.6.18, GRO 2.6.29).
 const FIRST_KERNEL_WITH_OFFLOADS: KernelVersion = KernelVersion { major: 2, minor: 6, patch: 0 };
+/// IP bytes of an address request or its reply as a link counts them: an ARP packet has 28 after its Ethernet header (RFC 826).
+const ADDRESS_REQUEST_BYTES: u32 = 28;
 /// Delay of a small packet inside both hosts, in addition to the path, seconds.
 const HOST_TIME_S: f64 = 0.0001;
 
@@ -80,11 +84,13 @@ fn share_bottlenecks(
     kernel: KernelVersion,
     flows: &mut [FlowSummary],
 ) {
+    // A flow that delivers nothing takes no share.
+    let competes =
+        |flow: &&FlowSpec| matches!(flow.kind, FlowKind::Tcp(_)) && !is_blocked(sysctls, scenario, flow);
+    let competing: Vec<&FlowSpec> = scenario.flows.iter().filter(competes).collect();
     let sharers: Vec<(&FlowSpec, FlowPath<'_>, CompetingFlow)> =
-        scenario.flows.iter().filter_map(|flow| sharer(sysctls, scenario, flow, kernel)).collect();
-    if sharers.len() < 2
-        || sharers.len() < scenario.flows.iter().filter(|f| matches!(f.kind, FlowKind::Tcp(_))).count()
-    {
+        competing.iter().filter_map(|flow| sharer(sysctls, scenario, flow, kernel)).collect();
+    if sharers.len() < 2 || sharers.len() < competing.len() {
         return;
     }
     let paths: Vec<&FlowPath<'_>> = sharers.iter().map(|(_, path, _)| path).collect();
@@ -138,9 +144,9 @@ fn sharer<'a>(
     Some((flow, path, sharer))
 }
 
-/// The kernel of a flow's sender; `default` if its host has no key `kernel`.
-fn kernel_of(scenario: &Scenario, flow: &FlowSpec, default: KernelVersion) -> KernelVersion {
-    let own = scenario.host(&flow.from).and_then(|host| host.kernel);
+/// The kernel of a host; `default` if it has no key `kernel`.
+fn kernel_of(scenario: &Scenario, host: &str, default: KernelVersion) -> KernelVersion {
+    let own = scenario.host(host).and_then(|host| host.kernel);
     own.map_or(default, |(major, minor)| KernelVersion::new(major.into(), minor.into()))
 }
 
@@ -179,32 +185,40 @@ fn predict_flow(
             let inputs = inputs(sysctls, scenario, flow, tcp, &path, kernel, &cc);
             let summary = FlowSummary { cc: Some(cc.name().into()), cc_set: settings(&cc), ..summary };
             let result = tcp_summary(summary, &inputs, &predict(&inputs));
-            if is_blocked(sysctls, scenario, flow) { blocked(result) } else { result }
+            if is_blocked(sysctls, scenario, flow) { blocked(scenario, flow, result) } else { result }
         }
         FlowKind::Udp(udp) => {
             let host_bps = host_ceiling(scenario, flow, &path, kernel);
             let result = udp_summary(summary, udp, &path, active_time(scenario, flow), host_bps);
-            if is_blocked(sysctls, scenario, flow) { blocked(result) } else { result }
+            if is_blocked(sysctls, scenario, flow) { blocked(scenario, flow, result) } else { result }
         }
         FlowKind::Xcp(xcp) => {
             let host_bps = host_ceiling(scenario, flow, &path, kernel);
             let result = xcp_summary(summary, xcp, &path, active_time(scenario, flow), host_bps);
-            if is_blocked(sysctls, scenario, flow) { blocked(result) } else { result }
+            if is_blocked(sysctls, scenario, flow) { blocked(scenario, flow, result) } else { result }
         }
         // There is no closed form for them, as the run's notes state.
         FlowKind::Udt(_) | FlowKind::Tsunami(_) | FlowKind::Stream(_) => return None,
+        FlowKind::Ping(ping) if is_blocked(sysctls, scenario, flow) => {
+            let sent = ping.count.map(u64::from);
+            FlowSummary { pings_sent: sent, pings_lost: sent, ..summary }
+        }
         FlowKind::Ping(ping) => {
-            let hosts_s = if path.rtt > path.propagation { 0.0 } else { HOST_TIME_S };
-            let rtt_us = (path.rtt.as_secs_f64() + hosts_s) * 1e6;
+            let turnaround_s = Time(path.rtt.0 - path.propagation.0).as_secs_f64();
+            let hosts_s = if turnaround_s > 0.0 { turnaround_s } else { HOST_TIME_S };
+            let payload = u32::try_from(ping.payload.0).unwrap_or(u32::MAX);
+            let request = model::datagram_packets(payload, path.mtu, path.ip);
+            let rtt_us = (path.two_way_s(request) + hosts_s) * 1e6;
             // The first echo waits for an address resolution of one round trip.
-            let resolutions = if scenario.fixed_neighbours { 0.0 } else { 1.0 };
-            let first = (1.0 + resolutions) * rtt_us;
-            // One value of 2 and n - 1 of 1 have the mean 1 + 1/n and the deviation sqrt(n - 1) / n.
+            let resolution_s = path.two_way_s(DatagramPackets::single(ADDRESS_REQUEST_BYTES)) + hosts_s;
+            let resolution_us = if scenario.fixed_neighbours { 0.0 } else { resolution_s * 1e6 };
+            let first = rtt_us + resolution_us;
+            // One value of 1 + x and n - 1 of 1 have the mean 1 + x/n and the deviation x sqrt(n - 1) / n.
             let echoes = ping.count.map(f64::from);
             FlowSummary {
                 min_rtt_us: Some(rtt_us),
-                mean_rtt_us: echoes.map(|n| rtt_us * (1.0 + resolutions / n)),
-                mdev_rtt_us: echoes.map(|n| rtt_us * resolutions * (n - 1.0).sqrt() / n),
+                mean_rtt_us: echoes.map(|n| rtt_us + resolution_us / n),
+                mdev_rtt_us: echoes.map(|n| resolution_us * (n - 1.0).sqrt() / n),
                 median_rtt_us: Some(rtt_us),
                 max_rtt_us: Some(first),
                 first_rtt_us: Some(first),
@@ -214,19 +228,22 @@ fn predict_flow(
     })
 }
 
-/// Whether no packet of a flow can arrive: a link is down, or all packets are too large for a link that does not report it.
+/// Whether no packet of a flow can arrive: a link passes none, or all packets are too large for a link that does not report it.
 fn is_blocked(sysctls: Sysctls<'_>, scenario: &Scenario, flow: &FlowSpec) -> bool {
-    let is_down = nothing_arrived::down_link(scenario, flow).is_some();
+    let is_dead = nothing_arrived::dead_link(scenario, flow).is_some();
     let probes_mtu = setting(sysctls, scenario.host(&flow.from), "net.ipv4.tcp_mtu_probing")
         .is_some_and(|value| value.trim() != "0")
         && matches!(flow.kind, FlowKind::Tcp(_));
     let is_black_hole =
         scenario.path_mtu(flow).is_some_and(|PathMtu { black_hole, .. }| black_hole.is_some());
-    is_down || is_black_hole && !probes_mtu
+    is_dead || is_black_hole && !probes_mtu
 }
 
-/// The prediction for a flow that delivers nothing.
-fn blocked(result: FlowSummary) -> FlowSummary {
+/// The prediction for a flow that delivers nothing. Only packets of a TCP handshake, which are small, have a round-trip time on a path
+/// with a black hole.
+fn blocked(scenario: &Scenario, flow: &FlowSpec, result: FlowSummary) -> FlowSummary {
+    let is_connected =
+        matches!(flow.kind, FlowKind::Tcp(_)) && nothing_arrived::dead_link(scenario, flow).is_none();
     let mut limited = Limited::default();
     *limited.share_mut(Cause::Loss) = 1.0;
     FlowSummary {
@@ -238,6 +255,8 @@ fn blocked(result: FlowSummary) -> FlowSummary {
         limited_steady: result.verdict.map_or(result.limited_steady, |_| limited),
         verdict: result.verdict.map(|_| Cause::Loss),
         evidence: Vec::new(),
+        min_rtt_us: result.min_rtt_us.filter(|_| is_connected),
+        min_owd_us: None,
         ..result
     }
 }
@@ -249,12 +268,13 @@ fn inputs(
     flow: &FlowSpec,
     tcp: &TcpSpec,
     path: &FlowPath<'_>,
-    kernel: KernelVersion,
+    default_kernel: KernelVersion,
     cc: &Cc,
 ) -> PathInputs {
-    let kernel = kernel_of(scenario, flow, kernel);
+    let kernel = kernel_of(scenario, &flow.from, default_kernel);
+    let receiver_kernel = kernel_of(scenario, &flow.to, default_kernel);
     let (send, receive) = buffers(sysctls, scenario, flow, tcp);
-    let defaults = buffer_defaults(kernel);
+    let default_send = buffer_defaults(kernel).tcp_wmem_max;
     let buffer = |known: verdict::Buffer, default: Bytes| match known {
         verdict::Buffer::Tuned([_, _, largest]) => SocketBuffer::Tuned { largest: Bytes(largest) },
         verdict::Buffer::Fixed(requested) => SocketBuffer::Fixed { requested: Bytes(requested) },
@@ -276,24 +296,25 @@ fn inputs(
         ip: path.ip,
         loss: path.loss(),
         kernel,
+        receiver_kernel,
         cc: cc.name().into(),
         law: on_kernel(control_law(cc, path.rtt, path.mtu), kernel),
-        receive_buffer: buffer(receive, defaults.tcp_rmem_max),
+        receive_buffer: buffer(receive, buffer_defaults(receiver_kernel).tcp_rmem_max),
         window_scaling: [&flow.from, &flow.to].iter().all(|host| {
             let value = setting(sysctls, scenario.host(host), WINDOW_SCALING);
             value.is_none_or(|value| value.trim() != "0")
         }),
         send_buffer: if overfills_buffer(tcp, path, kernel) {
-            SocketBuffer::Tuned { largest: defaults.tcp_wmem_max }
+            SocketBuffer::Tuned { largest: default_send }
         } else {
-            buffer(send, defaults.tcp_wmem_max)
+            buffer(send, default_send)
         },
         read_rate: tcp.read_rate,
         write_rate: tcp.write_rate,
         pacing: tcp.pacing,
         size: tcp.size,
         duration: active_time(scenario, flow),
-        hosts: busy_hosts(scenario, flow, path, |host| has_offloads(host, kernel)),
+        hosts: busy_hosts(scenario, flow, path, |host| has_offloads(host, default_kernel)),
     }
 }
 
@@ -348,19 +369,18 @@ fn udp_summary(
     let (rate, payload) = (udp.rate.as_f64(), path.datagram_payload(udp));
     let limit = path.datagram_limit_bps(payload);
     let packets = model::datagram_packets(payload, path.mtu, path.ip);
-    let complete = (1.0 - path.loss()).powi(i32::try_from(packets).unwrap_or(i32::MAX));
+    let complete = (1.0 - path.loss()).powi(i32::try_from(packets.count).unwrap_or(i32::MAX));
     let passed = (limit.unwrap_or(f64::INFINITY).min(host_bps) / rate).min(1.0) * complete;
     let goodput = rate * udp.duty() * passed;
     let offered = rate * udp.duty() * active.as_secs_f64() / 8.0;
     let sent = udp.size.map_or(offered, |size| offered.min(size.0 as f64));
-    let owd_us: f64 = path.forward.iter().map(|(_, _, d)| d.delay.as_micros_f64()).sum();
     FlowSummary {
         goodput_bps: Some(goodput),
         steady_goodput_bps: Some(goodput),
         bytes: Some((sent * passed) as u64),
         wire_limit_bps: limit,
         loss_share: Some(1.0 - passed),
-        min_owd_us: Some(owd_us),
+        min_owd_us: Some(path.one_way_s(packets) * 1e6),
         ..summary
     }
 }

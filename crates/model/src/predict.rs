@@ -61,8 +61,10 @@ pub struct PathInputs {
     pub ip: IpVersion,
     /// Probability that a segment is lost.
     pub loss: f64,
-    /// The kernel of both hosts.
+    /// The sender's kernel.
     pub kernel: KernelVersion,
+    /// The receiver's kernel, which decides how much of the receive buffer is window.
+    pub receiver_kernel: KernelVersion,
     /// Name of the congestion control, for sentences.
     pub cc: String,
     /// Its law.
@@ -156,19 +158,21 @@ pub fn predict(inputs: &PathInputs) -> Prediction {
     let segment = mss(inputs.mtu, inputs.ip, inputs.mss);
     let headers = inputs.ip.header_bytes() + Transport::Tcp.header_bytes();
     let wire_limit_bps = inputs.rate.map(|rate| goodput_bps(rate, segment, headers, inputs.overhead));
-    let share = window_share(inputs.kernel, segment, inputs.rtt);
+    let share = window_share(inputs.receiver_kernel, segment, inputs.rtt);
     let max_window = if inputs.window_scaling { f64::INFINITY } else { f64::from(u16::MAX) };
     let receive_window =
-        receive_buffer_window(inputs.receive_buffer, inputs.kernel, segment, inputs.rtt).min(max_window);
+        receive_buffer_window(inputs.receive_buffer, inputs.receiver_kernel, segment, inputs.rtt)
+            .min(max_window);
     let send_window = send_buffer_window(inputs.send_buffer);
 
+    // The first of equal limits is the verdict.
     let mut limits = Vec::new();
+    limits.extend(loss_limit(inputs, segment));
     limits.extend(path_limit(inputs, wire_limit_bps, receive_window.min(send_window), segment));
     let windows = window_limits(inputs, wire_limit_bps, receive_window, share);
     let both_bind = windows.as_ref().is_some_and(|windows| windows.both_bind);
     limits.extend(windows.into_iter().flat_map(|windows| windows.limits));
     limits.extend(local_queue_limit(inputs, wire_limit_bps, receive_window.min(send_window), segment));
-    limits.extend(loss_limit(inputs, segment));
     limits.extend(application_limits(inputs));
     limits.extend(inputs.hosts.iter().filter_map(host_limit));
     limits.sort_by(|a, b| a.bps.total_cmp(&b.bps));
@@ -387,8 +391,13 @@ fn local_queue_limit(
     })
 }
 
-/// The limit by the loss-throughput law of the congestion control; BBR has none at small loss rates.
+/// The limit by the loss-throughput law of the congestion control; BBR has none at small loss rates. Nothing arrives if every segment is
+/// lost.
 fn loss_limit(inputs: &PathInputs, segment: u32) -> Option<GoodputLimit> {
+    if inputs.loss >= 1.0 {
+        let sentence = "every segment is lost".into();
+        return Some(GoodputLimit { cause: Cause::Loss, bps: 0.0, sentence });
+    }
     if inputs.loss <= 0.0 || inputs.rtt == Time::ZERO {
         return None;
     }
@@ -461,6 +470,7 @@ mod tests {
             ip: IpVersion::V4,
             loss: 0.0,
             kernel,
+            receiver_kernel: kernel,
             cc: "cubic".into(),
             law: ControlLaw::Cubic,
             window_scaling: true,
@@ -495,6 +505,16 @@ mod tests {
         assert_eq!(prediction.verdict, Cause::SendBuffer);
         assert_eq!(prediction.limits[1].cause, Cause::ReceiveWindow);
         assert_eq!(prediction.verdict_also, Some(Cause::ReceiveWindow), "by 10 % larger");
+    }
+
+    #[test]
+    fn the_receivers_kernel_decides_the_receive_window() {
+        let window = |kernel, receiver_kernel| {
+            predict(&PathInputs { receiver_kernel, ..lab8(kernel, 16_777_216) }).receive_window_bytes
+        };
+        assert_eq!(window(OLD, NEW), window(NEW, NEW));
+        assert_eq!(window(NEW, OLD), window(OLD, OLD));
+        assert!(window(OLD, NEW) > 1.2 * window(NEW, OLD));
     }
 
     #[test]
@@ -568,6 +588,17 @@ mod tests {
         let slow = Some(BitRate(1_000_000_000));
         assert_eq!(verdict(&PathInputs { read_rate: slow, ..tuned() }), Cause::Application);
         assert_eq!(verdict(&PathInputs { pacing: slow, ..tuned() }), Cause::Pacing);
+    }
+
+    #[test]
+    fn nothing_arrives_if_every_segment_is_lost() {
+        for law in [ControlLaw::Cubic, ControlLaw::Aimd(Aimd::RENO), ControlLaw::Bbr, ControlLaw::Unknown] {
+            for (rtt, size) in [(Time::ZERO, None), (Time::from_millis(20), Some(Bytes(1000)))] {
+                let prediction = predict(&PathInputs { loss: 1.0, law, rtt, size, ..lab8(NEW, 52_428_800) });
+                let figures = (prediction.goodput_bps, prediction.steady_goodput_bps, prediction.bytes);
+                assert_eq!((figures, prediction.verdict), ((0.0, 0.0, 0.0), Cause::Loss), "{law:?}");
+            }
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::{
     addresses::Route,
     compact_packet::{CompactPacket, ControlPacket},
     host_processing::{HostProcessing, ProcessedPacket},
-    neighbours::{NeighbourTables, REQUEST_BYTES},
+    neighbours::{NeighbourTables, REQUEST_BYTES, WaitingDrops, WaitingLimit},
     packet::{Body, DroppedPacket, NeighbourMessage, SimPacket, TooBig},
     path_mtu::{PathMtus, icmp_error_bytes},
     transmit_queue::{QueueSpace, TransmitQueues},
@@ -35,16 +35,18 @@ pub(crate) struct LinkLayer {
     segmenting: Vec<bool>,
 }
 
-/// Packets that have arrived at hosts, each with the time at which the host handles it. Their order is kept.
+/// Packets that have arrived at hosts, each with the time at which the host handles it. Those of a station keep their order.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
+    /// The earliest first.
     packets: VecDeque<(Time, CompactPacket)>,
     /// Hosts whose packets take time; `None` if no host's do.
     pub(crate) processing: Option<Box<HostProcessing>>,
     delay: Draws,
     /// By station: the longest time until its host's TCP handles a segment.
     jitter: Vec<Time>,
-    last: Time,
+    /// By station: when its host handles the last packet.
+    last: Vec<Time>,
     /// Directions of links that leave routers, and these routers.
     routers: Vec<(PipeId, u32)>,
 }
@@ -60,8 +62,8 @@ impl Arrivals {
             packets: VecDeque::new(),
             processing: processing.map(Box::new),
             delay: Draws::new(seed, DELAY_STREAM),
+            last: vec![Time(0); jitter.len()],
             jitter,
-            last: Time(0),
             routers,
         }
     }
@@ -73,9 +75,23 @@ impl Arrivals {
         let router = self.routers.iter().find(|(out, _)| *out == pipe).map(|(_, router)| *router);
         let Some(router) = router.filter(|_| packet.may_cause_icmp_error()) else { return };
         let dropped = DroppedPacket { pipe, router, seq: packet.seq(), bytes: packet.segment_bytes() };
-        self.last = self.last.max(at);
         let note = SimPacket { to: packet.to(), header: 0, body: Body::Dropped(dropped) };
-        self.packets.push_back((self.last, note.into()));
+        self.insert(at, note.into());
+    }
+
+    /// Adds a packet that is handled at `due`, after those of the same time.
+    #[inline]
+    fn insert(&mut self, due: Time, packet: CompactPacket) {
+        if self.packets.back().is_some_and(|(last, _)| *last > due) {
+            return self.insert_between(due, packet);
+        }
+        self.packets.push_back((due, packet));
+    }
+
+    #[inline(never)]
+    fn insert_between(&mut self, due: Time, packet: CompactPacket) {
+        let index = self.packets.partition_point(|(other, _)| *other <= due);
+        self.packets.insert(index, (due, packet));
     }
 
     /// When the next packet is handled.
@@ -93,12 +109,14 @@ impl Arrivals {
         }
     }
 
-    /// A host's TCP handles a packet at `at`, or up to `jitter` later at random.
+    /// The host of a station handles a packet at `at`, or its TCP handles it up to the host's jitter later at random.
     #[inline]
-    fn hand_over(&mut self, at: Time, jitter: Time, packet: CompactPacket) {
-        let delay = if packet.is_tcp() { self.delay.below(jitter.0 + 1) } else { 0 };
-        self.last = self.last.max(Time(at.0 + delay));
-        self.packets.push_back((self.last, packet));
+    fn hand_over(&mut self, station: u32, at: Time, packet: CompactPacket) {
+        let station = station as usize;
+        let delay = if packet.is_tcp() { self.delay.below(self.jitter[station].0 + 1) } else { 0 };
+        let due = self.last[station].max(Time(at.0 + delay));
+        self.last[station] = due;
+        self.insert(due, packet);
     }
 
     #[cold]
@@ -115,7 +133,7 @@ impl PacketSink<CompactPacket> for Arrivals {
             let Some(unprocessed) = self.process(station, at, packet) else { return };
             packet = unprocessed;
         }
-        self.hand_over(at, self.jitter[station as usize], packet);
+        self.hand_over(station, at, packet);
     }
     #[inline]
     fn drop(&mut self, pipe: PipeId, at: Time, cause: DropCause, packet: CompactPacket) {
@@ -149,6 +167,8 @@ pub(crate) struct LinkLayerParts<'a> {
     pub(crate) processing: Option<HostProcessing>,
     pub(crate) path_mtus: PathMtus,
     pub(crate) fixed_neighbours: bool,
+    /// By station.
+    pub(crate) waiting_limits: Vec<WaitingLimit>,
     /// By station: the longest time until its host's TCP handles a segment.
     pub(crate) jitter: Vec<Time>,
     /// By station: its host segments super-packets before its device. Empty if no host does.
@@ -158,7 +178,7 @@ pub(crate) struct LinkLayerParts<'a> {
 impl LinkLayer {
     pub(crate) fn new(parts: LinkLayerParts<'_>, seed: u64) -> Self {
         let LinkLayerParts { network, transmit_queues, stations, processing, path_mtus, .. } = parts;
-        let neighbours = NeighbourTables::new(network.stations() as usize, parts.fixed_neighbours);
+        let neighbours = NeighbourTables::new(parts.waiting_limits, parts.fixed_neighbours);
         let router = |station: &Station| match station.node {
             Node::Router(router) => Some((station.out, router)),
             _ => None,
@@ -206,7 +226,9 @@ impl LinkLayer {
     fn run_processing(&mut self, now: Time) {
         while let Some(done) = self.arrivals.processing.as_mut().and_then(|hosts| hosts.step(now)) {
             match done {
-                ProcessedPacket::Received { packet, jitter } => self.arrivals.hand_over(now, jitter, packet),
+                ProcessedPacket::Received { station, packet } => {
+                    self.arrivals.hand_over(station, now, packet);
+                }
                 ProcessedPacket::Sent(route, packet) => {
                     self.dequeued.push_back(packet.to());
                     // TCP had space when it sent the packet.
@@ -249,6 +271,11 @@ impl LinkLayer {
     /// Packets that the transmit queue of a sender with this route has dropped so far; 0 without a queue.
     pub(crate) fn dropped_by_queue(&mut self, route: &Route) -> u64 {
         self.transmit_queues.at(route.from).map_or(0, |queue| queue.dropped())
+    }
+
+    /// Packets that a station has dropped so far while they waited for an address.
+    pub(crate) fn dropped_waiting(&self, station: u32) -> WaitingDrops {
+        self.neighbours.dropped(station)
     }
 
     /// True if an arrival is to be handled at `now`.

@@ -29,6 +29,50 @@ fn the_initial_send_buffer_is_two_initial_windows() {
     assert_eq!(pair.sender.sk().sk_sndbuf, 2 * 10 * (2048 + 256));
 }
 
+/// A window smaller than a segment: the sender fills it with segments of at most half the window, on Linux 2.4 too, and needs no
+/// window probes (`tcp_bound_to_half_wnd`).
+#[test]
+fn segments_are_at_most_half_the_peers_largest_window() {
+    let rtt = 20_000_000;
+    let kernels = [
+        Config { profile: Profile::Linux6 { kernel: (6, 1) }, ..reference(9000, 6_291_456) },
+        Config { profile: Profile::Linux6 { kernel: (6, 18) }, ..reference(9000, 6_291_456) },
+        Config { mtu: 9000, ..Config::linux24() },
+    ];
+    for config in kernels {
+        let profile = config.profile;
+        let config = Config { rcvbuf: Some(8192), ..config };
+        let mut pair = Pair::new(config, Path::new(1_000_000_000, rtt, 1000), None);
+        pair.run(SECOND);
+        let start = pair.read;
+        pair.run(6 * SECOND);
+        let window = pair.sender.sk().max_window;
+        assert!((4000..20_000).contains(&window), "{profile:?}: {window}");
+        assert!(
+            pair.largest <= window / 2 && pair.largest > window / 3,
+            "{profile:?}: {} of {window}",
+            pair.largest
+        );
+        assert_eq!(pair.sender.sk().mss_cache, pair.largest, "{profile:?}");
+        let windows = (pair.read - start) as f64 / f64::from(window);
+        let round_trips = 5.0 * SECOND as f64 / rtt as f64;
+        assert!((0.8..1.05).contains(&(windows / round_trips)), "{profile:?}: {windows} in {round_trips}");
+    }
+}
+
+/// The MSS follows the peer's largest window while the receive buffer grows.
+#[test]
+fn the_mss_grows_with_the_peers_largest_window() {
+    let mut pair = Pair::new(reference(65_520, 6_291_456), Path::new(1_000_000_000, 20_000_000, 1000), None);
+    pair.run(30_000_000);
+    let first = pair.sender.sk();
+    assert_eq!(first.mss_cache, first.max_window / 2);
+    pair.run(3 * SECOND);
+    let last = pair.sender.sk();
+    assert!(last.max_window > 131_072, "{}", last.max_window);
+    assert_eq!(last.mss_cache, u32::from(last.advmss));
+}
+
 /// RFC 9293 section 3.10.7.4: a segment outside the window triggers an ACK and is otherwise ignored.
 #[test]
 fn an_acknowledgement_outside_the_window_is_ignored() {

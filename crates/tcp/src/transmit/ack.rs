@@ -185,12 +185,15 @@ impl Sender {
             sk.snd_wl1 = segment.seq;
             if sk.snd_wnd != nwin {
                 let old = std::mem::replace(&mut sk.snd_wnd, nwin);
-                sk.max_window = sk.max_window.max(nwin);
+                let grows = nwin > sk.max_window;
                 if old == 0 || nwin == 0 {
                     conn.window_opened_or_closed(nwin);
                 }
                 if !self.queue.unsent.is_empty() {
                     conn.slow_start_after_idle_check();
+                }
+                if grows {
+                    self.raise_max_window(conn, nwin);
                 }
             }
         }

@@ -248,12 +248,8 @@ impl Connection {
     /// `tcp_xmit_size_goal`: maximum size of a packet that is being filled, bytes.
     pub(super) fn size_goal(&self) -> u32 {
         let mss = self.sk.mss_cache;
-        let cutoff = if self.sk.max_window > 536 {
-            (self.sk.max_window >> 1).max(68)
-        } else {
-            self.sk.max_window.max(68)
-        };
-        let segs = (self.sk.sk_gso_max_size.min(cutoff) / mss).min(u32::from(self.sk.sk_gso_max_segs));
+        let goal = self.bound_to_half_window(self.sk.sk_gso_max_size);
+        let segs = (goal / mss).min(u32::from(self.sk.sk_gso_max_segs));
         segs.max(1) * mss
     }
 

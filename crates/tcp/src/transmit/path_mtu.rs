@@ -1,7 +1,7 @@
 //! The path MTU: reports of routers (RFC 1191, RFC 8201; `tcp_v4_mtu_reduced`, net/ipv4/tcp_ipv4.c;
 //! `tcp_sync_mss`, net/ipv4/tcp_output.c; `tcp_simple_retransmit`, net/ipv4/tcp_input.c), and the search for
 //! it without such reports (RFC 4821; `tcp_mtu_probing`, net/ipv4/tcp_timer.c; `tcp_mtu_probe`,
-//! net/ipv4/tcp_output.c).
+//! net/ipv4/tcp_output.c). Half of the peer's largest window limits the MSS too.
 //!
 //! Differences from the kernel:
 //! 1. The segments of all packets are recounted when the MSS changes; the kernel recounts a packet when it is
@@ -11,9 +11,15 @@
 use super::{Marks, Sender, skb::segments};
 use crate::{
     CaState, TcpState,
+    behaviour::Windows,
     connection::Connection,
     segment::{after, before},
 };
+
+/// `TCP_MSS_DEFAULT`: the MSS of a peer that does not announce one (RFC 9293 section 3.7.1), bytes.
+const DEFAULT_MSS: u32 = 536;
+/// Headers and data of the smallest segments that a small window leads to (`tcp_bound_to_half_wnd`), bytes.
+const MIN_TCP_PACKET: u32 = 68;
 
 /// `struct inet_connection_sock.icsk_mtup`, and `mtu_probe` of `struct tcp_sock`.
 #[derive(Debug, Default)]
@@ -92,16 +98,22 @@ impl Sender {
         let (enabled, timestamp) = (conn.config.mtu_probing > 1, conn.jiffies());
         self.mtu_search =
             MtuSearch { enabled, low, high: clamp + 20 + header, timestamp, ..MtuSearch::default() };
-        if enabled {
-            self.sync_mss(conn, conn.sk.icsk_pmtu_cookie);
-        }
+        self.sync_mss(conn, conn.sk.icsk_pmtu_cookie);
+    }
+
+    /// The peer's largest window has grown (`tcp_ack_update_window`).
+    #[cold]
+    #[inline(never)]
+    pub(super) fn raise_max_window(&mut self, conn: &mut Connection, window: u32) {
+        conn.sk.max_window = window;
+        self.sync_mss(conn, conn.sk.icsk_pmtu_cookie);
     }
 
     /// `tcp_sync_mss`.
     fn sync_mss(&mut self, conn: &mut Connection, mtu: u32) {
         self.mtu_search.high = self.mtu_search.high.min(mtu);
         conn.sk.icsk_pmtu_cookie = mtu;
-        let mut mss = conn.mtu_to_mss(mtu);
+        let mut mss = conn.bound_to_half_window(conn.mtu_to_mss(mtu));
         if self.mtu_search.enabled {
             mss = mss.min(conn.mtu_to_mss(self.mtu_search.low));
         }
@@ -285,6 +297,19 @@ impl Connection {
         let mss = mtu.saturating_sub(self.config.ip_header + 20).min(u32::from(self.sk.rx_opt.mss_clamp));
         let options = u32::from(self.sk.tcp_header_len).saturating_sub(20);
         mss.max(self.config.min_snd_mss).saturating_sub(options).max(1)
+    }
+
+    /// `tcp_bound_to_half_wnd`: limits the size of a segment or super-packet to half the peer's largest window, so that two fit into
+    /// the window. Otherwise a segment larger than the window would wait for a window probe.
+    pub(super) fn bound_to_half_window(&self, bytes: u32) -> u32 {
+        let largest = self.sk.max_window;
+        // Since 2.6.36 one segment may fill a tiny window.
+        let is_tiny = largest <= DEFAULT_MSS && self.behaviour.windows == Windows::Large;
+        let cutoff = if is_tiny { largest } else { largest >> 1 };
+        if cutoff == 0 || bytes <= cutoff {
+            return bytes;
+        }
+        cutoff.max(MIN_TCP_PACKET.saturating_sub(u32::from(self.sk.tcp_header_len)))
     }
 
     /// `tcp_mss_to_mtu`.

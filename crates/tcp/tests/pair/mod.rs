@@ -80,6 +80,8 @@ pub struct Pair {
     pub reads_late: bool,
     pub read: u64,
     pub sent: u64,
+    /// The largest payload of a packet, bytes.
+    pub largest: u32,
     pub dropped: u64,
     pub acks: u64,
     pub arrived: u64,
@@ -112,6 +114,7 @@ impl Pair {
             reads_late: false,
             read: 0,
             sent: 0,
+            largest: 0,
             dropped: 0,
             acks: 0,
             arrived: 0,
@@ -166,6 +169,7 @@ impl Pair {
         let mut at = self.now + self.path.rtt;
         if segment.len > 0 {
             self.sent += 1;
+            self.largest = self.largest.max(segment.len);
             let marked = (self.path.marks)(self.sent - 1);
             if (self.path.loses)(self.sent - 1) || marked && segment.ecn == ecn::NOT_CAPABLE {
                 self.dropped += 1;

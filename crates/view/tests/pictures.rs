@@ -82,6 +82,9 @@ fn long_runs_are_drawn_with_few_points() {
     assert_well_formed(&svg);
     assert!((1000..=1500).contains(&longest_path(&svg)), "{}", longest_path(&svg));
     assert!(texts(&svg).contains("mean over 2 s"), "{}", texts(&svg));
+    let late = PlotOptions { span_s: Some((560.0, 600.0)), ..PlotOptions::default() };
+    let svg = plot(&[&run], &["goodput", "cwnd", "srtt_us"], &late).unwrap();
+    assert!((1000..=1500).contains(&longest_path(&svg)), "of a late span: {}", longest_path(&svg));
 }
 
 #[test]

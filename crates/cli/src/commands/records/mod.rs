@@ -230,7 +230,7 @@ fn joined_summary(runs: &[Run]) -> anyhow::Result<Summary> {
             return Err(Exit::BadInput(message).into());
         }
         summary.runs.extend(other.runs.clone());
-        other.published.iter().for_each(|p| view::gather_published(&mut summary.published, p));
     }
+    summary.published = view::gather_published(runs);
     Ok(summary)
 }

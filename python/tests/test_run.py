@@ -179,11 +179,35 @@ def test_the_program_runs_the_other_engines(program, scenario, tmp_path):
     run = _run_by_program(changed, "sim", None, None)
     own = longfat.run(changed)
     assert run.flows.to_arrow().equals(own.flows.to_arrow())
-    assert not os.path.exists(run.path), "its temporary record is removed"
+    assert run.path is None and "record" not in run.summary, "its temporary record is removed"
     kept = _run_by_program(changed, "sim", None, tmp_path)
-    assert kept.path.parent == tmp_path / "short"
-    with pytest.raises(longfat.BadInput, match="variant"):
-        _run_by_program(longfat.Scenario.load("lab8"), "sim", None, None)
+    assert kept.path.parent == tmp_path / "short" and kept.summary["record"] == str(kept.path)
+
+
+def test_the_program_executes_the_same_run_as_the_process(program, scenario, tmp_path):
+    from longfat._run import _run_by_program
+
+    scenario = scenario.with_(repeat=3).with_kernel("2.4")
+    by_program = _run_by_program(scenario, "sim", None, tmp_path)
+    own = longfat.run(scenario)
+    assert by_program.summary["kernel"] == own.summary["kernel"] == "2.4"
+    assert by_program.flows.to_arrow().equals(own.flows.to_arrow())
+    assert not own.flows.to_arrow().equals(longfat.run(scenario.with_kernel("6.1")).flows.to_arrow())
+    assert [entry.name for entry in (tmp_path / "short").iterdir()] == [by_program.summary["id"]], "one of three repeats"
+
+
+def test_several_runs_are_refused_before_the_program_executes_one(scenario, monkeypatch):
+    from longfat._run import _run_by_program
+
+    monkeypatch.setenv("LONGFAT", "/bin/false")
+    text = scenario.text + '[[sweeps]]\nfield = "duration"\nvalues = ["1s", "2s"]\n'
+    for several, engine, match in [
+        (longfat.Scenario.load("lab8"), "lab", "variant"),
+        (longfat.Scenario.from_text(text), "lab", "longfat.sweep"),
+        (scenario, "sim,model", "one engine"),
+    ]:
+        with pytest.raises(longfat.BadInput, match=match):
+            _run_by_program(several, engine, None, None)
 
 
 def test_the_examples_of_docstrings():

@@ -23,7 +23,7 @@ mod native {
     use crate::{
         closed_forms::bdp,
         point::{Stop, plan, run_point, store_point, stored_point},
-        run::{Run, compare, open_run, run},
+        run::{Run, compare, open_run, read_run, run},
         scenario_file::{Scenario, built_in_scenarios},
         stepped::Stepped,
         table::{Table, table},

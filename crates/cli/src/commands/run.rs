@@ -23,7 +23,7 @@ use crate::{
     config_file::{Config, RUNS_VARIABLE},
     exit::Exit,
     interrupt,
-    open::{experiment_of, parse_set, parse_simulated_kernel},
+    open::{check_ports, experiment_of, parse_set, parse_simulated_kernel},
     output,
     path_flags::PathFlags,
     progress::ProgressDisplay,
@@ -96,6 +96,7 @@ pub fn run(args: &RunArgs, config: &Config, runs: &RunsLocation, json: bool) -> 
         true => EngineChoices::chosen(&[config.engines()?]),
         false => EngineChoices::chosen(&args.engine),
     };
+    check_ports(args.ports, &engines)?;
     let in_lab = engines.contains(&EngineChoice::Lab);
     let selection = Selection {
         engines,

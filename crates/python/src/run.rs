@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Interval at which Ctrl-C is checked during a run.
-const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+pub(crate) const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A run with its series.
 #[pyclass(frozen, module = "longfat._native")]

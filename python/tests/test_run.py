@@ -152,6 +152,50 @@ except KeyboardInterrupt:
     assert process.returncode == 0
 
 
+@pytest.mark.parametrize("ends_cleanly", [True, False])
+def test_ctrl_c_lets_the_program_end_cleanly(tmp_path, ends_cleanly):
+    """With a program that takes two seconds to end, or never ends."""
+    fake = tmp_path / "longfat"
+    fake.write_text(
+        f"""#!{sys.executable}
+import pathlib, signal, time
+signals = []
+signal.signal(signal.SIGINT, lambda *_: signals.append(1))
+folder = pathlib.Path({str(tmp_path)!r})
+(folder / "started").touch()
+while not signals or not {ends_cleanly}:
+    time.sleep(0.05)
+time.sleep(2)
+(folder / "signals").write_text(str(len(signals)))
+"""
+    )
+    fake.chmod(0o755)
+    code = f"""
+from longfat import _program
+if not {ends_cleanly}:
+    _program._END_TIMEOUT_S = 0.5
+try:
+    _program.run_json(["ls"])
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    environment = {**os.environ, "LONGFAT": str(fake)}
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=pipe, text=True, env=environment, start_new_session=True)
+    begun = time.monotonic()
+    while not (tmp_path / "started").exists():
+        assert process.poll() is None and time.monotonic() - begun < 60
+        time.sleep(0.05)
+    # As a terminal and Jupyter do.
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.communicate(timeout=60)[0] == "interrupted\n"
+    assert process.returncode == 0
+    if ends_cleanly:
+        assert (tmp_path / "signals").read_text() == "1"
+    else:
+        assert not (tmp_path / "signals").exists()
+
+
 def test_closed_forms():
     figures = longfat.bdp("10gbit", "50ms", window="1MiB", loss="0.01%")
     assert figures["bdp_bytes"] == 62_500_000

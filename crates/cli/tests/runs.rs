@@ -100,6 +100,26 @@ fn the_list_is_filtered() {
     assert!(wrong.code == 2 && wrong.stderr.contains("2026-11-21"), "{wrong:?}");
 }
 
+/// `s/` is all runs of the scenario, whatever else has this name or is among the runs.
+#[test]
+fn all_runs_of_a_scenario_are_those_that_can_be_read() {
+    let test_dir = four_runs();
+    fs::create_dir_all(test_dir.path("s/results")).unwrap();
+    fs::create_dir(test_dir.path("runs/s/notes")).unwrap();
+    let table = test_dir.run(&["export", "table", "s/", "-o", "all.csv"]);
+    assert_eq!((table.code, table.stdout.contains("of 4 runs")), (0, true), "{table:?}");
+    assert!(table.stderr.contains("skipped s/notes: cannot read"), "{table:?}");
+    let engines = test_dir.run(&["compare", "s", "--engines", "--json"]);
+    assert_eq!(engines.json()["scenario"], "s");
+    let prune = test_dir.run(&["prune", "--keep", "0", "--json"]).json();
+    assert_eq!(prune["removed"].as_array().unwrap().len(), 4, "{prune}");
+    let refused = test_dir.run(&["rm", "notes"]);
+    assert!(refused.code == 2 && refused.stderr.contains("is not a record"), "{refused:?}");
+    assert!(test_dir.path("runs/s/notes").is_dir());
+    let none = test_dir.run(&["report", "s/", "-o", "report.html"]);
+    assert!(none.code == 2 && none.stderr.contains("no run of scenario s"), "{none:?}");
+}
+
 #[test]
 fn runs_are_removed_and_pruned() {
     let test_dir = four_runs();

@@ -147,7 +147,7 @@ pub fn write(path: Option<&Path>, text: &str, json: bool) -> anyhow::Result<()> 
     match path {
         Some(path) => write_file(path, text.as_bytes(), json),
         None if json => output::json(&json!({ "document": text })),
-        None => output::text(text),
+        None => output::document(text),
     }
 }
 

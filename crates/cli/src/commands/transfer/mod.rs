@@ -283,6 +283,7 @@ impl Observer for Display {
         current.shown = Instant::now();
         let Current { name, progress, began, .. } = &*current;
         let (percent, goodput) = (progress.percent(bytes), progress.goodput(bytes, began.elapsed()));
+        let name = output::printable(name);
         eprint!("\r\x1b[K{name}: {percent:.0} % of {}, {goodput}", Bytes(progress.bytes));
     }
 

@@ -317,7 +317,8 @@ fn a_closed_reader_ends_lines_and_not_the_record() {
         receiver.read_exact(&mut [0; 50_000]).unwrap();
     };
     let mut watch = |options: &[&str]| {
-        let args = [&["watch", "--no-bpf", "--interval", "20ms"][..], options, &["port", port.as_str()]].concat();
+        let args =
+            [&["watch", "--no-bpf", "--interval", "20ms"][..], options, &["port", port.as_str()]].concat();
         let mut watching =
             test_dir.longfat(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut first = String::new();

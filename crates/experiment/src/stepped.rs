@@ -196,15 +196,14 @@ mod tests {
 
     #[test]
     fn a_stop_ends_a_run_before_the_first_sample_of_the_flow() {
-        let mut experiment = experiment();
-        let name = experiment.jobs(&Selection::with_engine(EngineChoice::Sim)).unwrap()[0].scenario.flows[0].name.clone();
         // The simulation of all of it would take minutes.
-        experiment.sets =
-            vec![("duration".into(), "1000000s".into()), (format!("flows.{name}.start"), "900000s".into())];
+        let sets = [("duration", "1000000s"), ("flows.bulk.start", "900000s")];
+        let sets = sets.map(|(field, value)| (field.to_owned(), value.to_owned())).to_vec();
+        let experiment = Experiment { sets, ..experiment() };
         let jobs = experiment.jobs(&Selection::with_engine(EngineChoice::Sim)).unwrap();
         let control = FlowControl { cwnd_segs: 10, pacing_bps: None };
         let mut samples = 0;
-        run_stepped(&jobs[0], &name, control, &AtomicBool::new(true), &mut |_| {
+        run_stepped(&jobs[0], "bulk", control, &AtomicBool::new(true), &mut |_| {
             samples += 1;
             Some(control)
         })
@@ -225,7 +224,8 @@ mod tests {
         })
         .unwrap();
         assert_eq!(count, 3);
-        let error = run_stepped(&jobs[0], "none", control, &AtomicBool::new(false), &mut |_| None).unwrap_err();
+        let error =
+            run_stepped(&jobs[0], "none", control, &AtomicBool::new(false), &mut |_| None).unwrap_err();
         assert!(error.to_string().contains(&name), "{error}");
         assert!(run_all(&jobs, &crate::RunOptions::default()).is_ok(), "the job is unchanged");
     }

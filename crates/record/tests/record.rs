@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use record::{
-    ColumnFile, Error, Run, RunEntry, RunsLocation, TableName, Writer, check_writable, find, find_entry, list,
-    new_id, remove, to_prune,
+    ColumnFile, Error, Run, RunEntry, RunsLocation, TableName, Writer, check_writable, find, find_entry,
+    list, new_id, remove, to_prune,
 };
 use schema::{Event, EventKind, FlowSample, LinkDirection, LinkSample, Summary, TraceKind, TraceRow};
 

@@ -50,7 +50,7 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use schema::{FlowSample, FlowSummary, RunSummary};
+    use schema::FlowSummary;
 
     use super::*;
 

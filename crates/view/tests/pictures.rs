@@ -182,7 +182,9 @@ fn with_scripts(summary: &Summary, kept: &[&str]) -> Summary {
     fn find_texts(value: &Value, pointer: &str, found: &mut Vec<String>) {
         let mut within = |key: &str, value| find_texts(value, &format!("{pointer}/{key}"), found);
         match value {
-            Value::Array(items) => items.iter().enumerate().for_each(|(at, item)| within(&at.to_string(), item)),
+            Value::Array(items) => {
+                items.iter().enumerate().for_each(|(at, item)| within(&at.to_string(), item))
+            }
             Value::Object(members) => members.iter().for_each(|(name, member)| within(name, member)),
             Value::String(_) => found.push(pointer.to_owned()),
             _ => {}
@@ -209,7 +211,8 @@ fn summary_with_all_texts(run: &LoadedRun) -> Summary {
     let text = || Some("text".to_owned());
     let run = &mut summary.runs[0];
     (run.kernel, run.sysctl_defaults, run.file, run.record) = (text(), text(), text(), text());
-    (run.set, run.sweep) = ([("<script>".into(), "1".into())].into(), [("<script>".into(), "1".into())].into());
+    (run.set, run.sweep) =
+        ([("<script>".into(), "1".into())].into(), [("<script>".into(), "1".into())].into());
     run.part_of = text();
     run.discarded = vec![schema::DiscardedRun { started: "then".into(), faults: vec!["text".into()] }];
     (run.quality.reliability, run.quality.notes) = (Reliability::Invalid, vec!["text".into()]);
@@ -218,12 +221,12 @@ fn summary_with_all_texts(run: &LoadedRun) -> Summary {
         (flow.cc, flow.cc_kernel_name, flow.cc_from, flow.remedy) = (text(), text(), text(), text());
         flow.cc_set = [("<script>".into(), schema::Setting::Integer(1))].into();
         flow.evidence = vec!["text".into()];
-        flow.fixes =
-            vec![schema::Fix { host: "h1".into(), command: "text".into(), reason: "text".into() }];
+        flow.fixes = vec![schema::Fix { host: "h1".into(), command: "text".into(), reason: "text".into() }];
     }
     run.flows[1].fixes.clear();
     for result in &mut summary.published {
-        (result.claim, result.contradiction, result.known_miss, result.why) = (text(), text(), text(), text());
+        (result.claim, result.contradiction, result.known_miss, result.why) =
+            (text(), text(), text(), text());
         result.faults = vec!["text".into()];
         result.kernels = vec![schema::KernelFigure {
             kernel: "6.1.192".into(),

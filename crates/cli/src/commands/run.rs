@@ -98,12 +98,8 @@ pub fn run(args: &RunArgs, config: &Config, runs: &RunsLocation, json: bool) -> 
     };
     check_ports(args.ports, &engines)?;
     let in_lab = engines.contains(&EngineChoice::Lab);
-    let selection = Selection {
-        engines,
-        variants: args.variant.clone(),
-        repeat: args.repeat,
-        ..Selection::default()
-    };
+    let selection =
+        Selection { engines, variants: args.variant.clone(), repeat: args.repeat, ..Selection::default() };
     let jobs = experiment.jobs(&selection)?;
     experiment.check(&jobs)?;
     let records = RecordsDirectory::choose(runs, &selection.engines, args.no_record)?;

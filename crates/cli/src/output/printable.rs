@@ -62,7 +62,8 @@ mod tests {
     #[test]
     fn documents_have_the_same_content() {
         let text = "a\u{1b}\u{9b}\u{7f}\u{85}\n\u{e9}";
-        let document = printable_json(serde_json::to_string_pretty(&serde_json::json!({ "k": text })).unwrap());
+        let document =
+            printable_json(serde_json::to_string_pretty(&serde_json::json!({ "k": text })).unwrap());
         assert!(!document.contains(is_control), "{document:?}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&document).unwrap()["k"], text);
     }

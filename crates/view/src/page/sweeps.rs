@@ -169,13 +169,15 @@ pub(crate) fn published(entries: &[RunEntry]) -> Vec<PublishedRow> {
 
 /// The published figures of records of one scenario, each with the figure of the first run of each engine.
 pub fn gather_published(records: &[Run]) -> Vec<PublishedResult> {
-    gathered(records.iter().map(|record| ("", String::new(), record))).into_iter().map(|row| row.result).collect()
+    let rows = gathered(records.iter().map(|record| ("", String::new(), record)));
+    rows.into_iter().map(|row| row.result).collect()
 }
 
 /// The published figures of records, each with its scenario and key: with the figure of the first run of each engine. Runs that
 /// `--set` changed count only for figures that no other run has, and only together with equally changed runs.
 fn gathered<'a>(records: impl Iterator<Item = (&'a str, String, &'a Run)>) -> Vec<PublishedRow> {
-    let with_changes = records.map(|(scenario, key, record)| (changed_fields(record.run()), scenario, key, record));
+    let with_changes =
+        records.map(|(scenario, key, record)| (changed_fields(record.run()), scenario, key, record));
     let (unchanged, changed): (Vec<_>, Vec<_>) = with_changes.partition(|(fields, ..)| fields.is_empty());
     let mut rows: Vec<(Settings<'_>, PublishedRow)> = Vec::new();
     for (fields, scenario, key, record) in unchanged.into_iter().chain(changed) {
@@ -295,7 +297,11 @@ mod tests {
             ],
         );
         let [row]: [PublishedRow; 1] = published(&entries).try_into().unwrap();
-        assert_eq!((row.result.sim, row.result.lab, row.runs.len()), (Some(20.0), None, 2), "the newest unchanged");
+        assert_eq!(
+            (row.result.sim, row.result.lab, row.runs.len()),
+            (Some(20.0), None, 2),
+            "the newest unchanged"
+        );
         let runs: Vec<Run> = entries.into_iter().filter_map(|entry| entry.run.ok()).collect();
         let [result]: [PublishedResult; 1] = gather_published(&runs).try_into().unwrap();
         assert_eq!((result.sim, result.lab), (Some(10.0), None), "the first unchanged");

@@ -199,7 +199,7 @@ pub fn text(text: &str) -> anyhow::Result<()> {
 
 /// Prints an exported file and a newline: unchanged, except on a terminal.
 pub fn document(document: &str) -> anyhow::Result<()> {
-    if width().is_some() { text(document) } else { print(document) }
+    if io::stdout().is_terminal() { text(document) } else { print(document) }
 }
 
 /// Prints a text with sentences: on a terminal they are broken at spaces.

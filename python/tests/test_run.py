@@ -135,12 +135,17 @@ def test_progress_is_reported_and_an_exception_in_it_ends_the_run(scenario):
         longfat.run(scenario.with_(duration="100000s"), progress=stop)
 
 
-def test_ctrl_c_ends_a_run():
-    code = """
+@pytest.mark.parametrize("call", ["longfat.run(scenario)", '_run_chunk(scenario, "sim", [(0, None, (), 1)])'])
+def test_ctrl_c_ends_a_run(call):
+    """The second call is that of a sweep's worker in another process."""
+    code = f"""
 import longfat
+from longfat._sweep import _run_chunk
+
+scenario = longfat.Scenario.path("1gbit", "20ms", duration="1000000s")
 print("started", flush=True)
 try:
-    longfat.run(longfat.Scenario.path("1gbit", "20ms", duration="1000000s"))
+    {call}
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """

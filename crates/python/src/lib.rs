@@ -10,6 +10,7 @@
 mod closed_forms;
 mod elf_error;
 mod errors;
+mod interruptible;
 mod point;
 mod run;
 mod scenario_file;

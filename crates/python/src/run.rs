@@ -7,7 +7,6 @@ use std::{
         atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
-    time::Duration,
 };
 
 use experiment::{
@@ -20,12 +19,10 @@ use view::{LoadedRun, PlotOptions};
 
 use crate::{
     errors::{bad_input, failed, of_experiment},
+    interruptible::SIGNAL_CHECK_INTERVAL,
     scenario_file::Scenario,
     table::{Table, of_events, of_flows, of_links},
 };
-
-/// Interval at which Ctrl-C is checked during a run.
-pub(crate) const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A run with its series.
 #[pyclass(frozen, module = "longfat._native")]

@@ -16,7 +16,8 @@ use schema::{FlowSample, Metrics};
 
 use crate::{
     errors::{bad_input, failed, of_experiment},
-    run::{SIGNAL_CHECK_INTERVAL, engine_in_process},
+    interruptible::SIGNAL_CHECK_INTERVAL,
+    run::engine_in_process,
     scenario_file::Scenario,
 };
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sysconfig
 from pathlib import Path
@@ -30,16 +31,43 @@ _EXCEPTIONS = {2: BadInput, 4: Missing}
 _INTERRUPTED = (130, -2)
 
 
+# Time that the program has after an interruption to complete its record and to restore the machine, seconds.
+_END_TIMEOUT_S = 60.0
+
+
 def run_json(arguments: Sequence[str], accepted: Sequence[int] = (0,)) -> dict[str, Any]:
-    """Runs the program and returns its document."""
-    ended = subprocess.run(
-        [program(), *arguments, "--json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    """Runs the program and returns its document. Ctrl-C ends it cleanly, as in a terminal."""
+    ended = _run([program(), *arguments, "--json"])
     if ended.returncode in accepted and ended.stdout.strip():
         return json.loads(ended.stdout)
     if ended.returncode in _INTERRUPTED:
         raise KeyboardInterrupt
     raise _EXCEPTIONS.get(ended.returncode, Error)(_message(ended))
+
+
+def _run(command: Sequence[str]) -> subprocess.CompletedProcess:
+    # A second signal ends the program at once. In a session of its own it receives none of a terminal's Ctrl-C and of Jupyter's
+    # interruption, which go to whole process groups, but only that of _end.
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    )
+    try:
+        stdout, stderr = process.communicate()
+    except BaseException:
+        _end(process)
+        raise
+    return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
+
+
+def _end(process: subprocess.Popen) -> None:
+    """Ends the program: after one signal it has time to end cleanly; another interruption ends it at once."""
+    try:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=_END_TIMEOUT_S)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        process.kill()
+        process.communicate()
 
 
 def _message(ended: subprocess.CompletedProcess) -> str:

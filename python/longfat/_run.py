@@ -219,6 +219,8 @@ class Run:
         return f"<longfat.Run {self._native.scenario}{variant} {summary['engine']}: {', '.join(flows)}>"
 
 
+# Engines that simulate or compute the kernel of Scenario.with_kernel.
+_WITH_KERNEL = ("sim", "model")
 # The addresses of object stores.
 _STORE = "s3://"
 
@@ -259,6 +261,7 @@ def run(
 
 
 def _run_by_program(scenario: Scenario, engine: str, variant: Optional[str], runs: Optional[PathLike]) -> Run:
+    """Runs the only selected run by the program. Whatever would be several runs is refused before any of them is executed."""
     import tempfile
     from pathlib import Path
 
@@ -266,20 +269,25 @@ def _run_by_program(scenario: Scenario, engine: str, variant: Optional[str], run
 
     if variant is None and len(scenario.variants) > 1:
         raise BadInput(f"the scenario has several variants: pass variant=, one of {', '.join(scenario.variants)}")
+    if scenario._native.points > 1:
+        raise BadInput("the scenario sweeps fields: use longfat.sweep")
+    if "," in engine or engine == "all":
+        raise BadInput(f"engine {engine}: run takes one engine")
     with tempfile.TemporaryDirectory(prefix="longfat-") as folder:
         path = Path(scenario._native.path)
         if not path.is_file() or path.read_text(encoding="utf-8") != scenario.text:
             path = _file_of_text(scenario, Path(folder, "scenario"))
         runs_dir = os.fspath(runs) if runs is not None else folder
-        arguments = ["--runs", runs_dir, "run", str(path), "--engine", engine]
+        arguments = ["--runs", runs_dir, "run", str(path), "--engine", engine, "--repeat", "1"]
         arguments += [] if variant is None else ["--variant", variant]
+        if scenario._native.kernel is not None and engine in _WITH_KERNEL:
+            arguments += ["--kernel", scenario._native.kernel]
         for name, value in scenario.changes.items():
             arguments += ["--set", f"{name}={value}"]
         # 3: a published figure was missed.
         summary = run_json(arguments, accepted=(0, 3))
-        if len(summary["runs"]) != 1:
-            raise BadInput(f"the scenario gives {len(summary['runs'])} runs; run takes one")
-        return open(summary["runs"][0]["record"], runs_dir)
+        record = summary["runs"][0]["record"]
+        return open(record, runs_dir) if runs is not None else Run(_native.read_run(record))
 
 
 def _file_of_text(scenario: Scenario, folder: Path) -> Path:

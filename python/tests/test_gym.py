@@ -1,3 +1,8 @@
+import signal
+import subprocess
+import sys
+import time
+
 import numpy as np
 import pytest
 
@@ -56,6 +61,33 @@ def test_episodes_repeat_with_their_seed():
         return rewards
 
     assert episode(1) == episode(1)
+
+
+def test_ctrl_c_ends_a_step():
+    # The first sample of the flow would come after minutes.
+    code = """
+import longfat
+from longfat.gym import PathEnv
+
+scenario = longfat.Scenario.path("1gbit", "20ms", duration="1000000s").with_({"flows.bulk.start": "900000s"})
+env = PathEnv(scenario, "bulk")
+print("started", flush=True)
+try:
+    env.reset()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+try:
+    env.step([0.0])
+except longfat.Error as error:
+    print(error, flush=True)
+env.close()
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "started\n"
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60)[0] == "interrupted\nthe simulation has ended\n"
+    assert process.returncode == 0
 
 
 def test_wrong_flows_and_columns_are_named():

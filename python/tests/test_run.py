@@ -135,12 +135,17 @@ def test_progress_is_reported_and_an_exception_in_it_ends_the_run(scenario):
         longfat.run(scenario.with_(duration="100000s"), progress=stop)
 
 
-def test_ctrl_c_ends_a_run():
-    code = """
+@pytest.mark.parametrize("call", ["longfat.run(scenario)", '_run_chunk(scenario, "sim", [(0, None, (), 1)])'])
+def test_ctrl_c_ends_a_run(call):
+    """The second call is that of a sweep's worker in another process."""
+    code = f"""
 import longfat
+from longfat._sweep import _run_chunk
+
+scenario = longfat.Scenario.path("1gbit", "20ms", duration="1000000s")
 print("started", flush=True)
 try:
-    longfat.run(longfat.Scenario.path("1gbit", "20ms", duration="1000000s"))
+    {call}
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
@@ -150,6 +155,50 @@ except KeyboardInterrupt:
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60)[0] == "interrupted\n"
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize("ends_cleanly", [True, False])
+def test_ctrl_c_lets_the_program_end_cleanly(tmp_path, ends_cleanly):
+    """With a program that takes two seconds to end, or never ends."""
+    fake = tmp_path / "longfat"
+    fake.write_text(
+        f"""#!{sys.executable}
+import pathlib, signal, time
+signals = []
+signal.signal(signal.SIGINT, lambda *_: signals.append(1))
+folder = pathlib.Path({str(tmp_path)!r})
+(folder / "started").touch()
+while not signals or not {ends_cleanly}:
+    time.sleep(0.05)
+time.sleep(2)
+(folder / "signals").write_text(str(len(signals)))
+"""
+    )
+    fake.chmod(0o755)
+    code = f"""
+from longfat import _program
+if not {ends_cleanly}:
+    _program._END_TIMEOUT_S = 0.5
+try:
+    _program.run_json(["ls"])
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    environment = {**os.environ, "LONGFAT": str(fake)}
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=pipe, text=True, env=environment, start_new_session=True)
+    begun = time.monotonic()
+    while not (tmp_path / "started").exists():
+        assert process.poll() is None and time.monotonic() - begun < 60
+        time.sleep(0.05)
+    # As a terminal and Jupyter do.
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.communicate(timeout=60)[0] == "interrupted\n"
+    assert process.returncode == 0
+    if ends_cleanly:
+        assert (tmp_path / "signals").read_text() == "1"
+    else:
+        assert not (tmp_path / "signals").exists()
 
 
 def test_closed_forms():
@@ -179,11 +228,35 @@ def test_the_program_runs_the_other_engines(program, scenario, tmp_path):
     run = _run_by_program(changed, "sim", None, None)
     own = longfat.run(changed)
     assert run.flows.to_arrow().equals(own.flows.to_arrow())
-    assert not os.path.exists(run.path), "its temporary record is removed"
+    assert run.path is None and "record" not in run.summary, "its temporary record is removed"
     kept = _run_by_program(changed, "sim", None, tmp_path)
-    assert kept.path.parent == tmp_path / "short"
-    with pytest.raises(longfat.BadInput, match="variant"):
-        _run_by_program(longfat.Scenario.load("lab8"), "sim", None, None)
+    assert kept.path.parent == tmp_path / "short" and kept.summary["record"] == str(kept.path)
+
+
+def test_the_program_executes_the_same_run_as_the_process(program, scenario, tmp_path):
+    from longfat._run import _run_by_program
+
+    scenario = scenario.with_(repeat=3).with_kernel("2.4")
+    by_program = _run_by_program(scenario, "sim", None, tmp_path)
+    own = longfat.run(scenario)
+    assert by_program.summary["kernel"] == own.summary["kernel"] == "2.4"
+    assert by_program.flows.to_arrow().equals(own.flows.to_arrow())
+    assert not own.flows.to_arrow().equals(longfat.run(scenario.with_kernel("6.1")).flows.to_arrow())
+    assert [entry.name for entry in (tmp_path / "short").iterdir()] == [by_program.summary["id"]], "one of three repeats"
+
+
+def test_several_runs_are_refused_before_the_program_executes_one(scenario, monkeypatch):
+    from longfat._run import _run_by_program
+
+    monkeypatch.setenv("LONGFAT", "/bin/false")
+    text = scenario.text + '[[sweeps]]\nfield = "duration"\nvalues = ["1s", "2s"]\n'
+    for several, engine, match in [
+        (longfat.Scenario.load("lab8"), "lab", "variant"),
+        (longfat.Scenario.from_text(text), "lab", "longfat.sweep"),
+        (scenario, "sim,model", "one engine"),
+    ]:
+        with pytest.raises(longfat.BadInput, match=match):
+            _run_by_program(several, engine, None, None)
 
 
 def test_the_examples_of_docstrings():

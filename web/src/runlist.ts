@@ -1,7 +1,7 @@
 // Rows of the list of runs: repeats of one point folded into a row, and rows in the order of a column.
 import type { KnownFlow, RunItem } from './api';
 
-/** One run, or the repeats of one point of a scenario, a sweep, an engine and a variant. */
+/** One run, or the repeats of one point of a scenario, a sweep, an engine and a variant with the same settings. */
 export interface Row {
   /** The newest run's key. */
   key: string;
@@ -40,7 +40,9 @@ export function fold(runs: RunItem[]): Row[] {
   const rows: Row[] = [];
   const newest = new Map<string, Row>();
   for (const run of runs) {
-    const point = JSON.stringify([run.scenario, run.engine, run.variant, run.sweep]);
+    // Repeats differ in their seed only.
+    const set = Object.entries(run.set ?? {}).filter(([field]) => field !== 'seed');
+    const point = JSON.stringify([run.scenario, run.engine, run.variant, run.kernel, run.sweep, set]);
     const known = newest.get(point);
     const isRepeat = run.error === undefined && run.repeat !== undefined;
     if (known && isRepeat && known.runs.every((other) => other.repeat !== run.repeat)) {

@@ -226,6 +226,6 @@ fn print_mistakes(error: &scenario::Error) {
         if !is_rendered || !text.contains(mistake.location()) {
             text = mistake.line();
         }
-        output::note(text.trim_end());
+        output::coloured_note(text.trim_end());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fs::File, io::Read, path::Path};
 
-use experiment::{Experiment, scenario_file};
+use experiment::{EngineChoice, Experiment, scenario_file};
 use scenario::ScenarioFile;
 use units::{KernelVersion, KernelVersionError};
 
@@ -74,6 +74,14 @@ pub fn read_import(file: &Path, max_bytes: u64) -> anyhow::Result<Vec<u8>> {
 pub fn import_name(file: &Path, fallback: &str) -> String {
     let stem = file.file_stem().filter(|_| file.as_os_str() != "-");
     stem.map_or(fallback.into(), |stem| stem.to_string_lossy().into_owned())
+}
+
+/// Refuses `--ports` if none of the engines is the lab, which alone has ports.
+pub fn check_ports(ports: Option<lab::Backend>, engines: &[EngineChoice]) -> anyhow::Result<()> {
+    if ports.is_none() || engines.contains(&EngineChoice::Lab) {
+        return Ok(());
+    }
+    Err(Exit::BadInput("only the lab has --ports: add --engine lab".into()).into())
 }
 
 /// Parses the Linux version that the simulator is to use. A patched kernel is a host's, not a run's.

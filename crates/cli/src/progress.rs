@@ -73,7 +73,7 @@ impl Observer for ProgressDisplay {
             let bar = ProgressBar::new(duration.0 / 1_000_000);
             let bar = terminal.lines.insert_before(&terminal.count, bar);
             set_style(&bar, "{prefix} {bar:20} {msg}");
-            bar.set_prefix(title.to_string());
+            bar.set_prefix(output::printable(title).into_owned());
             bar
         });
         let is_quiet = self.completed().of > MAX_RUNS_WITH_LINES;
@@ -151,7 +151,7 @@ impl RunObserver for RunLine {
         match &self.bar {
             Some(bar) => {
                 bar.set_position(progress.elapsed.0 / 1_000_000);
-                bar.set_message(text);
+                bar.set_message(output::printable(&text).into_owned());
             }
             None if !self.is_quiet && self.last_line.elapsed() >= LINE_INTERVAL => {
                 self.last_line = Instant::now();

@@ -22,6 +22,25 @@ fn assert_scenario_is_refused(scenario: &str, expected: &[&str]) {
 }
 
 #[test]
+fn options_without_their_engine() {
+    let test_dir = TestDir::new(SMALL);
+    let over = "flows.bulk.cc=cubic,reno";
+    for (command, expected) in [
+        ("run s.toml --engine lab --kernel 6.1", "only the simulator and the model have --kernel"),
+        ("run s.toml --engine model,sim --ports tap", "only the lab has --ports: add --engine lab"),
+        ("run s.toml --engine sim --token s.toml", "need --engine hosts"),
+        ("sweep s.toml --engine lab --kernel 2.4 --over", "only the simulator and the model have --kernel"),
+        ("sweep s.toml --ports packet --over", "only the lab has --ports"),
+    ] {
+        let mut args: Vec<&str> = command.split(' ').collect();
+        args.extend(command.ends_with("--over").then_some(over));
+        let ran = test_dir.run(&args);
+        assert!(ran.code == 2 && ran.stderr.contains(expected), "{command}: {ran:?}");
+        assert!(!test_dir.path("runs").exists(), "a refused run must not create records");
+    }
+}
+
+#[test]
 fn unknown_key() {
     assert_change_is_refused(
         "delay = \"10ms\"",

@@ -101,6 +101,63 @@ fn the_list_is_filtered() {
 }
 
 #[test]
+fn texts_of_records_cannot_control_the_terminal() {
+    const ESCAPE: &str = "\u{1b}]0;owned\u{7}\u{9b}2Jname";
+    let test_dir = four_runs();
+    let id = &ids(&test_dir.run(&["ls", "--engine", "sim", "--json"]).json())[0];
+    let path = test_dir.path(&format!("runs/s/{id}/summary.json"));
+    let mut summary: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    summary["title"] = ESCAPE.into();
+    let run = &mut summary["runs"][0];
+    for text in ["id", "variant", "file", "kernel", "started"] {
+        run[text] = ESCAPE.into();
+    }
+    for text in ["name", "from", "to", "cc", "remedy"] {
+        run["flows"][0][text] = ESCAPE.into();
+    }
+    run["flows"][0]["evidence"] = vec![ESCAPE].into();
+    run["quality"]["notes"] = vec![ESCAPE].into();
+    fs::write(&path, summary.to_string()).unwrap();
+    for args in [
+        &["show", id][..],
+        &["compare", id, "last"],
+        &["ls", "--long"],
+        &["show", id, "--json"],
+        &["show", ESCAPE],
+        &["run", "s.toml", "--set", &format!("flows.{ESCAPE}.cc=reno")],
+    ] {
+        let ran = test_dir.run(args);
+        let printed = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(printed.contains("name"), "{args:?}: {ran:?}");
+        assert!(!printed.contains(|c: char| c.is_control() && c != '\n'), "{args:?}: {ran:?}");
+    }
+    assert_eq!(test_dir.run(&["show", id, "--json"]).json()["title"], ESCAPE, "escaped in documents");
+    // A file is exported as it is.
+    let exported = test_dir.run(&["export", "csv", id, "--table", "flows"]).stdout;
+    assert!(exported.starts_with("time_us,flow,"), "{exported}");
+}
+
+/// `s/` is all runs of the scenario, whatever else has this name or is among the runs.
+#[test]
+fn all_runs_of_a_scenario_are_those_that_can_be_read() {
+    let test_dir = four_runs();
+    fs::create_dir_all(test_dir.path("s/results")).unwrap();
+    fs::create_dir(test_dir.path("runs/s/notes")).unwrap();
+    let table = test_dir.run(&["export", "table", "s/", "-o", "all.csv"]);
+    assert_eq!((table.code, table.stdout.contains("of 4 runs")), (0, true), "{table:?}");
+    assert!(table.stderr.contains("skipped s/notes: cannot read"), "{table:?}");
+    let engines = test_dir.run(&["compare", "s", "--engines", "--json"]);
+    assert_eq!(engines.json()["scenario"], "s");
+    let prune = test_dir.run(&["prune", "--keep", "0", "--json"]).json();
+    assert_eq!(prune["removed"].as_array().unwrap().len(), 4, "{prune}");
+    let refused = test_dir.run(&["rm", "notes"]);
+    assert!(refused.code == 2 && refused.stderr.contains("is not a record"), "{refused:?}");
+    assert!(test_dir.path("runs/s/notes").is_dir());
+    let none = test_dir.run(&["report", "s/", "-o", "report.html"]);
+    assert!(none.code == 2 && none.stderr.contains("no run of scenario s"), "{none:?}");
+}
+
+#[test]
 fn runs_are_removed_and_pruned() {
     let test_dir = four_runs();
     let list = || ids(&test_dir.run(&["ls", "--json"]).json());

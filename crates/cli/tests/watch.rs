@@ -306,6 +306,42 @@ fn an_interrupted_watch_leaves_a_record_that_opens() {
     assert!(run["flows"][0]["bytes"].as_u64() >= Some(50_000), "{run}");
 }
 
+/// `longfat watch --record ... | head -1`: the reader closes the pipe after the first line.
+#[test]
+fn a_closed_reader_ends_lines_and_not_the_record() {
+    let (mut sender, mut receiver) = connection();
+    let port = sender.local_addr().unwrap().port().to_string();
+    let test_dir = TestDir::new("");
+    let mut carry = || {
+        sender.write_all(&[0; 50_000]).unwrap();
+        receiver.read_exact(&mut [0; 50_000]).unwrap();
+    };
+    let mut watch = |options: &[&str]| {
+        let args =
+            [&["watch", "--no-bpf", "--interval", "20ms"][..], options, &["port", port.as_str()]].concat();
+        let mut watching =
+            test_dir.longfat(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut first = String::new();
+        BufReader::new(watching.stdout.take().unwrap()).read_line(&mut first).unwrap();
+        assert!(first.contains("established"), "{first}");
+        carry();
+        let ran = CommandOutput::from(watching.wait_with_output().unwrap());
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran.stderr
+    };
+    // Long enough for the lines after the reader has closed; bytes are carried after the first line.
+    let printed = watch(&["--record", "--duration", "6s"]);
+    let record = printed.lines().find_map(|line| line.strip_prefix("record: ")).expect(&printed);
+    let shown = test_dir.run(&["show", record.rsplit('/').next().unwrap(), "--json"]).json();
+    let run = &shown["runs"][0];
+    assert!(run["partial"] != true && run["duration_s"].as_f64() > Some(4.0), "{run}");
+    assert!(run["flows"][0]["bytes"].as_u64() >= Some(50_000), "{run}");
+    // Without a record nothing receives the lines: the command ends, however long it was to watch.
+    let begun = std::time::Instant::now();
+    watch(&["--duration", "600s"]);
+    assert!(begun.elapsed() < Duration::from_secs(300), "{:?}", begun.elapsed());
+}
+
 #[test]
 fn prometheus_is_told_the_aggregates() {
     let (sender, _receiver) = connection();

@@ -32,16 +32,22 @@ impl Experiment {
     }
 
     /// Checks before the first run that the engines have the congestion controls, that the lab can run its
-    /// flows, and that traced flows exist.
+    /// flows, that traced flows exist, and that an engine simulates the kernel, if one is given.
     ///
     /// # Errors
-    /// An engine lacks a congestion control, the lab cannot run a flow, or a traced flow does not exist.
+    /// An engine lacks a congestion control, the lab cannot run a flow, a traced flow does not exist, or no engine
+    /// simulates the kernel.
     pub fn check(&self, jobs: &[Job<'_>]) -> Result<()> {
         for job in jobs {
             congestion::check_names(job)?;
         }
         for job in jobs.iter().filter(|job| job.engine == EngineChoice::Lab) {
             lab::check_flows(&job.scenario)?;
+        }
+        let has_kernel = |job: &Job<'_>| matches!(job.engine, EngineChoice::Sim | EngineChoice::Model);
+        if self.kernel.is_some() && !jobs.iter().any(has_kernel) {
+            let message = "only the simulator and the model have --kernel: add --engine sim";
+            return Err(Error::BadInput(message.into()));
         }
         let simulated = || jobs.iter().filter(|job| job.engine == EngineChoice::Sim);
         if !self.traced.is_empty() && simulated().next().is_none() {

@@ -1,7 +1,11 @@
 //! Simulations in steps: at each sample of a flow the caller sets the flow's congestion window and pacing rate, in place of a
 //! congestion control.
 
-use std::{cell::Cell, rc::Rc};
+use std::{
+    cell::Cell,
+    rc::Rc,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use schema::{Event, FlowSample, LinkSample};
 use sim::{Controllers, Side};
@@ -22,7 +26,8 @@ pub struct FlowControl {
 }
 
 /// Simulates a run in which the caller controls the TCP flow called `flow`. `on_sample` receives each sample of the flow and
-/// returns what applies until the next one; `None` ends the run.
+/// returns what applies until the next one; `None` ends the run. `stop` ends it between two samples of the flow too, which are far
+/// apart if it starts late.
 ///
 /// # Errors
 /// There is no TCP flow of this name, the engine is not the simulator, or the simulation fails.
@@ -30,6 +35,7 @@ pub fn run_stepped(
     job: &Job<'_>,
     flow: &str,
     initial: FlowControl,
+    stop: &AtomicBool,
     on_sample: &mut dyn FnMut(&FlowSample) -> Option<FlowControl>,
 ) -> Result<()> {
     let tcp = job.scenario.flows.iter().filter(|one| matches!(one.kind, scenario::FlowKind::Tcp(_)));
@@ -46,7 +52,7 @@ pub fn run_stepped(
     let Experiment { path, host, kernel, .. } = job.experiment;
     let sim = Sim { path, host, kernel: *kernel, traced: &[] };
     let control = Rc::new(Cell::new(initial));
-    let mut observer = StepObserver { flow, control: control.clone(), on_sample, last_us: None };
+    let mut observer = StepObserver { flow, control: control.clone(), stop, on_sample, last_us: None };
     let external = |native: &mut dyn Controllers| {
         let mut controllers = External { flow, control, native };
         sim.simulate(&job.scenario, &mut controllers, &mut observer)
@@ -121,6 +127,7 @@ impl CongestionControl for CallersControl {
 struct StepObserver<'a> {
     flow: &'a str,
     control: Rc<Cell<FlowControl>>,
+    stop: &'a AtomicBool,
     on_sample: &'a mut dyn FnMut(&FlowSample) -> Option<FlowControl>,
     /// The time of the last sample that the caller has received.
     last_us: Option<i64>,
@@ -132,6 +139,9 @@ impl sim::Observer for StepObserver<'_> {
     }
 
     fn progress(&mut self, _: Time, latest: &[FlowSample]) -> bool {
+        if self.stop.load(Ordering::Relaxed) {
+            return false;
+        }
         let new = latest.iter().find(|row| row.flow == self.flow && Some(row.time_us) > self.last_us);
         let Some(sample) = new else { return true };
         self.last_us = Some(sample.time_us);
@@ -158,7 +168,7 @@ mod tests {
         let jobs = experiment.jobs(&Selection::with_engine(EngineChoice::Sim)).unwrap();
         let name = jobs[0].scenario.flows[0].name.clone();
         let mut goodputs = Vec::new();
-        run_stepped(&jobs[0], &name, control, &mut |sample| {
+        run_stepped(&jobs[0], &name, control, &AtomicBool::new(false), &mut |sample| {
             goodputs.push(sample.goodput_bps.unwrap_or(0) as f64);
             Some(control)
         })
@@ -185,19 +195,37 @@ mod tests {
     }
 
     #[test]
+    fn a_stop_ends_a_run_before_the_first_sample_of_the_flow() {
+        // The simulation of all of it would take minutes.
+        let sets = [("duration", "1000000s"), ("flows.bulk.start", "900000s")];
+        let sets = sets.map(|(field, value)| (field.to_owned(), value.to_owned())).to_vec();
+        let experiment = Experiment { sets, ..experiment() };
+        let jobs = experiment.jobs(&Selection::with_engine(EngineChoice::Sim)).unwrap();
+        let control = FlowControl { cwnd_segs: 10, pacing_bps: None };
+        let mut samples = 0;
+        run_stepped(&jobs[0], "bulk", control, &AtomicBool::new(true), &mut |_| {
+            samples += 1;
+            Some(control)
+        })
+        .unwrap();
+        assert_eq!(samples, 0);
+    }
+
+    #[test]
     fn the_caller_ends_the_run_and_wrong_flows_are_named() {
         let experiment = experiment();
         let jobs = experiment.jobs(&Selection::with_engine(EngineChoice::Sim)).unwrap();
         let control = FlowControl { cwnd_segs: 10, pacing_bps: None };
         let name = jobs[0].scenario.flows[0].name.clone();
         let mut count = 0;
-        run_stepped(&jobs[0], &name, control, &mut |_| {
+        run_stepped(&jobs[0], &name, control, &AtomicBool::new(false), &mut |_| {
             count += 1;
             (count < 3).then_some(control)
         })
         .unwrap();
         assert_eq!(count, 3);
-        let error = run_stepped(&jobs[0], "none", control, &mut |_| None).unwrap_err();
+        let error =
+            run_stepped(&jobs[0], "none", control, &AtomicBool::new(false), &mut |_| None).unwrap_err();
         assert!(error.to_string().contains(&name), "{error}");
         assert!(run_all(&jobs, &crate::RunOptions::default()).is_ok(), "the job is unchanged");
     }

@@ -10,6 +10,7 @@
 mod closed_forms;
 mod elf_error;
 mod errors;
+mod interruptible;
 mod point;
 mod run;
 mod scenario_file;
@@ -23,7 +24,7 @@ mod native {
     use crate::{
         closed_forms::bdp,
         point::{Stop, plan, run_point, store_point, stored_point},
-        run::{Run, compare, open_run, run},
+        run::{Run, compare, open_run, read_run, run},
         scenario_file::{Scenario, built_in_scenarios},
         stepped::Stepped,
         table::{Table, table},

@@ -4,10 +4,7 @@ use std::{
     collections::BTreeMap,
     num::NonZeroUsize,
     path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use experiment::{
@@ -17,6 +14,7 @@ use pyo3::prelude::*;
 
 use crate::{
     errors::{bad_input, of_experiment},
+    interruptible::interruptible,
     run::engine_in_process,
     scenario_file::Scenario,
 };
@@ -28,7 +26,7 @@ type Values = Vec<(String, String)>;
 #[pyclass(frozen, module = "longfat._native")]
 #[derive(Default)]
 pub(crate) struct Stop {
-    flag: Arc<AtomicBool>,
+    flag: AtomicBool,
 }
 
 #[pymethods]
@@ -79,7 +77,8 @@ fn swept_by_file(experiment: &Experiment) -> Vec<String> {
     first.into_iter().map(|(field, _)| field).collect()
 }
 
-/// Executes one run of a sweep. Returns its address and its document, `longfat.point/1`.
+/// Executes one run of a sweep. Returns its address and its document, `longfat.point/1`. Without a `stop` Ctrl-C ends it, as in a
+/// worker's process.
 #[pyfunction]
 pub(crate) fn run_point(
     py: Python<'_>,
@@ -90,8 +89,16 @@ pub(crate) fn run_point(
     repeat: u32,
     stop: Option<&Stop>,
 ) -> PyResult<(String, String)> {
-    let (engine, stop) = (engine_in_process(py, engine)?, stop.map(|stop| stop.flag.clone()));
-    let executed = py.detach(|| execute(&scenario.experiment, engine, variant, &values, repeat, stop));
+    let engine = engine_in_process(py, engine)?;
+    let own_stop = AtomicBool::new(false);
+    let executed = match stop {
+        Some(Stop { flag }) => {
+            py.detach(|| execute(&scenario.experiment, engine, variant, &values, repeat, flag))
+        }
+        None => interruptible(py, &own_stop, || {
+            execute(&scenario.experiment, engine, variant, &values, repeat, &own_stop)
+        })?,
+    };
     executed.map_err(|error| of_experiment(py, &error))
 }
 
@@ -101,7 +108,7 @@ fn execute(
     variant: Option<String>,
     values: &Values,
     repeat: u32,
-    stop: Option<Arc<AtomicBool>>,
+    stop: &AtomicBool,
 ) -> experiment::Result<(String, String)> {
     let file_fields = swept_by_file(experiment);
     let selected = values.iter().filter(|(field, _)| !file_fields.contains(field));
@@ -119,8 +126,6 @@ fn execute(
     let job = experiment.jobs(&selection)?.into_iter().find(is_this);
     let jobs = [job.ok_or_else(|| Error::BadInput("the scenario has no such point".into()))?];
     experiment.check(&jobs)?;
-    let never = AtomicBool::new(false);
-    let stop = stop.as_deref().unwrap_or(&never);
     let options = RunOptions { stop, parallel_runs: Some(NonZeroUsize::MIN), ..RunOptions::default() };
     let completed = run_all(&jobs, &options)?.pop();
     let Some(completed) = completed.filter(|_| !stop.load(Ordering::Relaxed)) else {

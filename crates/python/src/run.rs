@@ -7,7 +7,6 @@ use std::{
         atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
-    time::Duration,
 };
 
 use experiment::{
@@ -20,12 +19,10 @@ use view::{LoadedRun, PlotOptions};
 
 use crate::{
     errors::{bad_input, failed, of_experiment},
+    interruptible::SIGNAL_CHECK_INTERVAL,
     scenario_file::Scenario,
     table::{Table, of_events, of_flows, of_links},
 };
-
-/// Interval at which Ctrl-C is checked during a run.
-const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A run with its series.
 #[pyclass(frozen, module = "longfat._native")]
@@ -251,8 +248,23 @@ fn loaded(py: Python<'_>, experiment: &Experiment, completed: CompletedRun, toml
 /// Opens a record: by its directory, or by its name in the directory of records.
 #[pyfunction]
 pub(crate) fn open_run(py: Python<'_>, key: &str, runs: PathBuf) -> PyResult<Run> {
+    read_record(py, || record::find(&runs, key))
+}
+
+/// Reads the record in a directory that is removed afterwards: the run has no record then.
+#[pyfunction]
+pub(crate) fn read_run(py: Python<'_>, directory: PathBuf) -> PyResult<Run> {
+    let mut run = read_record(py, || record::Run::open(&directory))?;
+    (run.path, run.loaded.path, run.loaded.run.record) = (None, PathBuf::new(), None);
+    Ok(run)
+}
+
+fn read_record(
+    py: Python<'_>,
+    open: impl FnOnce() -> Result<record::Run, record::Error> + Send,
+) -> PyResult<Run> {
     let opened = py.detach(|| {
-        let record = record::find(&runs, key)?;
+        let record = open()?;
         let loaded = LoadedRun::load(&record)?;
         Ok::<_, record::Error>((loaded, record.scenario_toml().unwrap_or_default(), record.path))
     });

@@ -128,6 +128,12 @@ impl Scenario {
         self.experiment.kernel.map(|kernel| kernel.to_string())
     }
 
+    /// Number of points of the file's own sweep; 1 without one.
+    #[getter]
+    fn points(&self) -> usize {
+        self.experiment.file.points().len()
+    }
+
     #[getter]
     fn variants(&self) -> Vec<&str> {
         self.experiment.file.variants().collect()

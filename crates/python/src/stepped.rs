@@ -2,10 +2,12 @@
 
 use std::{
     sync::{
-        Mutex,
-        mpsc::{Receiver, Sender, channel},
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
     thread::JoinHandle,
+    time::Duration,
 };
 
 use experiment::{Error, Experiment, FlowControl, Selection, run_stepped};
@@ -14,9 +16,13 @@ use schema::{FlowSample, Metrics};
 
 use crate::{
     errors::{bad_input, failed, of_experiment},
+    interruptible::SIGNAL_CHECK_INTERVAL,
     run::engine_in_process,
     scenario_file::Scenario,
 };
+
+/// Interval at which the end of the simulation's thread is checked.
+const END_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A sample: its time, and the requested columns (NaN where absent).
 type Sample = (i64, Vec<f64>);
@@ -28,6 +34,14 @@ pub(crate) struct Stepped {
     actions: Mutex<Option<Sender<FlowControl>>>,
     samples: Mutex<Receiver<experiment::Result<Option<Sample>>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Ends the simulation between two samples.
+    stop: Arc<AtomicBool>,
+}
+
+impl Drop for Stepped {
+    fn drop(&mut self) {
+        self.end();
+    }
 }
 
 #[pymethods]
@@ -56,6 +70,8 @@ impl Stepped {
         let (sender, samples) = channel();
         let experiment = scenario.experiment.clone();
         let initial = FlowControl { cwnd_segs, pacing_bps: None };
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             let mut on_sample = |row: &FlowSample| {
                 let cell = |index: &usize| row.metric(*index).map_or(f64::NAN, |value| value as f64);
@@ -63,22 +79,30 @@ impl Stepped {
                 // The sender of actions is dropped to end the simulation.
                 received_actions.recv().ok()
             };
-            let result = simulate(&experiment, &selection, &flow, initial, &mut on_sample);
+            let result = simulate(&experiment, &selection, &flow, initial, &stopped, &mut on_sample);
             let _ = sender.send(result.map(|()| None));
         });
         Ok(Stepped {
             actions: Mutex::new(Some(actions)),
             samples: Mutex::new(samples),
             thread: Mutex::new(Some(thread)),
+            stop,
         })
     }
 
-    /// The next sample; `None` at the end of the run.
+    /// The next sample; `None` at the end of the run. Ctrl-C ends the simulation: the caller would receive the pending sample as
+    /// that of its next step.
     fn sample(&self, py: Python<'_>) -> PyResult<Option<Sample>> {
-        let received = py.detach(|| self.samples.lock().ok()?.recv().ok());
-        match received {
-            Some(result) => result.map_err(|error| of_experiment(py, &error)),
-            None => Err(failed(py, "the simulation has ended")),
+        loop {
+            let received = py.detach(|| {
+                let samples = self.samples.lock().map_err(|_| RecvTimeoutError::Disconnected)?;
+                samples.recv_timeout(SIGNAL_CHECK_INTERVAL)
+            });
+            match received {
+                Ok(result) => return result.map_err(|error| of_experiment(py, &error)),
+                Err(RecvTimeoutError::Disconnected) => return Err(failed(py, "the simulation has ended")),
+                Err(RecvTimeoutError::Timeout) => py.check_signals().inspect_err(|_| self.end())?,
+            }
         }
     }
 
@@ -96,14 +120,28 @@ impl Stepped {
     }
 
     /// Ends the simulation.
-    fn close(&self, py: Python<'_>) {
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.end();
+        let thread = self.thread.lock().ok().and_then(|mut thread| thread.take());
+        let Some(thread) = thread else { return Ok(()) };
+        // It ends at its next sample, which is far away if samples are rare.
+        while !thread.is_finished() {
+            py.detach(|| std::thread::sleep(END_CHECK_INTERVAL));
+            py.check_signals()?;
+        }
+        // A panic was reported when it occurred.
+        let _ = thread.join();
+        Ok(())
+    }
+}
+
+impl Stepped {
+    /// Lets the simulation end at its next sample.
+    fn end(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // Without a sender of actions, a simulation that waits for one ends.
         let actions = self.actions.lock().ok().and_then(|mut actions| actions.take());
         drop(actions);
-        let thread = self.thread.lock().ok().and_then(|mut thread| thread.take());
-        if let Some(thread) = thread {
-            // A panic was reported when it occurred.
-            let _ = py.detach(|| thread.join());
-        }
     }
 }
 
@@ -112,12 +150,13 @@ fn simulate(
     selection: &Selection,
     flow: &str,
     initial: FlowControl,
+    stop: &AtomicBool,
     on_sample: &mut dyn FnMut(&FlowSample) -> Option<FlowControl>,
 ) -> experiment::Result<()> {
     let jobs = experiment.jobs(selection)?;
     experiment.check(&jobs)?;
     match jobs.as_slice() {
-        [job] => run_stepped(job, flow, initial, on_sample),
+        [job] => run_stepped(job, flow, initial, stop, on_sample),
         _ => Err(Error::BadInput(format!("the scenario has {} runs: choose a variant", jobs.len()))),
     }
 }

@@ -72,6 +72,12 @@ pub enum Error {
         /// The run as `scenario/id`.
         name: String,
     },
+    /// A directory that is to be removed is not a record.
+    #[error("{} is not a record (it has no scenario.toml and no summary of longfat) and is not removed", path.display())]
+    NotRecord {
+        /// The directory.
+        path: PathBuf,
+    },
     /// Several runs match the key.
     #[error("\"{key}\" matches several runs: {}", candidates.join(", "))]
     Ambiguous {

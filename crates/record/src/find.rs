@@ -14,6 +14,8 @@ use crate::{Error, Run};
 
 /// The file with a record's summary.
 pub(crate) const SUMMARY: &str = "summary.json";
+/// The file with a record's scenario.
+pub(crate) const SCENARIO: &str = "scenario.toml";
 /// The prefix of the id in the name of a record's directory in an object store, as in partitioned (Hive)
 /// layouts: DuckDB, polars and Arrow make a column `run` of it. A copy of the store is a directory of
 /// records.
@@ -35,6 +37,8 @@ pub struct RunEntry {
     pub path: PathBuf,
     /// True where the run was cut short or is still in progress, or has no summary.
     pub partial: bool,
+    /// True where the directory is a record, readable or damaged. Only such directories are removed.
+    pub is_record: bool,
     /// The record, or why it cannot be read.
     pub run: Result<Run, Error>,
 }
@@ -82,11 +86,18 @@ pub fn list(runs_dir: &Path) -> Result<Vec<RunEntry>, Error> {
             };
             let run = Run::open(&path);
             let partial = run.as_ref().map_or(partial, |run| run.partial);
-            entries.push(RunEntry { scenario: scenario.clone(), id, path, partial, run });
+            let is_record = run.is_ok() || is_damaged_record(&path);
+            entries.push(RunEntry { scenario: scenario.clone(), id, path, partial, is_record, run });
         }
     }
     entries.sort_by_cached_key(RunEntry::order);
     Ok(entries)
+}
+
+/// Whether a directory whose summary cannot be read is a record: it has the name of an unfinished one, or a scenario. Directories
+/// of other programs may have a file of the summary's name too.
+fn is_damaged_record(path: &Path) -> bool {
+    directory_name(path).is_some_and(|name| partial_id(&name).is_some()) || path.join(SCENARIO).exists()
 }
 
 /// The record that `key` names: a record's directory, an id or the beginning of one, `scenario/id`, `last`

@@ -4,7 +4,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::find::{SUMMARY, select};
+use crate::find::{RUN_PARTITION, SUMMARY, select};
+use crate::remove::refuse_other_directory;
+use crate::run::directory_name;
 use crate::{Error, Run, RunEntry, RunStore, check_writable, list, names, remove};
 
 /// The location of records.
@@ -128,8 +130,14 @@ impl RunsLocation {
         };
         store.refresh()?;
         let in_store = |run: Run| run.in_store(Arc::clone(store));
-        let entries = list(store.cache())?.into_iter();
-        Ok(entries.map(|entry| RunEntry { run: entry.run.map(in_store), ..entry }).collect())
+        // What remains of an interrupted removal has the name of a record only.
+        let has_name = |path: &Path| directory_name(path).is_some_and(|name| name.starts_with(RUN_PARTITION));
+        let as_stored = |entry: RunEntry| RunEntry {
+            is_record: entry.is_record || has_name(&entry.path),
+            run: entry.run.map(in_store),
+            ..entry
+        };
+        Ok(list(store.cache())?.into_iter().map(as_stored).collect())
     }
 
     /// The record that `key` names, as in [`crate::find`]; also by its address in the store.
@@ -184,8 +192,9 @@ impl RunsLocation {
     /// Removes a record.
     ///
     /// # Errors
-    /// If it is being written on this machine, or cannot be removed.
+    /// If it is being written on this machine, is not a record, or cannot be removed.
     pub fn remove(&self, entry: &RunEntry) -> Result<(), Error> {
+        refuse_other_directory(entry)?;
         match &self.0 {
             Kind::Directory(_) => remove(entry),
             Kind::Store(store) => store.remove(&entry.path),

@@ -19,8 +19,9 @@ const TRIAL: &str = ".longfat-trial";
 /// are removed by the next one of the same scenario.
 ///
 /// # Errors
-/// If the record is being written, or cannot be renamed or removed.
+/// If the record is being written, cannot be renamed or removed, or the directory is not a record.
 pub fn remove(entry: &RunEntry) -> Result<(), Error> {
+    refuse_other_directory(entry)?;
     let path = &entry.path;
     let directory = File::open(path).context("read", path)?;
     // Only a lock of another process refuses: file systems without locks have none.
@@ -35,6 +36,14 @@ pub fn remove(entry: &RunEntry) -> Result<(), Error> {
     // Not empty: it has other runs.
     let _ = fs::remove_dir(parent);
     Ok(())
+}
+
+/// Refuses a directory that is not a record, for instance if `--runs` names a directory of other files.
+pub(crate) fn refuse_other_directory(entry: &RunEntry) -> Result<(), Error> {
+    match entry.is_record {
+        true => Ok(()),
+        false => Err(Error::NotRecord { path: entry.path.clone() }),
+    }
 }
 
 /// Checks that records can be written below `runs_dir`; nothing remains of the trial.

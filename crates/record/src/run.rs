@@ -8,6 +8,7 @@ use schema::{Event, FlowSample, LinkSample, RunSummary, SUMMARY_SCHEMA, Summary,
 
 use crate::columns::TableName;
 use crate::error::Context;
+use crate::find::SCENARIO;
 use crate::parquet_file::decode;
 use crate::table::Table;
 use crate::writer::partial_id;
@@ -110,7 +111,7 @@ impl Run {
     /// # Errors
     /// If the file cannot be read.
     pub fn scenario_toml(&self) -> Result<String, Error> {
-        let path = self.file("scenario.toml")?;
+        let path = self.file(SCENARIO)?;
         fs::read_to_string(&path).context("read", &path)
     }
 

@@ -44,8 +44,9 @@ pub fn is_part(entry: &RunEntry) -> bool {
 }
 
 /// The records to remove of `entries` (newest last): all but the newest `keep`, and of those only the ones
-/// that started before `older_than` (in the form of ids).
+/// that started before `older_than` (in the form of ids). Directories that are not records are ignored.
 pub fn to_prune(mut entries: Vec<RunEntry>, keep: usize, older_than: Option<&str>) -> Vec<RunEntry> {
+    entries.retain(|entry| entry.is_record);
     entries.truncate(entries.len().saturating_sub(keep));
     entries.retain(|entry| older_than.is_none_or(|instant| started(entry) < instant));
     entries
@@ -86,7 +87,14 @@ mod tests {
             std::fs::write(dir.path().join("summary.json"), serde_json::to_string(&summary).unwrap())
                 .unwrap();
             let run = crate::Run::open(dir.path());
-            RunEntry { scenario: "test-far".into(), id: id.into(), path: PathBuf::new(), partial: false, run }
+            RunEntry {
+                scenario: "test-far".into(),
+                id: id.into(),
+                path: PathBuf::new(),
+                partial: false,
+                is_record: true,
+                run,
+            }
         };
         let entries = || vec![entry("burst", Some("diagnosis")), entry("test", None)];
         let ids = |filter: RunFilter| filter.apply(entries()).into_iter().map(|e| e.id).collect::<Vec<_>>();

@@ -25,6 +25,7 @@ use schema::{Event, FlowSample, LinkSample, Summary, TraceRow};
 
 use crate::Error;
 use crate::error::Context;
+use crate::find::SCENARIO;
 use crate::id::file_name;
 use crate::lock::lock;
 use crate::origin::Origin;
@@ -132,7 +133,7 @@ impl Writer {
             newest_us: 0,
             closed: false,
         };
-        let written = write_file(&writer.partial, "scenario.toml", scenario_toml.as_bytes(), Sync::No)
+        let written = write_file(&writer.partial, SCENARIO, scenario_toml.as_bytes(), Sync::No)
             .and_then(|()| write_summary(&writer.partial, &writer.summary, Sync::No));
         writer.remove_on_error(written)?;
         Ok(writer)

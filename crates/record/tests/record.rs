@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use record::{
-    ColumnFile, Error, Run, TableName, Writer, check_writable, find, find_entry, list, new_id, remove,
+    ColumnFile, Error, Run, RunEntry, RunsLocation, TableName, Writer, check_writable, find, find_entry,
+    list, new_id, remove, to_prune,
 };
 use schema::{Event, EventKind, FlowSample, LinkDirection, LinkSample, Summary, TraceKind, TraceRow};
 
@@ -446,6 +447,48 @@ fn a_record_is_removed_unless_it_is_being_written_and_interrupted_removals_are_c
     drop(writer);
     remove(&entry("b")).unwrap();
     assert_eq!(names(runs), [""; 0], "and the scenario's empty directory");
+}
+
+#[test]
+fn only_records_are_removed_even_damaged_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    let runs = dir.path();
+    create(runs, "good").finish(&summary(), &[flow(0)], &[], &[]).unwrap();
+    for (path, file) in [
+        ("lab8/without-summary", Some("scenario.toml")),
+        ("lab8/.killed.partial", None),
+        ("documents/zz-thesis", Some("thesis.tex")),
+        ("documents/coverage", Some("summary.json")),
+        ("documents/empty", None),
+    ] {
+        fs::create_dir_all(runs.join(path)).unwrap();
+        if let Some(file) = file {
+            fs::write(runs.join(path).join(file), "{}").unwrap();
+        }
+    }
+    create(runs, "damaged").finish(&summary(), &[flow(0)], &[], &[]).unwrap();
+    fs::write(runs.join("lab8/damaged/summary.json"), "{").unwrap();
+    let ids = |entries: &[RunEntry]| {
+        let mut ids: Vec<String> = entries.iter().map(|entry| entry.id.clone()).collect();
+        ids.sort();
+        ids
+    };
+    let records = ["damaged", "good", "killed", "without-summary"];
+    assert_eq!(ids(&to_prune(list(runs).unwrap(), 0, None)), records);
+    // Other directories do not count among those to keep either.
+    assert_eq!(to_prune(list(runs).unwrap(), 3, None).len(), 1);
+    for entry in list(runs).unwrap() {
+        match records.contains(&entry.id.as_str()) {
+            true => RunsLocation::from(runs).remove(&entry).unwrap(),
+            false => {
+                let message = remove(&entry).unwrap_err().to_string();
+                assert!(message.contains("is not a record"), "{message}");
+                assert!(RunsLocation::from(runs).remove(&entry).is_err());
+            }
+        }
+    }
+    assert_eq!(ids(&list(runs).unwrap()), ["coverage", "empty", "zz-thesis"]);
+    assert!(runs.join("documents/zz-thesis/thesis.tex").exists());
 }
 
 #[test]

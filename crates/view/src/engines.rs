@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schema::{EngineName, FlowKind, FlowSummary, RunSummary};
 use serde::Serialize;
 
-use crate::{number, table, words};
+use crate::{number, settings::changed_fields, table, words};
 
 /// The value of [`EngineComparison`]'s `schema` field.
 const SCHEMA: &str = "longfat.engines/1";
@@ -53,16 +53,23 @@ fn rank(engine: &EngineName) -> u8 {
 }
 
 /// Compares the latest run of each engine, variant and point among `runs`, which are of one scenario. Only
-/// runs with the same `--set` changes as the latest run are compared.
+/// runs with the same `--set` changes as the latest run are compared. The simulator's and the model's runs of a variant and point
+/// are of one kernel: that of the latest of them.
 pub fn engines(scenario: &str, runs: &[RunSummary]) -> EngineComparison {
     let mut engine_runs: Vec<&RunSummary> =
         runs.iter().filter(|run| rank(&run.engine) > 0 && !run.partial).collect();
     engine_runs.sort_by(|a, b| b.started.cmp(&a.started));
-    let set = engine_runs.first().map(|run| run.set.clone()).unwrap_or_default();
+    let set = engine_runs.first().map(|run| changed_fields(run)).unwrap_or_default();
+    let same_group = |a: &&RunSummary, b: &&RunSummary| (&a.variant, &a.sweep) == (&b.variant, &b.sweep);
+    let is_computed = |run: &&RunSummary| matches!(run.engine, EngineName::Sim | EngineName::Model);
     let mut latest: Vec<&RunSummary> = Vec::new();
-    for run in engine_runs.into_iter().filter(|run| run.set == set) {
-        let key = |run: &RunSummary| (run.engine_label(), run.variant.clone(), run.sweep.clone());
-        if !latest.iter().any(|known| key(known) == key(run)) {
+    for run in engine_runs.into_iter().filter(|run| changed_fields(run) == set) {
+        let mut known = latest.iter().filter(|known| same_group(known, &run));
+        let is_known = |known: &&RunSummary| {
+            known.engine_label() == run.engine_label()
+                || is_computed(known) && is_computed(&run) && known.kernel != run.kernel
+        };
+        if !known.any(is_known) {
             latest.push(run);
         }
     }
@@ -74,7 +81,6 @@ pub fn engines(scenario: &str, runs: &[RunSummary]) -> EngineComparison {
             b.engine_label(),
         ))
     });
-    let same_group = |a: &&RunSummary, b: &&RunSummary| (&a.variant, &a.sweep) == (&b.variant, &b.sweep);
     let groups = latest.chunk_by(same_group).filter_map(group).collect();
     EngineComparison {
         schema: SCHEMA,

@@ -92,9 +92,9 @@ pub(crate) struct Figure<'a> {
     pub(crate) strips: Vec<Strip>,
     /// Stalls of all runs, in a picture over time.
     pub(crate) stalls: Vec<StalledSpan>,
-    pub(crate) end_s: f64,
     /// The time shown, seconds.
-    span_s: f64,
+    from_s: f64,
+    pub(crate) end_s: f64,
 }
 
 impl<'a> Figure<'a> {
@@ -122,8 +122,8 @@ impl<'a> Figure<'a> {
             legend: Vec::new(),
             strips: strips(runs, &labels),
             stalls: runs.iter().flat_map(|run| stalls(run)).collect(),
+            from_s,
             end_s,
-            span_s: end_s - from_s,
         };
         if runs.len() > 1 {
             figure.legend = labels.into_iter().enumerate().map(|(index, label)| (label, index)).collect();
@@ -231,7 +231,7 @@ impl<'a> Figure<'a> {
                 for (companion, stroke) in companions.iter().zip([Stroke::Dashed, Stroke::Dotted]) {
                     let points = companion_points(run, &name, companion);
                     if let Some((_, top)) = range(&points) {
-                        let points = decimate(&points, self.end_s, BUCKETS);
+                        let points = self.decimated(&points);
                         let exceeds_axis = top > height && height > 0.0;
                         if exceeds_axis {
                             match far_above.iter_mut().find(|(name, _)| *name == companion.name) {
@@ -261,17 +261,23 @@ impl<'a> Figure<'a> {
 
     /// Adds a curve, averaged where samples are noisy and dense.
     fn add_curve(&self, panel: &mut Panel<'_>, colour: usize, stroke: Stroke, points: &[Point]) {
-        let window_s = smoothing_s(self.span_s);
-        let drawn = decimate(points, self.end_s, BUCKETS);
+        let span_s = self.end_s - self.from_s;
+        let window_s = smoothing_s(span_s);
+        let drawn = self.decimated(points);
         // A short span shows every sample.
-        let is_short = self.span_s < UNAVERAGED_SPAN_S;
+        let is_short = span_s < UNAVERAGED_SPAN_S;
         if is_short || !panel.metric.is_smoothed() || !is_denser_than(points, window_s) {
             panel.curves.push(Curve { colour, stroke, points: drawn, raw: Vec::new(), exceeds_axis: false });
             return;
         }
-        let points = decimate(&smooth(points, window_s), self.end_s, BUCKETS);
+        let points = self.decimated(&smooth(points, window_s));
         panel.curves.push(Curve { colour, stroke, points, raw: drawn, exceeds_axis: false });
         panel.note = format!("mean over {}, samples in faint colour", short_time(window_s));
+    }
+
+    /// The points of a curve that are drawn.
+    fn decimated(&self, points: &[Point]) -> Vec<Point> {
+        decimate(points, (self.from_s, self.end_s), BUCKETS)
     }
 
     /// The colour of a flow or link in a plot of one run, in order of first appearance.

@@ -46,6 +46,7 @@ pub mod reproduced_tables;
 mod reproduction;
 mod run_list;
 mod series;
+mod settings;
 mod style;
 pub mod sweep;
 pub mod table;

@@ -428,7 +428,7 @@ fn window_flows<'a>(runs: &[&'a RunSummary], labels: &'a [String]) -> Vec<(&'a S
     all_flows(runs, labels).into_iter().filter(|(_, flow)| flow.is_bulk_transfer()).collect()
 }
 
-/// Builds an HTML table. Cells are HTML.
+/// Builds an HTML table. Headings are text, cells are HTML.
 struct Table {
     head: String,
     body: String,
@@ -449,7 +449,7 @@ impl Table {
     fn head<'a>(&mut self, names: impl IntoIterator<Item = &'a str>, numbers: bool) {
         let class = if numbers { " class=\"n\"" } else { "" };
         for name in names {
-            let _ = write!(self.head, "<th{class}>{name}</th>");
+            let _ = write!(self.head, "<th{class}>{}</th>", escape(name));
         }
     }
 

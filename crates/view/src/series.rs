@@ -13,12 +13,11 @@ pub(crate) fn smoothing_s(end_s: f64) -> f64 {
     crate::axis::nice_below((end_s / SMOOTHING_INTERVALS).max(MIN_SMOOTHING_S))
 }
 
-/// The moving average over the last `window_s`. Each value is weighted by the time since the previous point.
+/// The moving average over the last `window_s`. Each value is weighted by the time since the previous point, the first one by the
+/// time until the next.
 pub(crate) fn smooth(points: &[Point], window_s: f64) -> Vec<Point> {
-    let weight = |i: usize| {
-        let (before, here) = (if i == 0 { 0.0 } else { points[i - 1].0 }, points[i].0);
-        (here - before).max(1e-9)
-    };
+    let interval = |until: usize| Some(points.get(until)?.0 - points[until - 1].0);
+    let weight = |i: usize| interval(i.max(1)).unwrap_or(0.0).max(1e-9);
     let mut out = Vec::with_capacity(points.len());
     let (mut area, mut time, mut first) = (0.0, 0.0, 0);
     for (i, (t, value)) in points.iter().enumerate() {
@@ -39,13 +38,14 @@ pub(crate) fn smooth(points: &[Point], window_s: f64) -> Vec<Point> {
     out
 }
 
-/// Reduces a curve to about `2 * buckets` points: the smallest and the largest of each time interval, in
-/// order of time. An interval with a gap keeps one gap.
-pub(crate) fn decimate(points: &[Point], end_s: f64, buckets: usize) -> Vec<Point> {
-    if points.len() <= 2 * buckets || end_s <= 0.0 {
+/// Reduces a curve of the span from `from_s` to `to_s` to about `2 * buckets` points: the smallest and the largest of each of
+/// `buckets` time intervals, in order of time. An interval with a gap keeps one gap.
+pub(crate) fn decimate(points: &[Point], (from_s, to_s): (f64, f64), buckets: usize) -> Vec<Point> {
+    if points.len() <= 2 * buckets || to_s <= from_s {
         return points.to_vec();
     }
-    let bucket_of = |t: f64| ((t / end_s * buckets as f64).max(0.0) as usize).min(buckets - 1);
+    let bucket_of =
+        |t: f64| (((t - from_s) / (to_s - from_s) * buckets as f64).max(0.0) as usize).min(buckets - 1);
     let mut out = Vec::with_capacity(3 * buckets);
     let mut rest = points;
     while let Some((t, _)) = rest.first() {
@@ -97,6 +97,14 @@ mod tests {
         assert_eq!(smoothed[0], (1.0, Some(0.0)));
         let gap = smooth(&[(1.0, Some(8.0)), (2.0, None), (3.0, Some(2.0))], 10.0);
         assert_eq!(gap, [(1.0, Some(8.0)), (2.0, None), (3.0, Some(2.0))]);
+        assert_eq!(smooth(&[(9.0, Some(1.0))], 1.0), [(9.0, Some(1.0))]);
+    }
+
+    #[test]
+    fn the_first_point_of_a_late_span_weighs_as_much_as_the_others() {
+        let late: Vec<Point> = (0..4).map(|i| (5000.0 + f64::from(i), Some(f64::from(i)))).collect();
+        let means: Vec<f64> = smooth(&late, 10.0).into_iter().filter_map(|(_, mean)| mean).collect();
+        assert_eq!(means, [0.0, 0.5, 1.0, 1.5]);
     }
 
     #[test]
@@ -109,17 +117,22 @@ mod tests {
     fn gaps_survive_decimation() {
         let points: Vec<Point> =
             (0..10_000).map(|i| (f64::from(i), (i / 1000 != 5).then_some(1.0))).collect();
-        let decimated = decimate(&points, 10_000.0, 100);
+        let decimated = decimate(&points, (0.0, 10_000.0), 100);
         let gap = decimated.iter().filter(|(_, v)| v.is_none()).count();
         assert!(gap >= 1 && decimated.iter().all(|(t, v)| (5000.0..6000.0).contains(t) == v.is_none()));
     }
 
     proptest! {
         #[test]
-        fn decimation_keeps_extremes_and_order(values in proptest::collection::vec(-1e9..1e9f64, 1..5000)) {
-            let points: Vec<Point> = values.iter().enumerate().map(|(i, v)| (i as f64 * 0.01, Some(*v))).collect();
-            let decimated = decimate(&points, values.len() as f64 * 0.01, 300);
-            prop_assert!(decimated.len() <= 600);
+        fn decimation_keeps_extremes_and_order(
+            values in proptest::collection::vec(-1e9..1e9f64, 1..5000),
+            from_s in 0.0..1e5f64,
+        ) {
+            let time = |i: usize| from_s + i as f64 * 0.01;
+            let points: Vec<Point> = values.iter().enumerate().map(|(i, v)| (time(i), Some(*v))).collect();
+            let decimated = decimate(&points, (from_s, time(values.len())), 300);
+            // Each interval has a point, wherever the span begins.
+            prop_assert!((values.len().min(300)..=600).contains(&decimated.len()));
             prop_assert_eq!(range(&decimated), range(&points));
             prop_assert!(decimated.windows(2).all(|pair| pair[0].0 < pair[1].0));
         }

@@ -12,8 +12,9 @@ use schema::{TraceKind, TraceRow};
 pub fn xplot(rows: &[TraceRow], flow: &str) -> Option<String> {
     let own: Vec<&TraceRow> = rows.iter().filter(|row| row.flow == flow).collect();
     own.first()?;
+    let name: String = flow.chars().filter(|c| !c.is_control()).collect();
     let mut text = format!(
-        "timeval unsigned\ntitle\n{flow} (time sequence graph)\nxlabel\ntime\nylabel\nsequence number\n"
+        "timeval unsigned\ntitle\n{name} (time sequence graph)\nxlabel\ntime\nylabel\nsequence number\n"
     );
     // Writing to a string cannot fail.
     for row in &own {
@@ -108,5 +109,8 @@ mod tests {
             assert!(text.contains(part), "{part:?} in {text}");
         }
         assert_eq!(xplot(&rows, "other"), None);
+        // A name is no command of xplot.
+        let renamed = rows.map(|row| TraceRow { flow: "f\ngo\nx".into(), ..row });
+        assert!(xplot(&renamed, "f\ngo\nx").unwrap().starts_with("timeval unsigned\ntitle\nfgox (time"));
     }
 }

@@ -53,6 +53,17 @@ fn the_latest_run_of_each_engine_is_compared_with_the_most_real_one() {
         view::engines_text(&agreeing, None)
             .ends_with("tuned: the path behaves as modelled (hosts against model).\n")
     );
+    // Repeats with other seeds are compared, runs of other kernels or otherwise changed are not.
+    let mut changed = runs.clone();
+    changed[3].set = [("seed".into(), "7".into())].into();
+    assert_eq!(view::engines("lab8", &changed).runs.len(), 3);
+    changed[3].set.insert("duration".into(), "5s".into());
+    assert_eq!(view::engines("lab8", &changed).runs, changed[3..]);
+    let mut old = run(EngineName::Sim, "2026-11-24T00:30:00Z", 400e6, Cause::PathRate);
+    old.kernel = Some("2.4".into());
+    let with_old = view::engines("lab8", &[runs[1].clone(), runs[2].clone(), old]);
+    let engines: Vec<&str> = with_old.runs.iter().map(|run| run.engine.name()).collect();
+    assert_eq!(engines, ["sim", "hosts"], "the model's run is of another kernel");
     let alone = view::engines("lab8", &runs[..1]);
     assert!(view::engines_text(&alone, None).contains("Only one engine"));
 }

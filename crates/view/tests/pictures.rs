@@ -2,6 +2,8 @@
 
 use crate::synthetic;
 use schema::{EngineName, Event, EventKind, FlowKind, FlowSample, Reliability, Summary};
+use serde::Deserialize;
+use serde_json::Value;
 use view::{Error, LoadedRun, PlotOptions, Reference, ReportExtra, plot, report};
 
 /// Well-formed as XML: every element that opens closes, in order, and no `&` or `<` stands alone.
@@ -82,6 +84,9 @@ fn long_runs_are_drawn_with_few_points() {
     assert_well_formed(&svg);
     assert!((1000..=1500).contains(&longest_path(&svg)), "{}", longest_path(&svg));
     assert!(texts(&svg).contains("mean over 2 s"), "{}", texts(&svg));
+    let late = PlotOptions { span_s: Some((560.0, 600.0)), ..PlotOptions::default() };
+    let svg = plot(&[&run], &["goodput", "cwnd", "srtt_us"], &late).unwrap();
+    assert!((1000..=1500).contains(&longest_path(&svg)), "of a late span: {}", longest_path(&svg));
 }
 
 #[test]
@@ -170,35 +175,99 @@ fn extreme_values_can_be_drawn() {
     assert_well_formed(&svg);
 }
 
+const SCRIPT: &str = "<script>alert('x')</script>";
+
+/// The summary with [`SCRIPT`] in place of every text that can be read as any text, except those called by `kept` names.
+fn with_scripts(summary: &Summary, kept: &[&str]) -> Summary {
+    fn find_texts(value: &Value, pointer: &str, found: &mut Vec<String>) {
+        let mut within = |key: &str, value| find_texts(value, &format!("{pointer}/{key}"), found);
+        match value {
+            Value::Array(items) => {
+                items.iter().enumerate().for_each(|(at, item)| within(&at.to_string(), item))
+            }
+            Value::Object(members) => members.iter().for_each(|(name, member)| within(name, member)),
+            Value::String(_) => found.push(pointer.to_owned()),
+            _ => {}
+        }
+    }
+    let mut document = serde_json::to_value(summary).unwrap();
+    let mut pointers = Vec::new();
+    find_texts(&document, "", &mut pointers);
+    pointers.retain(|pointer| !kept.iter().any(|name| pointer.ends_with(&format!("/{name}"))));
+    assert!(pointers.len() > 50, "the summary has all of its texts: {pointers:?}");
+    for pointer in pointers {
+        let text = document.pointer_mut(&pointer).unwrap();
+        let before = std::mem::replace(text, SCRIPT.into());
+        if Summary::deserialize(&document).is_err() {
+            *document.pointer_mut(&pointer).unwrap() = before;
+        }
+    }
+    Summary::deserialize(document).unwrap()
+}
+
+/// A summary in which every text and list of texts has a value.
+fn summary_with_all_texts(run: &LoadedRun) -> Summary {
+    let mut summary = synthetic::summary_of(std::slice::from_ref(run));
+    let text = || Some("text".to_owned());
+    let run = &mut summary.runs[0];
+    (run.kernel, run.sysctl_defaults, run.file, run.record) = (text(), text(), text(), text());
+    (run.set, run.sweep) =
+        ([("<script>".into(), "1".into())].into(), [("<script>".into(), "1".into())].into());
+    run.part_of = text();
+    run.discarded = vec![schema::DiscardedRun { started: "then".into(), faults: vec!["text".into()] }];
+    (run.quality.reliability, run.quality.notes) = (Reliability::Invalid, vec!["text".into()]);
+    run.quality.faults = vec!["text".into()];
+    for flow in &mut run.flows {
+        (flow.cc, flow.cc_kernel_name, flow.cc_from, flow.remedy) = (text(), text(), text(), text());
+        flow.cc_set = [("<script>".into(), schema::Setting::Integer(1))].into();
+        flow.evidence = vec!["text".into()];
+        flow.fixes = vec![schema::Fix { host: "h1".into(), command: "text".into(), reason: "text".into() }];
+    }
+    run.flows[1].fixes.clear();
+    for result in &mut summary.published {
+        (result.claim, result.contradiction, result.known_miss, result.why) =
+            (text(), text(), text(), text());
+        result.faults = vec!["text".into()];
+        result.kernels = vec![schema::KernelFigure {
+            kernel: "6.1.192".into(),
+            figure: 1e9,
+            verdict: schema::PublishedVerdict::Within,
+        }];
+        result.judged = vec![schema::EngineVerdict {
+            engine: EngineName::Sim,
+            kernel: None,
+            figure: None,
+            verdict: schema::PublishedVerdict::DoesNotApply,
+            why: text(),
+        }];
+    }
+    summary
+}
+
 #[test]
 fn every_text_from_a_record_is_escaped() {
-    let evil = "<script>alert('x')</script>";
     let mut run = synthetic::run("default", 1, 10.6e6);
-    run.run.variant = Some(evil.into());
     for row in &mut run.flows {
-        row.flow = evil.into();
+        row.flow = SCRIPT.into();
     }
     for row in &mut run.links {
-        row.link = evil.into();
+        row.link = SCRIPT.into();
     }
-    for flow in &mut run.run.flows {
-        (flow.name, flow.from, flow.to) = (evil.into(), evil.into(), evil.into());
-        (flow.evidence, flow.remedy, flow.cc) = (vec![evil.into()], Some(evil.into()), Some(evil.into()));
+    run.path = SCRIPT.into();
+    let summary = summary_with_all_texts(&run);
+    let extra = ReportExtra { created: Some(SCRIPT.into()), command: Some(SCRIPT.into()) };
+    // Without the names of engines and kinds, parts of a report are omitted.
+    for kept in [&["schema", "engine", "kind"][..], &["schema"]] {
+        let summary = with_scripts(&summary, kept);
+        (run.run, run.scenario, run.title) =
+            (summary.runs[0].clone(), summary.scenario.clone(), summary.title.clone());
+        let page = report(&summary, std::slice::from_ref(&run), &extra);
+        let before = page.split("<script").next().unwrap();
+        assert!(before.len() == page.len(), "after {:?}", before.lines().last());
+        let scenario = view::scenario_section(&summary, std::slice::from_ref(&run));
+        assert!(!scenario.contains("<script") && scenario.contains("&lt;script"));
+        assert_well_formed(&plot(&[&run], &["goodput", "queue"], &PlotOptions::default()).unwrap());
     }
-    run.run.links[0].name = evil.into();
-    (run.run.quality.reliability, run.run.quality.notes) = (Reliability::Invalid, vec![evil.into()]);
-    (run.run.id, run.run.started, run.path) = (evil.into(), evil.into(), evil.into());
-    let runs = [run];
-    let mut summary = synthetic::summary_of(&runs);
-    (summary.title, summary.scenario, summary.host.kernel) = (evil.into(), evil.into(), evil.into());
-    for result in &mut summary.published {
-        (result.id, result.metric) = (evil.into(), evil.into());
-        (result.why, result.variant, result.unit) = (Some(evil.into()), Some(evil.into()), evil.into());
-    }
-    let extra = ReportExtra { created: Some(evil.into()), command: Some(evil.into()) };
-    let page = report(&summary, &runs, &extra);
-    assert!(!page.contains("<script"), "{}", page.split("<script").next().unwrap().lines().last().unwrap());
-    assert_well_formed(&plot(&[&runs[0]], &["goodput", "queue"], &PlotOptions::default()).unwrap());
 }
 
 fn summary_and_runs() -> (Summary, [LoadedRun; 2]) {

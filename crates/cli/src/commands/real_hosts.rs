@@ -57,6 +57,7 @@ impl RealHostFlags {
     ) -> anyhow::Result<Option<HostsSetup>> {
         let is_given = !self.at.is_empty()
             || !self.data_address.is_empty()
+            || self.token.is_some()
             || self.allow_tune
             || self.max_rate.is_some()
             || self.max_bytes.is_some()

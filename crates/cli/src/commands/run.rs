@@ -23,7 +23,7 @@ use crate::{
     config_file::{Config, RUNS_VARIABLE},
     exit::Exit,
     interrupt,
-    open::{experiment_of, parse_set, parse_simulated_kernel},
+    open::{check_ports, experiment_of, parse_set, parse_simulated_kernel},
     output,
     path_flags::PathFlags,
     progress::ProgressDisplay,
@@ -51,6 +51,9 @@ pub struct RunArgs {
     /// Change a value of the scenario, as in `--set duration=5s` or `--set links.s1-s2.forward.delay=50ms`
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_set)]
     sets: Vec<(String, String)>,
+    /// Number of runs, each with another seed [default: `repeat` of the scenario]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: Option<u32>,
     /// How the lab's hosts are connected: tap, or packet (veth and packet sockets) [default: tap where /dev/net/tun can be
     /// opened]
     #[arg(long, value_name = "PORTS")]
@@ -93,8 +96,10 @@ pub fn run(args: &RunArgs, config: &Config, runs: &RunsLocation, json: bool) -> 
         true => EngineChoices::chosen(&[config.engines()?]),
         false => EngineChoices::chosen(&args.engine),
     };
+    check_ports(args.ports, &engines)?;
     let in_lab = engines.contains(&EngineChoice::Lab);
-    let selection = Selection { engines, variants: args.variant.clone(), ..Selection::default() };
+    let selection =
+        Selection { engines, variants: args.variant.clone(), repeat: args.repeat, ..Selection::default() };
     let jobs = experiment.jobs(&selection)?;
     experiment.check(&jobs)?;
     let records = RecordsDirectory::choose(runs, &selection.engines, args.no_record)?;

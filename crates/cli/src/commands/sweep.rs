@@ -24,7 +24,7 @@ use crate::{
     config_file::Config,
     exit::Exit,
     interrupt,
-    open::{experiment_of, parse_set, parse_simulated_kernel},
+    open::{check_ports, experiment_of, parse_set, parse_simulated_kernel},
     output,
     path_flags::PathFlags,
     progress::ProgressDisplay,
@@ -129,6 +129,7 @@ pub fn run(args: &SweepArgs, config: &Config, runs: &RunsLocation, json: bool) -
     // A size without space for the letters is found before the runs.
     let too_small = |error: view::Error| Exit::BadInput(error.to_string());
     args.picture.appearance().draw_chart(&view::Chart::default()).map_err(too_small)?;
+    check_ports(args.ports, &EngineChoices::chosen(&args.engine))?;
     match args.fit.is_empty() {
         true => sweep(args, config, runs, json),
         false => search(args, config, json),

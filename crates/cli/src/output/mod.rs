@@ -1,8 +1,9 @@
-//! Standard output, standard error and files: whole texts, and no panic after the reader has closed its end.
-//! With a log file, both outputs are written to it.
+//! Standard output, standard error and files: whole texts without control characters, and no panic after the reader has closed its
+//! end. With a log file, both outputs are written to it.
 //!
 //! A command that measures or serves calls [`queue()`] first: from then on a thread writes, and a stalled reader cannot block the command.
 
+mod printable;
 mod queue;
 
 use std::{
@@ -23,7 +24,11 @@ use std::{
 use anyhow::Context;
 use serde::Serialize;
 
-use self::queue::OutputQueue;
+pub use self::printable::printable;
+use self::{
+    printable::{printable_json, printable_with_colours},
+    queue::OutputQueue,
+};
 
 /// Maximum queued output of a server: old lines matter less than the next test.
 const SERVER_QUEUE_BYTES: usize = 4 << 20;
@@ -181,14 +186,20 @@ pub fn line_length(max: usize) -> usize {
 
 /// Prints a text and a newline.
 pub fn text(text: &str) -> anyhow::Result<()> {
+    let text = printable(text);
     let stamped = PRINTING.get().and_then(|printing| printing.stamp.as_deref());
     match stamped.and_then(|format| jiff::fmt::strtime::format(format, &jiff::Zoned::now()).ok()) {
-        None => print(text),
+        None => print(&text),
         Some(stamp) => {
             let lines = text.trim_end_matches('\n').lines();
             print(&lines.map(|line| format!("{stamp}{line}\n")).collect::<String>())
         }
     }
+}
+
+/// Prints an exported file and a newline: unchanged, except on a terminal.
+pub fn document(document: &str) -> anyhow::Result<()> {
+    if io::stdout().is_terminal() { text(document) } else { print(document) }
 }
 
 /// Prints a text with sentences: on a terminal they are broken at spaces.
@@ -201,7 +212,7 @@ pub fn prose(sentences: &str) -> anyhow::Result<()> {
 
 /// Prints one JSON document.
 pub fn json(document: &impl Serialize) -> anyhow::Result<()> {
-    print(&serde_json::to_string_pretty(document)?)
+    print(&printable_json(serde_json::to_string_pretty(document)?))
 }
 
 /// Whether the command has printed on standard output. An error document would be a second document.
@@ -231,6 +242,15 @@ pub fn file(path: &Path, bytes: impl AsRef<[u8]>) -> anyhow::Result<()> {
 
 /// Prints a message on standard error, broken at spaces if that is a terminal; lost if it is closed.
 pub fn note(text: &str) {
+    print_note(&printable(text));
+}
+
+/// Prints a message as [`note`] does, with its colours.
+pub fn coloured_note(text: &str) {
+    print_note(&printable_with_colours(text));
+}
+
+fn print_note(text: &str) {
     let broken = error_width().map(|width| view::table::wrapped(text, width));
     let text = broken.as_deref().map_or(text, |text| text.trim_end_matches('\n'));
     if let Some(Queues { notes: (queue, file), .. }) = QUEUES.get() {

@@ -6,9 +6,7 @@ use scenario::Amount;
 use schema::RunSummary;
 
 use crate::ChartValue;
-
-/// A field that `--set` changes between repeats.
-const SEED: &str = "seed";
+use crate::settings::{Settings, changed_fields, distinguishing};
 
 /// Runs of one engine, variant, sweep point and settings.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,7 +40,9 @@ struct Fact {
 
 /// Groups runs, each given with its scenario's name.
 pub(crate) fn group_runs(runs: &[(&str, &RunSummary)]) -> Grouping {
-    let facts: Vec<Vec<Fact>> = runs.iter().map(|(scenario, run)| facts(scenario, run)).collect();
+    let with_settings = runs.iter().zip(distinguishing(runs));
+    let facts: Vec<Vec<Fact>> =
+        with_settings.map(|((scenario, run), settings)| facts(scenario, run, settings)).collect();
     let distinguishing: Vec<Vec<Fact>> = facts
         .iter()
         .map(|own| {
@@ -75,13 +75,16 @@ impl Fact {
     }
 }
 
-fn facts(scenario: &str, run: &RunSummary) -> Vec<Fact> {
+/// All facts about a run; `settings` are those that [`distinguishing`] gives.
+fn facts(scenario: &str, run: &RunSummary, mut settings: Settings<'_>) -> Vec<Fact> {
     let plain = |kind, value: &str| Fact { field: String::new(), kind, value: value.to_owned() };
     let mut facts = vec![plain(0, scenario)];
     facts.extend(run.variant.as_deref().map(|variant| plain(1, variant)));
     facts.push(plain(2, &run.engine_label()));
-    let changed = run.sweep.iter().chain(run.set.iter().filter(|(field, _)| *field != SEED));
-    facts.extend(changed.map(|(field, value)| Fact { field: field.clone(), kind: 3, value: value.clone() }));
+    settings.extend(changed_fields(run));
+    let swept = run.sweep.iter().map(|(field, value)| (field.as_str(), value.as_str()));
+    let named = |(field, value): (&str, &str)| Fact { field: field.into(), kind: 3, value: value.into() };
+    facts.extend(swept.chain(settings).map(named));
     facts
 }
 
@@ -176,5 +179,20 @@ mod tests {
             [run("lab", None, &[], &[("duration", "5s")]), run("sim", None, &[], &[("duration", "9s")])];
         let names: Vec<String> = shown(&runs).1.into_iter().map(|group| group.0).collect();
         assert_eq!(names, ["lab, duration 5s", "sim, duration 9s"]);
+    }
+
+    #[test]
+    fn simulated_kernels_are_apart_unless_the_variant_states_them() {
+        let with = |kernel: Option<&str>, variant| RunSummary {
+            kernel: kernel.map(Into::into),
+            ..run("sim", variant, &[], &[])
+        };
+        let names = |runs: &[RunSummary]| -> Vec<(String, usize)> {
+            shown(runs).1.into_iter().map(|(series, _, runs)| (series, runs)).collect()
+        };
+        let kernels = [with(None, None), with(Some("2.4"), None), with(Some("2.4"), None)];
+        assert_eq!(names(&kernels), [(String::new(), 1), ("kernel 2.4".into(), 2)]);
+        let variants = [with(Some("6.1"), Some("new")), with(Some("2.4"), Some("old"))];
+        assert_eq!(names(&variants), [("new".into(), 1), ("old".into(), 1)]);
     }
 }

@@ -106,7 +106,7 @@ pub fn rm(args: &RmArgs, runs: &RunsLocation, json: bool) -> anyhow::Result<()> 
     for entry in &entries {
         match runs.remove(entry) {
             Ok(()) => removed.push(entry.name()),
-            Err(error @ Error::InUse { .. }) => {
+            Err(error @ (Error::InUse { .. } | Error::NotRecord { .. })) => {
                 return Err(Exit::BadInput(with_removed(&error.to_string(), &removed)).into());
             }
             Err(error) => return Err(error.into()),

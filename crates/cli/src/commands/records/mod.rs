@@ -121,18 +121,23 @@ pub fn find(runs: &RunsLocation, key: &str) -> anyhow::Result<Run> {
     Ok(runs.find(key).map_err(|e| Exit::BadInput(e.to_string()))?)
 }
 
-/// The record with this key, or all records of a scenario, the oldest first, for a key that is its name and a slash.
+/// The record with this key, or all records of a scenario, the oldest first, for a key that is its name and a slash. A record that
+/// cannot be read is skipped with a note.
 pub fn find_all(runs: &RunsLocation, key: &str) -> anyhow::Result<Vec<Run>> {
-    let Some(scenario) = key.strip_suffix('/').filter(|name| !name.is_empty() && !Path::new(key).is_dir())
-    else {
-        return Ok(vec![find(runs, key)?]);
-    };
-    let mut entries = runs.list()?;
-    entries.retain(|entry| entry.scenario == scenario);
-    if entries.is_empty() {
+    // The working directory may have a directory with the scenario's name.
+    let is_record = Path::new(key).join("summary.json").exists();
+    let scenario = key.strip_suffix('/').filter(|name| !name.is_empty() && !name.contains('/') && !is_record);
+    let Some(scenario) = scenario else { return Ok(vec![find(runs, key)?]) };
+    let mut found = Vec::new();
+    for entry in runs.list()?.into_iter().filter(|entry| entry.scenario == scenario) {
+        match entry.run {
+            Ok(run) => found.push(run),
+            Err(error) => output::note(&format!("longfat: skipped {scenario}/{}: {error}", entry.id)),
+        }
+    }
+    if found.is_empty() {
         return Err(Exit::BadInput(format!("no run of scenario {scenario} in {runs}")).into());
     }
-    let mut found = entries.into_iter().map(|entry| entry.run).collect::<Result<Vec<_>, _>>()?;
     found.sort_by(|a, b| a.run().started.cmp(&b.run().started));
     Ok(found)
 }
@@ -142,7 +147,7 @@ pub fn write(path: Option<&Path>, text: &str, json: bool) -> anyhow::Result<()> 
     match path {
         Some(path) => write_file(path, text.as_bytes(), json),
         None if json => output::json(&json!({ "document": text })),
-        None => output::text(text),
+        None => output::document(text),
     }
 }
 
@@ -230,7 +235,7 @@ fn joined_summary(runs: &[Run]) -> anyhow::Result<Summary> {
             return Err(Exit::BadInput(message).into());
         }
         summary.runs.extend(other.runs.clone());
-        other.published.iter().for_each(|p| view::gather_published(&mut summary.published, p));
     }
+    summary.published = view::gather_published(runs);
     Ok(summary)
 }

@@ -283,7 +283,8 @@ impl Observer for Display {
         current.shown = Instant::now();
         let Current { name, progress, began, .. } = &*current;
         let (percent, goodput) = (progress.percent(bytes), progress.goodput(bytes, began.elapsed()));
-        eprint!("\r\x1b[K{}: {percent:.0} % of {}, {goodput}", printable(name), Bytes(progress.bytes));
+        let name = output::printable(name);
+        eprint!("\r\x1b[K{name}: {percent:.0} % of {}, {goodput}", Bytes(progress.bytes));
     }
 
     fn end(&self, report: &FileReport) {
@@ -312,17 +313,12 @@ impl Observer for Display {
     }
 }
 
-/// A file name of a peer without control characters, which could change the terminal.
-fn printable(name: &str) -> String {
-    name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
-}
-
 /// One line per file.
 fn line(verb: &str, report: &FileReport) -> String {
     let rate = BitRate(report.goodput_bps as u64);
     let mut line = format!(
         "{verb} {}: {} in {:.1} s, {rate}",
-        printable(&report.name),
+        report.name,
         Bytes(report.bytes),
         report.duration_s
     );

@@ -192,6 +192,8 @@ enum Form {
     Json,
     Lines,
     Screen(Box<Screen>),
+    /// Lines that nothing reads: standard output is closed, as by `| head`.
+    Closed,
 }
 
 struct Session {
@@ -215,7 +217,7 @@ impl Session {
         let mut drawn = None;
         let is_over = |now: Instant| end.is_some_and(|end| now >= end);
         let mut has_quit = false;
-        while !has_quit && !stop.load(Ordering::Relaxed) && !is_over(Instant::now()) {
+        while !has_quit && self.has_output() && !stop.load(Ordering::Relaxed) && !is_over(Instant::now()) {
             let now = Instant::now();
             if now >= next {
                 next = (next + self.interval).max(now);
@@ -236,8 +238,13 @@ impl Session {
             let timeout = until.saturating_duration_since(Instant::now()).min(FRAME_INTERVAL);
             watcher.wait(timeout).map_err(failure)?;
         }
-        let early = end.is_some_and(|end| Instant::now() < end) && !has_quit;
+        let early = end.is_some_and(|end| Instant::now() < end) && !has_quit && self.has_output();
         self.end(watcher, early)
+    }
+
+    /// Whether anything receives what is watched.
+    fn has_output(&self) -> bool {
+        !matches!(self.form, Form::Closed) || self.recording.is_some() || self.exporter.is_some()
     }
 
     /// Processes the latest samples and events.
@@ -258,7 +265,10 @@ impl Session {
             let changes = lines::path_changes(watcher, &self.trails, &mut self.printed_changes);
             let text = changes + &lines::periodic(watcher, &self.trails, begun.elapsed());
             if !text.is_empty() {
-                output::text(&text)?;
+                match output::text(&text) {
+                    Err(error) if output::is_closed(&error) => self.form = Form::Closed,
+                    printed => printed?,
+                }
             }
         }
         if let Some(exporter) = &self.exporter {

@@ -158,8 +158,8 @@ impl CalendarFile {
     /// Writes the events of one or more steps in one transaction. They are on the disk when it returns.
     ///
     /// # Errors
-    /// SQLite's, as on a full disk. Then none of the events is written, and the messages of these steps must not be sent: rebuild the
-    /// point by opening the file again.
+    /// An error of SQLite, for example if the disk is full. Then none of the events is written, and the
+    /// messages of these steps must not be sent: rebuild the point by opening the file again.
     pub fn write(&mut self, events: &[Event]) -> Result<(), Error> {
         if events.is_empty() {
             return Ok(());

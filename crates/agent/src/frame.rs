@@ -73,7 +73,7 @@ pub(crate) enum Frame {
         /// The calendar.
         report: Box<CalendarReport>,
     },
-    /// Member to authority: certify this key, as that of the certificate that will expire.
+    /// Member to authority: certify this key, as in the certificate that will expire.
     Renew {
         /// The public key, hexadecimal.
         public_key: String,

@@ -1,5 +1,5 @@
-//! The admission of tests: a point accepts tests that it can run and its limits allow, from users whom their
-//! own point names.
+//! The admission of tests: a point accepts tests that it can run and that its limits allow. The point that
+//! requests a test must name one of its own users.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -54,9 +54,9 @@ impl Admission for Rules {
         if spec.peer.is_none() != is_with_server {
             return Err(format!("a test of the kind {} has two ends", parameters.kind));
         }
-        // Others cannot choose where this point sends.
+        // Other points cannot choose the server to which this point sends.
         if is_with_server && candidate.request.id.origin != *candidate.point.name() {
-            return Err(format!("only users of {} test with its servers", candidate.point.name()));
+            return Err(format!("only users of {} may test with its servers", candidate.point.name()));
         }
         // A point can speak for its own users only.
         let origin = &candidate.request.id.origin;

@@ -15,7 +15,7 @@ limits = "limits.toml"     # what this point allows to whom
 
 test_ports = "5202-5299"   # TCP and UDP; a port is open only during a test, for the other end of that test
 clock_error = "auto"       # error of UTC: the kernel's estimate (chrony, ntpd), or a time as in "10ms"
-padding = "2s"             # kept free before and after each test, besides the clocks' errors and two round trips
+padding = "2s"             # kept free before and after each test; the clocks' errors and two round trips are added
 
 # Points that also get the results of tests that this point leads, for the page of the whole mesh.
 # results_to = ["a"]
@@ -55,7 +55,7 @@ padding = "2s"             # kept free before and after each test, besides the c
 # every = "1h"             # counted from 1970-01-01: at the full hour
 # offset = "0s"            # time from there to the nominal start
 # slip = "10min"            # how much later it may start
-# random_start = true      # the earliest start is drawn from the slip
+# random_start = true      # the earliest start is a random time within the slip
 # priority = 0             # displaces reservations of lower priority that have not started
 "#
     )

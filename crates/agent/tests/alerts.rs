@@ -37,7 +37,8 @@ fn a_change_of_the_cause_is_alerted_once_even_if_the_receiver_was_away() {
     peer.kill();
     run("not_run");
     run("not_run");
-    // The receiver does not accept it, and the agent is killed: the alert is sent by its successor.
+    // The receiver does not accept the alert, and the agent is killed: the next agent of this point sends the
+    // alert.
     std::thread::sleep(Duration::from_secs(1));
     assert!(!alerts.exists());
     a.kill();

@@ -74,7 +74,7 @@ fn a_full_disk_loses_no_result_and_blocks_no_calendar() {
     let ballast = disk.path().join("ballast");
     let fill = std::fs::write(&ballast, vec![0; SIZE_KIB as usize * 1024]).unwrap_err();
     assert_eq!(fill.kind(), std::io::ErrorKind::StorageFull);
-    // Some tests may fit into what files have reserved.
+    // Some tests may fit into space that the files have already reserved.
     let short = || NewReservation { within_us: 10_000_000, ..wanted("b", "a", "latency") };
     for _ in 0..MAX_TESTS {
         if b.reserve(short()).is_err() {

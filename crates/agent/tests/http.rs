@@ -262,7 +262,7 @@ fn metrics_are_in_the_text_format_and_requests_are_checked() {
                 words.filter(|word| word.starts_with("longfat_") || word.starts_with("process_")).collect();
             assert!(!used.is_empty(), "{query}");
             for name in used {
-                // Latency tests alone have a loss.
+                // Only latency tests have a loss.
                 assert!(
                     names.contains(name) || name == "longfat_loss_ratio",
                     "{name} of {query} is not a metric"
@@ -388,7 +388,7 @@ fn programs_reserve_slots_for_their_transfers_and_report_them() {
     // Not a test of the path.
     assert!(document(&address, "/api/v1/mesh")["pairs"][0]["cause"].is_null());
 
-    // A later report corrects it, as one of a transfer that the slot cut off.
+    // A later report corrects an earlier one, for example if the slot cut the transfer off.
     let corrected = reservation(report(&token, 3_000_000, r#","error":"half of the file is missing""#));
     assert_eq!(corrected["result"]["goodput_bps"], 12e6);
     assert_eq!(

@@ -205,7 +205,7 @@ fn a_peer_that_vanishes_blocks_nothing() {
     let over = end(&client, &refused.id);
     assert!(over.text.ends_with("not run: b did not reply"), "{}", over.text);
     wait_for_empty_calendar(&client);
-    // When it is back, reservations succeed without further ado.
+    // When the peer is back, reservations succeed again.
     let _b = Agent::start(&mesh.directories[1]);
     let back = client.reserve(request()).unwrap();
     assert_eq!(end(&client, &back.id).phase, "finished", "{:?}", client.why(&back.id));

@@ -146,7 +146,7 @@ fn transfer(path: &Path, parameters: Parameters, bytes: u64, resume: u64, seed: 
     goodput
 }
 
-/// A full frame's block at a bit less than the path's rate of 1 Gb/s.
+/// Blocks of full frames, at slightly less than the path's rate of 1 Gb/s.
 fn gigabit() -> Parameters {
     Parameters { block_bytes: 1466, target_bps: 955_000_000, ..Parameters::default() }
 }

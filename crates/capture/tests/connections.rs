@@ -290,7 +290,7 @@ fn clocked_by_acks(first: u32, count: u32, from_ms: u64, rtt_ms: u64) -> Vec<(u6
 }
 
 #[test]
-fn at_the_receiver_time_stamps_measure_queues_on_the_sender_side() {
+fn at_the_receiver_timestamps_measure_queues_on_the_sender_side() {
     let mut all = vec![
         (0, Tcp::client(ISN, 0, 0).syn(7, false)),
         (0, Tcp::server(99, ISN.wrapping_add(1), 0).syn(9, true)),

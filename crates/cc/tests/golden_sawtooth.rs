@@ -32,7 +32,7 @@ fn assert_close(measured: f64, expected: f64, tolerance: f64, what: &str) {
 }
 
 #[test]
-fn griddt_s_sawtooth_over_a_queue_is_the_closed_form() {
+fn the_sawtooth_of_griddt_over_a_queue_is_the_closed_form() {
     // One BDP of queue: losses at 2 BDP. From b w to w in (1 - b) w / A round trips, (1 + b) w / 2 on
     // average.
     let path = Path { rate_bps: 200_000_000, rtt_us: 50_000, queue_packets: 863, ..Path::default() };
@@ -92,7 +92,7 @@ fn initial_ssthresh_and_m_start_a_long_path_without_loss() {
 }
 
 #[test]
-fn cubic_s_hystart_leaves_slow_start_before_the_loss() {
+fn hystart_of_cubic_leaves_slow_start_before_the_loss() {
     let path = Path { rate_bps: 100_000_000, rtt_us: 100_000, queue_packets: 863, ..Path::default() };
     let mut flow = rounds("cubic", path.clone(), []);
     let row = flow.run(15).pop().unwrap();
@@ -108,7 +108,7 @@ fn cubic_s_hystart_leaves_slow_start_before_the_loss() {
 }
 
 #[test]
-fn cubic_s_sawtooth_returns_after_k_seconds() {
+fn the_sawtooth_of_cubic_returns_after_k_seconds() {
     let path = Path { rate_bps: 200_000_000, rtt_us: 100_000, queue_packets: 400, ..Path::default() };
     let full = path.bdp_packets() + 400.0;
     let mut flow = rounds("cubic", path, [("fast_convergence", ParameterValue::Bool(false))]);

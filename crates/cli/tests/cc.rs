@@ -372,7 +372,7 @@ fn native_failures_skip_the_kernel_run() {
     assert!(ran.stdout.contains("the trial run crashed (signal 8)"), "{ran:?}");
     assert!(ran.stdout.contains("skipped: an error in the native build could stop this machine"), "{ran:?}");
     assert!(ran.stdout.contains("instructions followed"), "the verifier ran: {ran:?}");
-    // A constructor is a section that libbpf skips, and says so to whom it was not asked to.
+    // A constructor is in a section that libbpf skips; its message about that must not reach the user.
     let constructor = "__attribute__((constructor)) static void first(void) { }\n";
     std::fs::write(test_dir.path("my.bpf.c"), user_file("") + constructor).unwrap();
     let ran = test_dir.run(&["cc", "check", "my.bpf.c"]);

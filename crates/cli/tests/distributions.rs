@@ -1,6 +1,6 @@
 //! `longfat plot --box` and `--cdf`: quantiles against an independent computation from other commands'
-//! output, groups, and what a picture says about few runs. And the pictures and documents of `sweep` that
-//! they start from.
+//! output, groups, and the note in a picture of few runs; also the pictures and documents of `sweep`, from
+//! which these start.
 
 use crate::common::{SMALL, TestDir};
 use serde_json::Value;

@@ -69,7 +69,7 @@ impl ReceiverCounters {
         }
         self.received += 1;
         self.bytes += u64::from(payload);
-        // The send time comes from the peer: it must not overflow anything.
+        // The send time comes from the peer: it may have any value, and the difference must not overflow.
         let owd = now_ns.saturating_sub(sent_ns);
         if self.last_ns.is_some() {
             let difference = (owd as f64 - self.last_owd_ns as f64).abs();

@@ -1,5 +1,6 @@
-//! Servers that vanish at each phase of a run: their packets no longer arrive, and nothing says so. A relay between the run and a
-//! server forwards a number of bytes and is silent from then on, with its connections open.
+//! Servers that vanish at each phase of a run: their packets no longer arrive, and nothing reports this. A
+//! relay between the run and a server forwards a number of bytes and is silent from then on, with its
+//! connections open.
 
 use std::{
     io::{Read, Write},

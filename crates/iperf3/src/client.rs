@@ -140,8 +140,8 @@ fn run_test(
     running.end_sending();
     prober.iter().for_each(LatencyProber::stop);
     tested.report.intervals = intervals;
-    // A server that receives datagrams sends nothing during the data phase: only now is it noticed if it has
-    // stopped.
+    // A server that receives datagrams sends nothing during the data phase: only now does this end notice if
+    // it has stopped.
     let phase = options.idle_timeout.map_or(phase, |idle| idle.min(phase));
     let sends_file = spec.file.is_some() && spec.direction == Direction::Forward;
     let mut waited = Duration::ZERO;

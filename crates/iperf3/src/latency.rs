@@ -2,8 +2,8 @@
 //! the server replies. Some are sent before the data, for comparison.
 //!
 //! The time between request and reply is counted from the call that sends to the kernel's stamp of the
-//! arrival, without the time for which the server held it. So a queue in the sender's own host counts, and a
-//! busy processor at either end does not.
+//! arrival, without the time for which the server held the request. So a queue in the sender's own host
+//! counts, and a busy processor at either end does not.
 
 use std::{
     net::SocketAddr,

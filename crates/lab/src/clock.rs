@@ -139,7 +139,8 @@ impl Clock {
 
     /// Starts the run's time: a busy machine takes tens of milliseconds until a new thread runs, which is not a stall of the run.
     ///
-    /// Virtual time starts at the next whole second but one, so that every run starts at the same phase of the kernel's ticks.
+    /// Virtual time starts at the second whole second from now, so that every run starts at the same phase of
+    /// the kernel's ticks.
     pub(crate) fn start(&mut self) {
         let now = sys::monotonic();
         self.reading_takes_time = self.time.mode == TimeMode::Virtual && sys::monotonic() > now;
@@ -163,7 +164,7 @@ impl Clock {
     }
 
     /// The time after a wait of at most `planned` nanoseconds since the last reading. `remaining` is
-    /// the part of that which the kernel reports as not waited.
+    /// the part of this time for which, as the kernel reports, it did not wait.
     pub(crate) fn after_waiting(&mut self, planned: u64, remaining: u64) -> Time {
         match self.time.mode {
             TimeMode::Real => self.read(sys::monotonic(), planned),

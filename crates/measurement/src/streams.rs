@@ -74,7 +74,7 @@ pub fn counted_from(report: &Report) -> f64 {
     }
     let omitted_s = report.start.as_ref().map_or(0.0, |start| start.spec.omit.as_secs_f64());
     let first_s = all().find(|stream| !stream.omitted).map_or(0.0, |stream| stream.start_s);
-    // Times within half an interval are not a restart.
+    // Times that restarted begin near 0, others near the end of the omitted part.
     if first_s < omitted_s / 2.0 { omitted_s } else { 0.0 }
 }
 

@@ -58,8 +58,8 @@ pub enum HostRole {
 pub struct PacketStream {
     /// Frames of a data packet; more than 1 is a super-packet.
     pub frames: u32,
-    /// Packets as which the receiver's stack handles a data packet: more than 1 where its card merges fewer
-    /// frames (GRO).
+    /// Packets that the receiver's stack handles for each data packet: more than 1 where its card merges
+    /// fewer frames (GRO).
     pub received_as: u32,
     /// Payload of a frame, bytes.
     pub payload: u32,

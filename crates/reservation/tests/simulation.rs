@@ -106,7 +106,7 @@ pub struct Simulation {
     /// Tests that the peer has started, by lead's reservation and revision.
     started_by_peer: BTreeMap<(usize, ReservationId), u32>,
     pub counts: Counts,
-    /// Every how many steps of a host its whole calendar is verified.
+    /// A host's whole calendar is verified once in this number of its steps.
     pub verify_every: u64,
 }
 

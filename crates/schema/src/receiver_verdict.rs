@@ -23,7 +23,8 @@ pub enum ReceiverFinding {
 pub struct ReceiverVerdict {
     /// The limit of the flow.
     pub finding: ReceiverFinding,
-    /// Share of the samples (0 to 1) that show it; of the most frequent finding where none is clear.
+    /// Share of the samples (0 to 1) that show the finding. Where no finding is clear: the share of the most
+    /// frequent one.
     pub share: f64,
     /// The evidence, one sentence each.
     pub evidence: Vec<String>,

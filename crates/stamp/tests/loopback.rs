@@ -252,7 +252,7 @@ fn twamp_light_needs_no_control_connection() {
     });
 }
 
-/// A client of which each step can be wrong.
+/// A client that can make each step wrongly.
 struct Client {
     stream: TcpStream,
     control: ClientControl,

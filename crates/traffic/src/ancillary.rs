@@ -21,8 +21,8 @@ pub struct ReceivedDatagram {
     pub length: usize,
     /// The sender; in an error report, the destination of our datagram.
     pub from: Option<SocketAddr>,
-    /// The own address to which it was sent, if [`enable_destination`] was called; a reply from this address passes the sender's
-    /// connected socket.
+    /// This host's address to which it was sent, if [`enable_destination`] was called. A sender whose socket
+    /// is connected accepts replies from this address only.
     pub to: Option<OwnAddress>,
     /// When it arrived, ns since 1970.
     pub stamp_ns: Option<i64>,
@@ -187,12 +187,12 @@ pub fn receive_with_ancillary(
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = mem::size_of_val(&control);
     // SAFETY: the header points at buffers that live across the call, with their correct lengths.
-    let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
-    if got < 0 {
+    let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
+    if received < 0 {
         return Err(io::Error::last_os_error());
     }
     let mut datagram =
-        ReceivedDatagram { length: got as usize, from: address(&name), ..ReceivedDatagram::default() };
+        ReceivedDatagram { length: received as usize, from: address(&name), ..ReceivedDatagram::default() };
     // SAFETY: the kernel filled the message in; control messages of these types hold what they are read as,
     // and an error is followed by its offender's address.
     unsafe {

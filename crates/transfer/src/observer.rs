@@ -12,7 +12,7 @@ pub trait Observer: Sync {
     fn progress(&self, bytes: u64);
     /// A file is complete.
     fn end(&self, report: &FileReport);
-    /// A sender's session at a receiver ended, with an error or complete.
+    /// A sender's session at a receiver ended: complete, or with an error.
     fn session(&self, _peer: SocketAddr, _error: Option<&crate::Error>) {}
     /// Something that was skipped, and why.
     fn note(&self, text: &str);

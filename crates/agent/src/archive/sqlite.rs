@@ -10,7 +10,7 @@ use super::sql::{self, Columns, Database, Row, Value, ValueRef};
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Number of prepared statements that are kept: more than an archive has.
 const PREPARED_STATEMENTS: usize = 64;
-/// Size of the page cache, KiB: the inner pages of the indices of some million tests.
+/// Size of the page cache, KiB: the inner pages of the indices of some millions of tests.
 const CACHE_KIB: u32 = 8192;
 
 /// An open file.

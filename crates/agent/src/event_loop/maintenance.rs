@@ -40,14 +40,14 @@ impl Maintenance {
     pub fn new(started: Time) -> Self {
         Maintenance {
             retention_at: started + Time::from_secs(60),
-            // Changes that were found before the agent was killed.
+            // Checks the changes that were found before the agent was killed.
             alert_at: Some(started),
             is_alerting: false,
             renew_at: started,
         }
     }
 
-    /// Pending changes are decided on at once.
+    /// Lets the pending changes be checked at once.
     pub fn alert_now(&mut self, now: Time) {
         self.alert_at = Some(now);
     }
@@ -119,7 +119,7 @@ impl EventLoop {
                 Decision::Send { .. } | Decision::Settle => self.archive.settle_change(&change)?,
                 Decision::Wait(until_us) => {
                     let wait_us = u64::try_from(until_us.saturating_sub(now_us)).unwrap_or(0);
-                    // Not longer: UTC may be stepped.
+                    // Waits no longer, because UTC may be stepped meanwhile.
                     let wait = Time(wait_us.saturating_mul(1000)).min(MUTE_CHECK_INTERVAL);
                     let at = self.maintenance.alert_at.get_or_insert(now.steady + wait);
                     *at = (*at).min(now.steady + wait);
@@ -153,7 +153,7 @@ impl EventLoop {
         let inbox = self.inbox.clone();
         let body = move || {
             let result = alert.send(&alerts);
-            // The agent has ended.
+            // Sending fails only if the agent has ended.
             let _ = inbox.blocking_send(Inbound::Alerted { change: alert.change, result });
         };
         match thread::Builder::new().name("alert".into()).spawn(body) {
@@ -186,7 +186,8 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Renews the certificate if it expires soon: the authority signs its own, other points request one from it.
+    /// Renews the certificate if it expires soon: the authority signs its own certificate, other points
+    /// request one from the authority.
     fn renew(&mut self, batch: &mut Batch) -> Result<(), Error> {
         let identity = Identity::open(&self.config.state)?;
         if identity.is_valid_for(self.config.renew_before)? {

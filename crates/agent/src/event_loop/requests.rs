@@ -84,7 +84,7 @@ impl EventLoop {
                 Ok(name) if name == self.config.name => Ok(Response::of(&self.calendar(now, seconds))),
                 Ok(name) => {
                     batch.frames.push((name.clone(), Frame::CalendarWanted { seconds }));
-                    // Requests whose users have disconnected.
+                    // The users of some requests have disconnected.
                     self.requested_calendars.retain(|(_, waiting)| !waiting.is_closed());
                     self.requested_calendars.push((name, reply));
                     return Ok(());
@@ -237,7 +237,7 @@ impl EventLoop {
             None => {
                 let known = self.archive.pair(&from, &to)?;
                 let cause = known.and_then(|known| known.cause).ok_or_else(|| {
-                    Error::Refused(format!("{} has no cause of {from} to {to}", self.config.name))
+                    Error::Refused(format!("{} knows no cause for {from} to {to}", self.config.name))
                 })?;
                 cause.since_us
             }
@@ -265,7 +265,7 @@ impl EventLoop {
         let time_us = i64::try_from(seconds.saturating_mul(1_000_000)).unwrap_or(i64::MAX);
         let (until_us, user) = (at_us.saturating_add(time_us), user.to_string());
         self.archive.mute(&Mute { from: pair.from, to: pair.to, until_us, user, text, at_us })?;
-        // Changes that wait for the end of the mute.
+        // A mute of 0 s ends an earlier one, for whose end changes may wait.
         if self.config.alerts.is_some() {
             self.maintenance.alert_now(now.steady);
         }

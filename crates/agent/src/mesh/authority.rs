@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_invitation_is_redeemed_once_in_time_and_repeated_for_the_same_key() {
+    fn an_invitation_serves_one_key_until_it_expires() {
         let state = tempfile::tempdir().unwrap();
         let (authority, _) = Authority::create(state.path(), "a").unwrap();
         let hour = Duration::from_secs(3600);

@@ -68,7 +68,7 @@ impl Members {
         self.members.iter().find(|member| member.name == *name).map(|member| member.address.as_str())
     }
 
-    /// Adds a member, or changes its address; whether something changed.
+    /// Adds a member, or changes its address. Returns whether something changed.
     pub fn set(&mut self, name: PointName, address: &str) -> bool {
         if self.address(&name) == Some(address) {
             return false;
@@ -80,7 +80,7 @@ impl Members {
         true
     }
 
-    /// Removes a member; whether it was one.
+    /// Removes a member. Returns whether it was one.
     pub fn remove(&mut self, name: &PointName) -> bool {
         let before = self.members.len();
         self.members.retain(|member| member.name != *name);

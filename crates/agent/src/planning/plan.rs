@@ -1,8 +1,8 @@
 //! Plans a transfer: which rate to expect, when both ends are free, and which settings limit it. Pure.
 //!
 //! The rate is the one that nine of ten TCP tests of the archive reached. [`model::SlowStart`] adds the time until this rate is reached, and
-//! a rate needs a buffer of twice the bandwidth-delay product. Slots are free in the calendars of both ends at the time of the plan;
-//! the reservation decides.
+//! a rate needs a buffer of twice the bandwidth-delay product. The planned slot is free in the calendars of
+//! both ends at the time of the plan; until it is reserved, another test may take it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -67,7 +67,7 @@ pub struct PlanDocument {
     pub bytes: u64,
     /// When it must be complete, microseconds since 1970.
     pub deadline_us: u64,
-    /// Whether the transfer is expected to be complete at the deadline.
+    /// Whether the transfer is expected to be complete by the deadline.
     pub is_feasible: bool,
     /// Why, in words.
     pub reason: String,
@@ -142,7 +142,7 @@ pub(crate) fn plan(request: &PlanRequest, known: &Known, now_us: u64) -> PlanDoc
         (Some(rate), Some(ends_us)) if ends_us > deadline_us => (
             false,
             format!(
-                "at {} it takes {}, and the deadline is in {}",
+                "at {} the transfer takes {}, and the deadline is in {}",
                 number::rate(rate),
                 seconds(ends_us - earliest_us),
                 seconds(deadline_us - now_us)
@@ -155,13 +155,16 @@ pub(crate) fn plan(request: &PlanRequest, known: &Known, now_us: u64) -> PlanDoc
                 let ends_us = slot.start_us + (ends_us - earliest_us);
                 (
                     true,
-                    format!("it ends {} before the deadline", seconds(deadline_us.saturating_sub(ends_us))),
+                    format!(
+                        "the transfer ends {} before the deadline",
+                        seconds(deadline_us.saturating_sub(ends_us))
+                    ),
                 )
             }
         },
     };
     let limit_text = known.cause.as_ref().map(|cause| cause::in_words(cause, &from, &to));
-    // The rate that the deadline needs, or the highest one that the path has carried.
+    // The highest of the rate that the deadline needs and the rates that the path has carried.
     let wanted = [needed_bps, known.best_bps, rate_bps].into_iter().flatten().reduce(f64::max);
     let settings = match (&known.cause, wanted) {
         (Some(cause), Some(wanted)) => settings(cause, &from, &to, wanted, rtt),
@@ -326,7 +329,7 @@ mod tests {
     fn what_makes_a_deadline_impossible_is_named() {
         let plan = planned(&known(), 1_250_000_000, 60);
         assert!(!plan.is_feasible && plan.reservation.is_none());
-        assert!(plan.reason.starts_with("at 100 Mb/s it takes 100."), "{}", plan.reason);
+        assert!(plan.reason.starts_with("at 100 Mb/s the transfer takes 100."), "{}", plan.reason);
         let needed = plan.needed_bps.unwrap();
         assert!((needed - 1e10 / 56.0).abs() < 1e3, "{needed}");
         let limited = Known { cause: Some("receive_window".into()), ..known() };
@@ -352,7 +355,7 @@ mod tests {
             Some((slot.start_us - NOW) / SECOND)
         };
         assert_eq!(start_s(vec![], 600), Some(4));
-        // 18.3 s and 4 s of padding do not fit before the first, nor between it and the second.
+        // 18.3 s and 4 s of padding do not fit before the first slot, nor between the first and the second.
         let a = || calendar(vec![slot(10, 10, "exclusive")]);
         let b = || calendar(vec![slot(40, 10, "normal")]);
         assert_eq!(start_s(vec![a()], 600), Some(26));
@@ -361,7 +364,7 @@ mod tests {
         // Background tests may overlap; a later one leaves enough time before it.
         assert_eq!(start_s(vec![calendar(vec![slot(0, 500, "background")])], 600), Some(4));
         assert_eq!(start_s(vec![calendar(vec![slot(60, 10, "exclusive")])], 600), Some(4));
-        // The transfer must end before the deadline, its slot need not.
+        // The transfer must end before the deadline; its slot may end later.
         assert_eq!(start_s(vec![], 16), Some(4));
         let refused = planned(
             &Known { calendars: vec![calendar(vec![slot(0, 590, "exclusive")])], ..known() },

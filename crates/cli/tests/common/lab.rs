@@ -119,7 +119,8 @@ pub fn signal(name: &str, pid: u32) {
     assert!(Command::new("kill").args([name, &pid.to_string()]).status().unwrap().success());
 }
 
-/// True where these programs are installed (`scripts/setup.sh tests` does that); says which is missing otherwise.
+/// True where these programs are installed (`scripts/setup.sh tests` does that); reports which one is missing
+/// otherwise.
 pub fn have(programs: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let directories: Vec<PathBuf> =

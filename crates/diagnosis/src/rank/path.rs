@@ -28,7 +28,7 @@ impl Limits<'_> {
             }
             // The available bandwidth is so small that random loss does not matter.
             Some(Cause::Loss) => had_its_share && !seen.is_other_traffic_elastic(),
-            // The others' packets in the queue delay the acknowledgements of a window.
+            // Packets of other flows in the queue delay the acknowledgements of a window.
             Some(Cause::ReceiveWindow | Cause::SendBuffer) => self.rtt_ratio() >= MIN_QUEUED_RTT_RATIO,
             _ => false,
         }

@@ -22,7 +22,7 @@ def natural(name):
 
 
 class Anything:
-    """What this stand-in does not know: every use of it works and has no effect."""
+    """Stands for everything that this stand-in does not know: every use of it works and has no effect."""
 
     def __init__(self, *args, **kwargs):
         pass

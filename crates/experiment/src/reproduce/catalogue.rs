@@ -194,7 +194,7 @@ pub const CATALOGUE: &[CatalogueEntry] = &[
     fact(
         "U-web100",
         "TCP's variables every 10 ms, too coarse for 150 us",
-        "counters of each segment and ACK, which no figure here has",
+        "needs counters at each segment and ACK, and no figure here is such a counter",
         &["u-web100"],
         &["longfat show --web100", "longfat watch"],
         &["watch.md"],

@@ -21,12 +21,14 @@ use rustls::{
 use serde::Serialize;
 use serde_json::json;
 
-use crate::{archive::CauseChange, cause};
+use crate::{archive::CauseChange, cause, texts::plain};
 
-/// Timeout of a connection, of each step of a request, and of a command.
+/// Timeout of a request, and of a command.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Interval at which the end of a command is checked.
 const COMMAND_POLL: Duration = Duration::from_millis(20);
+/// The longest sentence of an alert, bytes: it is the subject of a mail.
+const MAX_TEXT_BYTES: usize = 500;
 /// Largest part of a webhook's response that is read, bytes.
 const MAX_RESPONSE_BYTES: u64 = 4096;
 /// Sends mail; part of every mail server's package.
@@ -116,7 +118,10 @@ impl Alert {
         let CauseChange { from, to, cause, .. } = &self.change;
         let before =
             self.previous.as_ref().map_or(String::new(), |cause| format!(", was {}", self.words(cause)));
-        format!("{from} to {to}: {} since {}{before}", self.words(cause), self.since())
+        plain(
+            &format!("{from} to {to}: {} since {}{before}", self.words(cause), self.since()),
+            MAX_TEXT_BYTES,
+        )
     }
 
     /// The document that webhooks and commands get.
@@ -153,10 +158,10 @@ impl Alert {
             }
         };
         if let Some(webhook) = &alerts.webhook {
-            add(&format!("webhook at {}", webhook.host), post(webhook, &document));
+            add(&format!("webhook at {}", webhook.host), post(webhook, &document, TIMEOUT));
         }
         if let Some([program, arguments @ ..]) = alerts.command.as_deref() {
-            add(program, run(Command::new(program).args(arguments), &document));
+            add(program, run(Command::new(program).args(arguments), document.clone(), TIMEOUT));
         }
         if let Some(to) = &alerts.mail {
             let mut mail =
@@ -165,28 +170,33 @@ impl Alert {
                 "{}\n\nThe point {} has found this; the test is {}.\n",
                 self.text(),
                 self.point,
-                self.change.test
+                plain(&self.change.test, MAX_TEXT_BYTES)
             );
-            add(SENDMAIL, run(Command::new(SENDMAIL).args(["-i", "-t"]), mail.as_bytes()));
+            add(SENDMAIL, run(Command::new(SENDMAIL).args(["-i", "-t"]), mail.into_bytes(), TIMEOUT));
         }
         if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
     }
 }
 
 /// Runs a program with this standard input.
-fn run(command: &mut Command, input: &[u8]) -> io::Result<()> {
+fn run(command: &mut Command, input: Vec<u8>, time: Duration) -> io::Result<()> {
+    let begin = Instant::now();
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
-        // The document is smaller than a pipe's buffer. A program that does not read it may succeed nevertheless.
-        let _ = stdin.write_all(input);
+        // A program that does not read its input may succeed nevertheless, and must not block the alerts: a pipe may hold one page only.
+        let write = move || stdin.write_all(&input);
+        if let Err(error) = thread::Builder::new().name("alert input".into()).spawn(write) {
+            child.kill()?;
+            child.wait()?;
+            return Err(error);
+        }
     }
-    let begin = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
             let error = || io::Error::other(format!("it ended with {status}"));
             return if status.success() { Ok(()) } else { Err(error()) };
         }
-        if begin.elapsed() > TIMEOUT {
+        if begin.elapsed() > time {
             child.kill()?;
             child.wait()?;
             return Err(io::ErrorKind::TimedOut.into());
@@ -195,21 +205,52 @@ fn run(command: &mut Command, input: &[u8]) -> io::Result<()> {
     }
 }
 
+/// A connection whose reads and writes end at an instant, however little arrives at a time.
+struct UntilDeadline {
+    stream: TcpStream,
+    deadline: Instant,
+}
+
+impl UntilDeadline {
+    /// The time that is left; an error at the deadline.
+    fn remaining(deadline: Instant) -> io::Result<Duration> {
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        if remaining.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(remaining) }
+    }
+}
+
+impl Read for UntilDeadline {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(Some(Self::remaining(self.deadline)?))?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for UntilDeadline {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(Some(Self::remaining(self.deadline)?))?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
 /// Sends a document by HTTP/1.1.
-fn post(webhook: &Webhook, document: &[u8]) -> io::Result<()> {
+fn post(webhook: &Webhook, document: &[u8], time: Duration) -> io::Result<()> {
+    let deadline = Instant::now() + time;
     let Webhook { is_https, host, port, path } = webhook;
     let name = host.trim_start_matches('[').trim_end_matches(']');
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in (name, *port).to_socket_addrs()? {
-        let stream = match TcpStream::connect_timeout(&address, TIMEOUT) {
-            Ok(stream) => stream,
+        let stream = match TcpStream::connect_timeout(&address, UntilDeadline::remaining(deadline)?) {
+            Ok(stream) => UntilDeadline { stream, deadline },
             Err(error) => {
                 last = error;
                 continue;
             }
         };
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.set_write_timeout(Some(TIMEOUT))?;
         let head = format!(
             "POST {path} HTTP/1.1\r\nHost: {host}:{port}\r\nUser-Agent: longfat/{}\r\nContent-Type: application/json\r\n\
              Content-Length: {}\r\nConnection: close\r\n\r\n",
@@ -281,6 +322,36 @@ mod tests {
             alert().text(),
             "a to d: receive buffer of d since 2027-01-15T08:00:00Z, was rate of the path"
         );
+    }
+
+    #[test]
+    fn names_cannot_add_headers_to_a_mail() {
+        let mut alert = alert();
+        alert.change.to = "d\r\nBcc: victim@example.org".into();
+        alert.change.cause = format!("x\n\n{}", "y".repeat(10_000));
+        let text = alert.text();
+        assert!(!text.contains(char::is_control) && text.len() <= MAX_TEXT_BYTES, "{text}");
+    }
+
+    #[test]
+    fn receivers_that_do_not_read_or_trickle_are_timed_out() {
+        let time = Duration::from_millis(300);
+        let mut sleeping = Command::new("/bin/sh");
+        sleeping.args(["-c", "exec sleep 60"]);
+        let error = run(&mut sleeping, vec![b'x'; 1 << 20], time).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let webhook: Webhook = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        let trickle = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            // Until the client closes.
+            while stream.write_all(b"x").is_ok() {
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let error = post(&webhook, b"{}", time).unwrap_err();
+        assert!(matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{error}");
+        trickle.join().unwrap();
     }
 
     #[test]

@@ -292,11 +292,11 @@ mod tests {
         assert_eq!(hours.iter().map(|hour| hour.finished).collect::<Vec<_>>(), [4]);
         assert_eq!(common.pairs().unwrap()[0].tests.finished, 5);
         // Rows leave the spool only then; until then they are not replaced by hours in the embedded archive.
-        while own.apply_retention(later_us, &retention, |_| {}).unwrap() {}
+        while own.apply_retention(later_us, &retention, "a", |_| {}).unwrap() {}
         assert_eq!(ids(&own), ["a/5", "a/4", "a/3", "a/2", "a/1"]);
         own.forwarded(6).unwrap();
         assert_eq!(own.spooled_count().unwrap(), Some(0));
-        while own.apply_retention(later_us, &retention, |_| {}).unwrap() {}
+        while own.apply_retention(later_us, &retention, "a", |_| {}).unwrap() {}
         assert_eq!(ids(&own), ["a/5"]);
     }
 
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(compare(&embedded, &common), 12);
         // The rows of the first half of the time are replaced by hours; then rows arrive late, and all rows are replaced.
         for now_us in [25_000_000_000, 60_000_000_000] {
-            while embedded.apply_retention(now_us, &retention, |_| {}).unwrap() {}
+            while embedded.apply_retention(now_us, &retention, "a", |_| {}).unwrap() {}
             while common.apply_common_retention(now_us, &retention).unwrap() {}
             compare(&embedded, &common);
             for row in late {

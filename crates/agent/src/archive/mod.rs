@@ -395,6 +395,8 @@ fn put(database: &dyn Database, row: &TestRow) -> sql::Result<()> {
             add_to_state(database, before.state.name(), -1)?;
         }
     }
+    // A result that replaces one of another pair, whose sender had no right to it, is a new one of its pair.
+    let before = before.filter(|before| (&before.from, &before.to) == (&row.from, &row.to));
     pairs::update_pair(database, row, before.as_ref())
 }
 

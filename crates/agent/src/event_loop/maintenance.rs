@@ -79,7 +79,8 @@ impl EventLoop {
             let runs_dir = self.config.state.join("runs");
             let now_us = i64::try_from(now.utc.as_nanos() / 1000).unwrap_or(i64::MAX);
             let remove = |record: &str| remove_record(&runs_dir, record);
-            let has_more = self.archive.apply_retention(now_us, &self.config.retention, remove)?;
+            let (retention, own) = (&self.config.retention, self.config.name.0.as_str());
+            let has_more = self.archive.apply_retention(now_us, retention, own, remove)?;
             if self.config.alerts.is_none() && !has_more {
                 self.archive.settle_all_changes()?;
             }

@@ -174,4 +174,17 @@ fn an_expelled_point_is_served_no_more_and_a_token_works_once() {
     let again = agent::join_mesh(other.path(), &invitation, &request).unwrap_err().to_string();
     assert!(again.contains("has been used"), "{again}");
     assert_eq!(a.status().unwrap().members.len(), 1);
+    // The old certificate of the name stays useless.
+    let requested = b.reserve(NewReservation { within_us: 3_000_000, ..wanted("b", "a", "latency") });
+    let over = end(&b, &requested.unwrap().id);
+    assert!(over.text.contains("a did not reply"), "{}", over.text);
+    // The new point cannot return with its token either after it is expelled.
+    a.expel("b").unwrap();
+    let key = std::fs::read(directory.path().join("state/tls/key.pem")).unwrap();
+    let third = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(third.path().join("state/tls")).unwrap();
+    std::fs::write(third.path().join("state/tls/key.pem"), key).unwrap();
+    let again = agent::join_mesh(third.path(), &invitation, &request).unwrap_err().to_string();
+    assert!(again.contains("is not known"), "{again}");
+    assert!(a.status().unwrap().members.is_empty());
 }

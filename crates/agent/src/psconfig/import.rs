@@ -324,8 +324,11 @@ mod tests {
 
     fn members(list: &[(&str, &str)]) -> Members {
         let mut members = Members::of_one(list[0].0.into(), list[0].1);
-        let all =
-            list.iter().map(|(name, address)| Member { name: (*name).into(), address: (*address).into() });
+        let all = list.iter().map(|(name, address)| Member {
+            name: (*name).into(),
+            address: (*address).into(),
+            key: None,
+        });
         members.members = all.collect();
         members
     }

@@ -103,7 +103,7 @@ pub(crate) async fn report_steps(inbox: mpsc::Sender<Inbound>) {
 }
 
 async fn report_kernels_steps(inbox: &mpsc::Sender<Inbound>) -> io::Result<()> {
-    let steps = AsyncFd::with_interest(ClockSteps::new()?, Interest::READABLE)?;
+    let steps = AsyncFd::try_with_interest(ClockSteps::new()?, Interest::READABLE)?;
     loop {
         let mut ready = steps.readable().await?;
         if steps.get_ref().take()? && inbox.send(Inbound::ClockStepped).await.is_err() {

@@ -9,13 +9,8 @@ use std::{
     time::Duration,
 };
 
-use os::ClockSteps;
 use reservation::Now;
-use tokio::{
-    io::{Interest, unix::AsyncFd},
-    sync::mpsc,
-    time::sleep,
-};
+use tokio::{net::unix::pipe::Receiver, sync::mpsc, time::sleep};
 use units::Time;
 
 use crate::event_loop::Inbound;
@@ -103,13 +98,17 @@ pub(crate) async fn report_steps(inbox: mpsc::Sender<Inbound>) {
 }
 
 async fn report_kernels_steps(inbox: &mpsc::Sender<Inbound>) -> io::Result<()> {
-    let steps = AsyncFd::try_with_interest(ClockSteps::new()?, Interest::READABLE)?;
+    // Any descriptor that does not block can be read as a pipe.
+    let steps = Receiver::from_owned_fd_unchecked(os::clock_steps()?)?;
     loop {
-        let mut ready = steps.readable().await?;
-        if steps.get_ref().take()? && inbox.send(Inbound::ClockStepped).await.is_err() {
+        steps.readable().await?;
+        let is_stepped = match steps.try_read(&mut [0; 8]) {
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+            Ok(_) => true,
+        };
+        if is_stepped && inbox.send(Inbound::ClockStepped).await.is_err() {
             return Ok(());
         }
-        ready.clear_ready();
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::{
     io,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
     time::Duration,
 };
 
@@ -29,58 +29,25 @@ pub fn clock_error() -> std::io::Result<Duration> {
     Ok(Duration::from_micros(u64::try_from(state.maxerror).unwrap_or(0)))
 }
 
-/// Reports steps of CLOCK_REALTIME (timerfd_create(2), TFD_TIMER_CANCEL_ON_SET), without polling.
-#[derive(Debug)]
-pub struct ClockSteps(OwnedFd);
-
-impl ClockSteps {
-    /// Reports the steps from now on.
-    ///
-    /// # Errors
-    /// If the kernel has no such timers.
-    pub fn new() -> io::Result<ClockSteps> {
-        // SAFETY: the call has no pointers.
-        let fd =
-            unsafe { libc::timerfd_create(libc::CLOCK_REALTIME, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC) };
-        // SAFETY: the call succeeded, so the descriptor is new and has no other owner.
-        let steps = ClockSteps(unsafe { OwnedFd::from_raw_fd(crate::check(fd)?) });
-        steps.arm()?;
-        Ok(steps)
-    }
-
-    /// A timer that never expires by itself.
-    fn arm(&self) -> io::Result<()> {
-        let never = libc::timespec { tv_sec: libc::time_t::MAX, tv_nsec: 0 };
-        let timer =
-            libc::itimerspec { it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 }, it_value: never };
-        let flags = libc::TFD_TIMER_ABSTIME | libc::TFD_TIMER_CANCEL_ON_SET;
-        // SAFETY: `timer` is a valid itimerspec; the old value is not requested.
-        crate::check(unsafe {
-            libc::timerfd_settime(self.0.as_raw_fd(), flags, &raw const timer, std::ptr::null_mut())
-        })?;
-        Ok(())
-    }
-
-    /// Whether the clock was stepped since the last call. The descriptor is readable if it was.
-    ///
-    /// # Errors
-    /// If the timer cannot be set again.
-    pub fn take(&self) -> io::Result<bool> {
-        let mut expirations = 0_u64;
-        // SAFETY: `expirations` has the 8 bytes that the kernel writes.
-        let read = unsafe { libc::read(self.0.as_raw_fd(), (&raw mut expirations).cast(), size_of::<u64>()) };
-        match crate::check_len(read) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-            // ECANCELED: the clock was stepped.
-            _ => self.arm().map(|()| true),
-        }
-    }
-}
-
-impl AsRawFd for ClockSteps {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
-    }
+/// A descriptor that becomes readable when CLOCK_REALTIME is stepped; reading it then fails with ECANCELED, once for each step. It does not
+/// block (timerfd_create(2), TFD_TIMER_CANCEL_ON_SET).
+///
+/// # Errors
+/// If the kernel has no such timers.
+pub fn clock_steps() -> io::Result<OwnedFd> {
+    // SAFETY: the call has no pointers.
+    let fd = unsafe { libc::timerfd_create(libc::CLOCK_REALTIME, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC) };
+    // SAFETY: the call succeeded, so the descriptor is new and has no other owner.
+    let timer = unsafe { OwnedFd::from_raw_fd(crate::check(fd)?) };
+    // It never expires by itself.
+    let [zero, never] = [0, libc::time_t::MAX].map(|tv_sec| libc::timespec { tv_sec, tv_nsec: 0 });
+    let time = libc::itimerspec { it_interval: zero, it_value: never };
+    let flags = libc::TFD_TIMER_ABSTIME | libc::TFD_TIMER_CANCEL_ON_SET;
+    // SAFETY: `time` is a valid itimerspec; the old value is not requested.
+    crate::check(unsafe {
+        libc::timerfd_settime(timer.as_raw_fd(), flags, &raw const time, std::ptr::null_mut())
+    })?;
+    Ok(timer)
 }
 
 /// CLOCK_REALTIME since 1970, UTC: the clock of the kernel's packet timestamps.
@@ -128,10 +95,11 @@ mod tests {
 
     #[test]
     fn a_clock_that_runs_is_not_stepped() {
-        let steps = ClockSteps::new().unwrap();
-        assert!(!steps.take().unwrap());
-        std::thread::sleep(Duration::from_millis(5));
-        assert!(!steps.take().unwrap());
+        let mut steps = std::fs::File::from(clock_steps().unwrap());
+        for _ in 0..2 {
+            let error = io::Read::read(&mut steps, &mut [0; 8]).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        }
     }
 
     #[test]

@@ -402,3 +402,35 @@ fn ended_reservations_are_forgotten_whatever_their_latest_start() {
     let _ = point.handle_timeout(now, &AdmitAll);
     assert_eq!(point.reservations().count(), 0);
 }
+
+/// Reservations that end at once are remembered: their number is limited too.
+#[test]
+fn another_point_cannot_fill_the_memory_with_cancelled_reservations() {
+    let now = Now { steady: seconds(5), utc: EPOCH, error: Time::from_millis(1) };
+    let mut peer = Point::new(name(1), Settings { max_known: 10, ..Settings::default() });
+    let mut lead = Point::new(name(0), Settings::default());
+    for number in 1..=12 {
+        let (id, step) = lead.reserve(now, throughput(1, seconds(1000), 0, 30), &AdmitAll);
+        let mut messages = step.messages;
+        messages.extend(lead.cancel(now, &id, "", &AdmitAll).messages);
+        let mut replies = Vec::new();
+        for (_, message) in messages {
+            replies.extend(peer.handle_message(now, &name(0), message, &AdmitAll).messages);
+        }
+        let is_refused = replies.iter().any(|(_, reply)| matches!(reply.body, Body::Refuse { .. }));
+        assert_eq!(is_refused, number > 10, "{replies:?}");
+    }
+    assert_eq!(peer.reservations().count(), 10);
+    // Its own are not limited, and those of the other point are again accepted when the old ones are forgotten.
+    for _ in 0..20 {
+        let (id, _) = peer.reserve(now, throughput(0, seconds(1000), 0, 30), &AdmitAll);
+        let _ = peer.cancel(now, &id, "", &AdmitAll);
+    }
+    let later = Now { utc: EPOCH + seconds(30 * 86_400), ..now };
+    let _ = peer.handle_timeout(later, &AdmitAll);
+    assert_eq!(peer.reservations().count(), 0);
+    let (_, step) = lead.reserve(later, throughput(1, seconds(31 * 86_400), 0, 30), &AdmitAll);
+    let (_, proposal) = step.messages.into_iter().next().unwrap();
+    let _ = peer.handle_message(later, &name(0), proposal, &AdmitAll);
+    assert_eq!(peer.reservations().count(), 1);
+}

@@ -358,6 +358,12 @@ impl Point {
         if slot.start > turn.now.utc + self.settings.horizon {
             return Err(rule(format!("the start is more than {} in the future", self.settings.horizon)));
         }
+        let origin = &request.id.origin;
+        let is_new = origin != self.name() && self.state.reservation(&request.id).is_none();
+        if is_new && self.state.known_count(origin) >= self.settings.max_known {
+            let max = self.settings.max_known;
+            return Err(rule(format!("{origin} has requested {max} tests that are not forgotten yet")));
+        }
         let candidate =
             Candidate { request, start: slot.start, now: turn.now, other_error, point: &self.state };
         turn.admission.admit(&candidate).map_err(rule)

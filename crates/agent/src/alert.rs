@@ -1,6 +1,7 @@
 //! Alerts by webhook, command and mail when the cause that limits a pair changes (not when a figure does).
 //!
-//! An alert is sent at least once: a change remains marked in the archive until all receivers have it, or for a day.
+//! An alert is sent at least once: a change remains marked in the archive until all receivers have it, or for a day. Receivers that have
+//! accepted it do not get it again.
 
 use std::{
     fs::File,
@@ -21,12 +22,14 @@ use rustls::{
 use serde::Serialize;
 use serde_json::json;
 
-use crate::{archive::CauseChange, cause};
+use crate::{archive::CauseChange, cause, texts::plain};
 
-/// Timeout of a connection, of each step of a request, and of a command.
+/// Timeout of a request, and of a command.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Interval at which the end of a command is checked.
 const COMMAND_POLL: Duration = Duration::from_millis(20);
+/// The longest sentence of an alert, bytes: it is the subject of a mail.
+const MAX_TEXT_BYTES: usize = 500;
 /// Largest part of a webhook's response that is read, bytes.
 const MAX_RESPONSE_BYTES: u64 = 4096;
 /// Sends mail; part of every mail server's package.
@@ -43,6 +46,40 @@ pub struct Alerts {
     pub command: Option<Vec<String>>,
     /// Address that sendmail sends to.
     pub mail: Option<String>,
+}
+
+/// A receiver of alerts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Receiver {
+    /// [`Alerts::webhook`].
+    Webhook,
+    /// [`Alerts::command`].
+    Command,
+    /// [`Alerts::mail`].
+    Mail,
+}
+
+impl Receiver {
+    /// All receivers.
+    pub const ALL: [Receiver; 3] = [Receiver::Webhook, Receiver::Command, Receiver::Mail];
+
+    /// Its name in the archive.
+    pub fn name(self) -> &'static str {
+        match self {
+            Receiver::Webhook => "webhook",
+            Receiver::Command => "command",
+            Receiver::Mail => "mail",
+        }
+    }
+}
+
+/// The outcome of an attempt to send an alert.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    /// The receivers that have accepted it, now or before.
+    pub accepted: Vec<Receiver>,
+    /// Why the others have not; `None` if all have.
+    pub error: Option<String>,
 }
 
 /// The address of a webhook.
@@ -116,7 +153,10 @@ impl Alert {
         let CauseChange { from, to, cause, .. } = &self.change;
         let before =
             self.previous.as_ref().map_or(String::new(), |cause| format!(", was {}", self.words(cause)));
-        format!("{from} to {to}: {} since {}{before}", self.words(cause), self.since())
+        plain(
+            &format!("{from} to {to}: {} since {}{before}", self.words(cause), self.since()),
+            MAX_TEXT_BYTES,
+        )
     }
 
     /// The document that webhooks and commands get.
@@ -140,53 +180,84 @@ impl Alert {
         })
     }
 
-    /// Sends the alert to all receivers.
-    ///
-    /// # Errors
-    /// The cause of the failure; the alert should be repeated.
-    pub fn send(&self, alerts: &Alerts) -> Result<(), String> {
-        let document = serde_json::to_vec(&self.document()).map_err(|error| error.to_string())?;
-        let mut failures = Vec::new();
-        let mut add = |what: &str, result: io::Result<()>| {
-            if let Err(error) = result {
-                failures.push(format!("{what}: {error}"));
-            }
+    /// Sends the alert to the receivers that have not accepted it yet.
+    pub fn send(&self, alerts: &Alerts, accepted: Vec<Receiver>) -> Sent {
+        let document = match serde_json::to_vec(&self.document()) {
+            Ok(document) => document,
+            Err(error) => return Sent { accepted, error: Some(error.to_string()) },
         };
-        if let Some(webhook) = &alerts.webhook {
-            add(&format!("webhook at {}", webhook.host), post(webhook, &document));
+        let mut sent = Sent { accepted, error: None };
+        for receiver in Receiver::ALL {
+            if sent.accepted.contains(&receiver) {
+                continue;
+            }
+            match self.send_to(receiver, alerts, &document) {
+                None => {}
+                Some((_, Ok(()))) => sent.accepted.push(receiver),
+                Some((name, Err(error))) => {
+                    let before = sent.error.map_or(String::new(), |error| format!("{error}; "));
+                    sent.error = Some(format!("{before}{name}: {error}"));
+                }
+            }
         }
-        if let Some([program, arguments @ ..]) = alerts.command.as_deref() {
-            add(program, run(Command::new(program).args(arguments), &document));
+        sent
+    }
+
+    /// Sends the alert to a receiver, if there is one; returns its name too.
+    fn send_to(
+        &self,
+        receiver: Receiver,
+        alerts: &Alerts,
+        document: &[u8],
+    ) -> Option<(String, io::Result<()>)> {
+        match receiver {
+            Receiver::Webhook => {
+                let webhook = alerts.webhook.as_ref()?;
+                Some((format!("webhook at {}", webhook.host), post(webhook, document, TIMEOUT)))
+            }
+            Receiver::Command => {
+                let (program, arguments) = alerts.command.as_ref()?.split_first()?;
+                let ran = run(Command::new(program).args(arguments), document.to_vec(), TIMEOUT);
+                Some((program.clone(), ran))
+            }
+            Receiver::Mail => {
+                let mail = self.mail(alerts.mail.as_ref()?);
+                let ran = run(Command::new(SENDMAIL).args(["-i", "-t"]), mail.into_bytes(), TIMEOUT);
+                Some((SENDMAIL.into(), ran))
+            }
         }
-        if let Some(to) = &alerts.mail {
-            let mut mail =
-                format!("To: {to}\nSubject: longfat: {}\nAuto-Submitted: auto-generated\n\n", self.text());
-            mail += &format!(
-                "{}\n\nThe point {} has found this; the test is {}.\n",
-                self.text(),
-                self.point,
-                self.change.test
-            );
-            add(SENDMAIL, run(Command::new(SENDMAIL).args(["-i", "-t"]), mail.as_bytes()));
-        }
-        if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
+    }
+
+    /// The alert as a mail.
+    fn mail(&self, to: &str) -> String {
+        let text = self.text();
+        format!(
+            "To: {to}\nSubject: longfat: {text}\nAuto-Submitted: auto-generated\n\n{text}\n\nThe point {} has found this; the test is {}.\n",
+            self.point,
+            plain(&self.change.test, MAX_TEXT_BYTES)
+        )
     }
 }
 
 /// Runs a program with this standard input.
-fn run(command: &mut Command, input: &[u8]) -> io::Result<()> {
+fn run(command: &mut Command, input: Vec<u8>, time: Duration) -> io::Result<()> {
+    let begin = Instant::now();
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
-        // The document is smaller than a pipe's buffer. A program that does not read it may succeed nevertheless.
-        let _ = stdin.write_all(input);
+        // A program that does not read its input may succeed nevertheless, and must not block the alerts: a pipe may hold one page only.
+        let write = move || stdin.write_all(&input);
+        if let Err(error) = thread::Builder::new().name("alert input".into()).spawn(write) {
+            child.kill()?;
+            child.wait()?;
+            return Err(error);
+        }
     }
-    let begin = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
             let error = || io::Error::other(format!("it ended with {status}"));
             return if status.success() { Ok(()) } else { Err(error()) };
         }
-        if begin.elapsed() > TIMEOUT {
+        if begin.elapsed() > time {
             child.kill()?;
             child.wait()?;
             return Err(io::ErrorKind::TimedOut.into());
@@ -195,21 +266,52 @@ fn run(command: &mut Command, input: &[u8]) -> io::Result<()> {
     }
 }
 
+/// A connection whose reads and writes end at an instant, however little arrives at a time.
+struct UntilDeadline {
+    stream: TcpStream,
+    deadline: Instant,
+}
+
+impl UntilDeadline {
+    /// The time that is left; an error at the deadline.
+    fn remaining(deadline: Instant) -> io::Result<Duration> {
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        if remaining.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(remaining) }
+    }
+}
+
+impl Read for UntilDeadline {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(Some(Self::remaining(self.deadline)?))?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for UntilDeadline {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(Some(Self::remaining(self.deadline)?))?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
 /// Sends a document by HTTP/1.1.
-fn post(webhook: &Webhook, document: &[u8]) -> io::Result<()> {
+fn post(webhook: &Webhook, document: &[u8], time: Duration) -> io::Result<()> {
+    let deadline = Instant::now() + time;
     let Webhook { is_https, host, port, path } = webhook;
     let name = host.trim_start_matches('[').trim_end_matches(']');
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in (name, *port).to_socket_addrs()? {
-        let stream = match TcpStream::connect_timeout(&address, TIMEOUT) {
-            Ok(stream) => stream,
+        let stream = match TcpStream::connect_timeout(&address, UntilDeadline::remaining(deadline)?) {
+            Ok(stream) => UntilDeadline { stream, deadline },
             Err(error) => {
                 last = error;
                 continue;
             }
         };
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.set_write_timeout(Some(TIMEOUT))?;
         let head = format!(
             "POST {path} HTTP/1.1\r\nHost: {host}:{port}\r\nUser-Agent: longfat/{}\r\nContent-Type: application/json\r\n\
              Content-Length: {}\r\nConnection: close\r\n\r\n",
@@ -284,6 +386,39 @@ mod tests {
     }
 
     #[test]
+    fn names_cannot_add_headers_to_a_mail() {
+        let mut alert = alert();
+        alert.change.to = "d\r\nBcc: victim@example.org".into();
+        alert.change.cause = format!("x\n\n{}", "y".repeat(10_000));
+        let text = alert.text();
+        assert!(!text.contains(char::is_control) && text.len() <= MAX_TEXT_BYTES, "{text}");
+        alert.change.test = "b/1\nBcc: x".into();
+        let mail = alert.mail("noc@example.org");
+        assert!(mail.lines().all(|line| !line.starts_with("Bcc")), "{mail}");
+    }
+
+    #[test]
+    fn receivers_that_do_not_read_or_trickle_are_timed_out() {
+        let time = Duration::from_millis(300);
+        let mut sleeping = Command::new("/bin/sh");
+        sleeping.args(["-c", "exec sleep 60"]);
+        let error = run(&mut sleeping, vec![b'x'; 1 << 20], time).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let webhook: Webhook = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        let trickle = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            // Until the client closes.
+            while stream.write_all(b"x").is_ok() {
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let error = post(&webhook, b"{}", time).unwrap_err();
+        assert!(matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{error}");
+        trickle.join().unwrap();
+    }
+
+    #[test]
     fn addresses_of_webhooks() {
         let parse = |text: &str| text.parse::<Webhook>().map(|w| (w.is_https, w.host, w.port, w.path));
         let expected = |https, host: &str, port, path: &str| Ok((https, host.into(), port, path.into()));
@@ -316,9 +451,12 @@ mod tests {
                 String::from_utf8(request).unwrap()
             })
         });
-        alert().send(&alerts).unwrap();
-        let refused = alert().send(&alerts).unwrap_err();
-        assert!(refused.contains("HTTP status 500"), "{refused}");
+        let sent = alert().send(&alerts, Vec::new());
+        assert_eq!((sent.accepted.as_slice(), sent.error), ([Receiver::Webhook].as_slice(), None));
+        let refused = alert().send(&alerts, Vec::new());
+        assert_eq!(refused.accepted, []);
+        let error = refused.error.unwrap();
+        assert!(error.contains("HTTP status 500"), "{error}");
         let [request, _] = server.join().unwrap();
         assert!(request.starts_with("POST /hook HTTP/1.1\r\n"), "{request}");
         let document: serde_json::Value =
@@ -343,10 +481,17 @@ mod tests {
             ]),
             mail: None,
         };
-        alert().send(&command("cat > \"$1\"")).unwrap();
+        let sent = alert().send(&command("cat > \"$1\""), Vec::new());
+        assert_eq!((sent.accepted.as_slice(), sent.error), ([Receiver::Command].as_slice(), None));
         let document: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
         assert_eq!(document["test"], "a/7");
-        let failed = alert().send(&command("exit 3")).unwrap_err();
+        let failed = alert().send(&command("exit 3"), Vec::new()).error.unwrap();
         assert!(failed.contains("exit status: 3"), "{failed}");
+        // Those that have it do not get it again, and do not depend on the others.
+        let webhook = "http://127.0.0.1:1/".parse().ok();
+        let alerts = Alerts { webhook, ..command("exit 3") };
+        let again = alert().send(&alerts, vec![Receiver::Command]);
+        assert_eq!(again.accepted, [Receiver::Command]);
+        assert!(again.error.unwrap().starts_with("webhook at 127.0.0.1:"));
     }
 }

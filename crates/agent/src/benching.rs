@@ -63,6 +63,7 @@ pub fn replace_an_hour(path: &Path, now_us: i64) -> Result<bool, Error> {
     Archive::open(path, None)?.apply_retention(
         now_us,
         &Retention { records_days: 366, ..Retention::default() },
+        "",
         |_| {},
     )
 }

@@ -9,7 +9,8 @@ use tokio::{
 };
 
 use crate::{
-    CalendarFile, Config, Error, Identity, Members, control_server, event_loop::EventLoop, files, network,
+    CalendarFile, Config, Error, Identity, Members, clock, control_server, event_loop::EventLoop, files,
+    network,
 };
 
 /// Maximum number of arrivals that wait for the loop.
@@ -84,6 +85,8 @@ async fn serve(
     stop: &StopHandle,
     on_ready: impl FnOnce(SocketAddr),
 ) -> Result<(), Error> {
+    // Connections of points and HTTP clients, databases, tests. If it cannot be raised, the limits of each still hold.
+    let _ = os::raise_file_limit();
     let identity = Identity::open(&config.state)?;
     let owner = identity.name()?;
     if owner != config.name {
@@ -109,6 +112,7 @@ async fn serve(
     let network = network::Network::new(&identity, &members, inbox.clone())?;
     let mut agent =
         EventLoop::open(config, file, point, members, Arc::clone(&network), inbox.clone(), observer)?;
+    tokio::spawn(clock::report_steps(inbox.clone()));
     tokio::spawn(control_server::listen(control, inbox));
     let http = match http {
         Some(listen) => Some(

@@ -32,12 +32,14 @@ mod mesh;
 mod network;
 mod planning;
 mod psconfig;
+mod received;
 mod rules;
 mod servers;
 mod session;
 mod sqlite;
 mod template;
 mod test;
+mod texts;
 mod tokens;
 
 pub use alert::Alerts;

@@ -3,6 +3,7 @@
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -15,10 +16,11 @@ use agent::{Authority, JoinRequest, NewReservation};
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned,
     crypto::ring,
-    pki_types::{CertificateDer, ServerName, pem::PemObject},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
 };
+use serde_json::{Value, json};
 
-use crate::agents::{Agent, Mesh, end, listen, results, wait_for_empty_calendar, wanted};
+use crate::agents::{Agent, Mesh, TIMEOUT, end, listen, results, wait_for_empty_calendar, wanted};
 
 /// Number of simultaneous hostile connections of each of two kinds: silent and slow.
 const EACH: usize = 100;
@@ -132,4 +134,85 @@ fn hostile_connections_get_nothing_and_proper_tests_run() {
     });
     assert!(attempts.load(Ordering::Relaxed) >= 4);
     [&a, &b].into_iter().for_each(wait_for_empty_calendar);
+}
+
+/// Sends frames as a member of the mesh, and reads the replies until one contains `last`.
+pub fn send_as(member: &Path, to: SocketAddr, frames: &[Value], last: &str) {
+    let read = |file: &str| std::fs::read(member.join("state/tls").join(file)).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(&read("authority.pem")).unwrap()).unwrap();
+    let chain = vec![CertificateDer::from_pem_slice(&read("point.pem")).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(&read("key.pem")).unwrap();
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_client_auth_cert(chain, key)
+        .unwrap();
+    config.alpn_protocols = vec![b"longfat-agent/1".to_vec()];
+    let name = ServerName::try_from("a.point").unwrap();
+    let socket = TcpStream::connect(to).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let mut stream = StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), socket);
+    for frame in frames {
+        let bytes = serde_json::to_vec(frame).unwrap();
+        stream.write_all(&(bytes.len() as u32).to_be_bytes()).unwrap();
+        stream.write_all(&bytes).unwrap();
+    }
+    loop {
+        let mut header = [0; 4];
+        stream.read_exact(&mut header).unwrap();
+        let mut reply = vec![0; u32::from_be_bytes(header) as usize];
+        stream.read_exact(&mut reply).unwrap();
+        if String::from_utf8_lossy(&reply).contains(last) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_member_can_send_results_of_its_own_tests_only() {
+    let mesh = Mesh::of(&["a", "b", "c"]);
+    let _agent = Agent::start(&mesh.directories[0]);
+    let a = mesh.client(0);
+    let address: SocketAddr = a.status().unwrap().address.parse().unwrap();
+    let requested = a.reserve(NewReservation { within_us: 0, ..wanted("a", "b", "latency") }).unwrap().id;
+    assert_eq!(end(&a, &requested).phase, "not_run");
+    let now_us = i64::try_from(os::realtime().as_micros()).unwrap();
+    let year_us = 366 * 86_400_000_000_i64;
+    let row = |id: &str, from: &str, start_us: i64| {
+        json!({ "frame": "result", "row": {
+            "id": id, "from": from, "to": "a", "kind": "throughput", "task": null, "start_us": start_us, "duration_us": 1_000_000,
+            "state": "finished", "reason": null, "goodput_bps": 1e9, "loss_share": 0.0, "min_rtt_us": 1.0, "typical_rtt_us": 1.0,
+            "verdict": "path_rate", "evidence": null, "record": "/tmp/x" }})
+    };
+    let with = |id: &str, member: &str, value: Value| {
+        let mut frame = row(id, "b", now_us);
+        frame["row"][member] = value;
+        frame
+    };
+    let frames = [
+        row("b/1", "c", now_us),
+        // Of tests that others lead, or that a did not request.
+        row(&requested, "b", now_us),
+        row("a/999", "b", now_us),
+        row("b/2", "b", i64::MIN),
+        row("b/3", "b", now_us + year_us),
+        with("b/4", "kind", "trace".into()),
+        with("b/5", "state", "running".into()),
+        with("b/6", "verdict", "x\r\nBcc: y".into()),
+        with("b/7", "to", "d\r\nBcc: y".into()),
+        with("b/8", "reason", "x".repeat(1 << 19).into()),
+        row("c/9", "b", now_us),
+        row("b/10", "b", now_us),
+    ];
+    send_as(&mesh.directories[1], address, &frames, "b/10");
+    // c leads a test with the number that b has used.
+    send_as(&mesh.directories[2], address, &[row("c/9", "c", now_us)], "c/9");
+    let rows = results(&a);
+    let mut stored: Vec<(&str, &str)> = rows.iter().map(|row| (row.id.as_str(), row.from.as_str())).collect();
+    stored.sort_unstable();
+    assert_eq!(stored, [(requested.as_str(), "a"), ("b/10", "b"), ("b/8", "b"), ("c/9", "c")]);
+    let long = rows.iter().find(|row| row.id == "b/8").unwrap();
+    assert!(long.reason.as_ref().unwrap().len() < 10_000);
 }

@@ -27,7 +27,7 @@ const CONCLUSIVE: &str = "(state = 'finished' AND verdict IS NOT NULL
     OR reason_kind IN ('unreachable', 'not_started', 'test_failed'))";
 
 /// A change of the cause that limits a pair.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct CauseChange {
     /// The point that sends.
     pub from: String,
@@ -43,19 +43,23 @@ pub struct CauseChange {
     pub test: String,
 }
 
-/// Records a change of the cause; returns it.
-pub(super) fn update_cause(database: &dyn Database, row: &TestRow) -> sql::Result<Option<CauseChange>> {
-    if cause::of(row).is_none() {
+/// Records a change of the cause; returns it. Tests that start after `latest_start_us` are in the future by mistake.
+pub(super) fn update_cause(
+    database: &dyn Database,
+    row: &TestRow,
+    latest_start_us: i64,
+) -> sql::Result<Option<CauseChange>> {
+    if cause::of(row).is_none() || row.start_us > latest_start_us {
         return Ok(None);
     }
-    let pair: &[Value] = values![row.from, row.to, row.kind];
+    let pair: &[Value] = values![row.from, row.to, row.kind, latest_start_us];
     let query = format!(
-        "SELECT {COLUMNS} FROM tests WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND {CONCLUSIVE}
+        "SELECT {COLUMNS} FROM tests WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us <= ?4 AND {CONCLUSIVE}
          ORDER BY start_us DESC, id DESC LIMIT {CONFIRMATIONS}"
     );
     let newest = read_all(database, &query, pair, read)?;
-    let current =
-        "SELECT cause FROM causes WHERE lead = ?1 AND peer = ?2 AND kind = ?3 ORDER BY start_us DESC LIMIT 1";
+    let current = "SELECT cause FROM causes WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us <= ?4
+         ORDER BY start_us DESC LIMIT 1";
     let current: Option<String> = read_first(database, current, pair, |row| row.next())?;
     let Some(new) = newest.first().and_then(cause::of) else { return Ok(None) };
     let is_confirmed = newest.len() == CONFIRMATIONS
@@ -86,6 +90,20 @@ pub(super) fn update_cause(database: &dyn Database, row: &TestRow) -> sql::Resul
     }))
 }
 
+/// The last change of a pair until a time, as [`super::PairFacts::cause`] has it.
+pub(super) fn last_change(
+    database: &dyn Database,
+    from: &str,
+    to: &str,
+    until_us: i64,
+) -> sql::Result<Option<CauseChange>> {
+    let query = format!(
+        "SELECT {CHANGE} FROM causes WHERE lead = ?1 AND peer = ?2 AND start_us <= ?3
+         ORDER BY CASE WHEN kind = 'throughput' THEN 0 ELSE 1 END, start_us DESC LIMIT 1"
+    );
+    read_first(database, &query, values![from, to, until_us], read_change)
+}
+
 /// Reads the columns [`CHANGE`].
 pub(super) fn read_change(row: &mut Row<'_>) -> sql::Result<CauseChange> {
     Ok(CauseChange {
@@ -102,14 +120,20 @@ pub(super) fn read_change(row: &mut Row<'_>) -> sql::Result<CauseChange> {
 pub(super) const CHANGE: &str = "lead, peer, kind, start_us, cause, id";
 
 impl Archive {
-    /// The changes of a pair's cause since a time, oldest first, and the last one before that time.
-    pub fn changes(&self, from: &str, to: &str, since_us: i64) -> Result<Vec<CauseChange>, Error> {
+    /// The changes of a pair's cause that tests of a kind found since a time, oldest first, and the last one before that time.
+    pub fn changes(
+        &self,
+        from: &str,
+        to: &str,
+        kind: &str,
+        since_us: i64,
+    ) -> Result<Vec<CauseChange>, Error> {
         let query = format!(
-            "SELECT {CHANGE} FROM causes WHERE lead = ?1 AND peer = ?2 AND start_us >= coalesce(
-                 (SELECT max(start_us) FROM causes WHERE lead = ?1 AND peer = ?2 AND start_us <= ?3), ?3)
-             ORDER BY start_us, kind"
+            "SELECT {CHANGE} FROM causes WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us >= coalesce(
+                 (SELECT max(start_us) FROM causes WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us <= ?4), ?4)
+             ORDER BY start_us"
         );
-        self.read_changes(&query, values![from, to, since_us])
+        self.read_changes(&query, values![from, to, kind, since_us])
     }
 
     fn read_changes(&self, query: &str, values: &[Value]) -> Result<Vec<CauseChange>, Error> {
@@ -137,13 +161,21 @@ impl Archive {
         let CauseChange { from, to, kind, since_us, .. } = change;
         let update =
             "UPDATE causes SET is_pending = 0 WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us = ?4";
-        self.write(|database| database.execute(update, values![from, to, kind, since_us]).map(drop))
+        let delete =
+            "DELETE FROM alert_progress WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us = ?4";
+        self.write(|database| {
+            database.execute(update, values![from, to, kind, since_us])?;
+            database.execute(delete, values![from, to, kind, since_us]).map(drop)
+        })
     }
 
     /// Marks all changes as alerted, without sending alerts.
     pub fn settle_all_changes(&mut self) -> Result<(), Error> {
         let update = "UPDATE causes SET is_pending = 0 WHERE is_pending = 1";
-        self.write(|database| database.execute(update, &[]).map(drop))
+        self.write(|database| {
+            database.execute(update, &[])?;
+            database.execute("DELETE FROM alert_progress", &[]).map(drop)
+        })
     }
 }
 
@@ -162,7 +194,7 @@ mod tests {
     }
 
     fn causes(archive: &Archive) -> Vec<(i64, String)> {
-        let changes = archive.changes("a", "b", 0).unwrap();
+        let changes = archive.changes("a", "b", "throughput", 0).unwrap();
         changes.into_iter().map(|change| (change.since_us, change.cause)).collect()
     }
 
@@ -187,8 +219,32 @@ mod tests {
         assert_eq!(archive.cause_before(&pending[0]).unwrap().as_deref(), Some("path_rate"));
         archive.settle_change(&pending[0]).unwrap();
         assert_eq!(archive.pending_changes().unwrap(), []);
-        assert_eq!(archive.changes("a", "b", 2000).unwrap().len(), 2, "the cause at the beginning too");
-        assert_eq!(archive.changes("a", "b", 4000).unwrap().len(), 1);
+        let since = |since_us| archive.changes("a", "b", "throughput", since_us).unwrap().len();
+        assert_eq!((since(2000), since(4000)), (2, 1), "the cause at the beginning too");
+    }
+
+    /// The clock was wrong for two tests, and was corrected.
+    #[test]
+    fn tests_in_the_future_do_not_freeze_a_pair() {
+        let mut archive = archive();
+        archive.put(&finished(1, "path_rate"), &[]).unwrap();
+        for number in [1_000_000, 1_000_001] {
+            archive.put(&finished(number, "loss"), &[]).unwrap();
+        }
+        let pair = |archive: &Archive| archive.pair("a", "b").unwrap().unwrap();
+        assert_eq!(pair(&archive).throughput.unwrap().start_us, 1_000_001_000);
+        archive.set_latest_start(500_000);
+        archive.put(&finished(2, "path_rate"), &[]).unwrap();
+        let facts = pair(&archive);
+        assert_eq!((facts.throughput.unwrap().start_us, facts.conclusion.unwrap().start_us), (2000, 2000));
+        assert_eq!(facts.cause.unwrap().since_us, 1000);
+        for number in [3, 4] {
+            archive.put(&finished(number, "receive_window"), &[]).unwrap();
+        }
+        // One that another point sends with a wrong clock.
+        archive.put(&finished(2_000_000, "loss"), &[]).unwrap();
+        let facts = pair(&archive);
+        assert_eq!((facts.cause.unwrap().since_us, facts.throughput.unwrap().start_us), (3000, 4000));
     }
 
     #[test]

@@ -37,7 +37,7 @@ use self::{
 use crate::{Error, sqlite::Format, test::Figures};
 
 pub use attention::{Acknowledgement, Mute};
-pub(crate) use attention::{Attention, Decision, EACH};
+pub(crate) use attention::{AlertProgress, Attention, Decision, EACH};
 pub use causes::CauseChange;
 pub(crate) use forward::Forwarder;
 #[cfg(test)]
@@ -161,6 +161,8 @@ pub(crate) struct Archive {
     is_in_batch: bool,
     /// Rows of tests that this point leads are also put into the spool.
     spool_of: Option<String>,
+    /// Tests that start later, microseconds since 1970, are in the future by mistake: they are not the newest of their pair.
+    latest_start_us: i64,
 }
 
 impl Archive {
@@ -207,7 +209,18 @@ impl Archive {
     }
 
     fn new(name: String, path: Option<PathBuf>, database: Box<dyn Database>) -> Archive {
-        Archive { name, path, database, is_in_batch: false, spool_of: None }
+        Archive { name, path, database, is_in_batch: false, spool_of: None, latest_start_us: i64::MAX }
+    }
+
+    /// Sets the latest start of a test that is not in the future by mistake.
+    pub fn set_latest_start(&mut self, time_us: i64) {
+        self.latest_start_us = time_us;
+    }
+
+    /// The start of the newest test until now.
+    pub fn newest_start(&self, now_us: i64) -> Result<Option<i64>, Error> {
+        let query = "SELECT start_us FROM tests WHERE start_us <= ?1 ORDER BY start_us DESC LIMIT 1";
+        read_first(&*self.database, query, values![now_us], |row| row.next()).map_err(self.failed("read"))
     }
 
     /// Size of the file, bytes.
@@ -259,8 +272,9 @@ impl Archive {
     /// Adds or replaces a row, and adds its receivers to the outbox.
     pub fn put(&mut self, row: &TestRow, send_to: &[PointName]) -> Result<(), Error> {
         let is_spooled = self.spool_of.as_ref() == Some(&row.from);
+        let latest_start_us = self.latest_start_us;
         self.write(|database| {
-            put(database, row)?;
+            put(database, row, latest_start_us)?;
             for point in send_to {
                 let insert = "INSERT INTO outbox VALUES (?1, ?2) ON CONFLICT DO NOTHING";
                 database.execute(insert, values![row.id, point.0])?;
@@ -281,6 +295,16 @@ impl Archive {
     /// A row.
     pub fn get(&self, id: &str) -> Result<Option<TestRow>, Error> {
         get(&*self.database, id).map_err(self.failed("read"))
+    }
+
+    /// The highest number of a reservation that this point requested; 0 without one.
+    pub fn highest_number(&self, own: &PointName) -> Result<u64, Error> {
+        // Names have no letters between `/` and `0`.
+        let query = "SELECT max(CAST(substr(id, ?3) AS INTEGER)) FROM tests WHERE id >= ?1 AND id < ?2";
+        let digits = i64::try_from(own.0.len() + 2).unwrap_or(i64::MAX);
+        let values = values![format!("{own}/"), format!("{own}0"), digits];
+        let highest = read_first(&*self.database, query, values, |row| row.next::<Option<u64>>());
+        Ok(highest.map_err(self.failed("read"))?.flatten().unwrap_or(0))
     }
 
     /// The tests that were running when the agent ended.
@@ -305,14 +329,35 @@ impl Archive {
         rows.map_err(self.failed("read"))
     }
 
-    /// The rows that have to be sent, each with its receiver.
-    pub fn unsent(&self) -> Result<Vec<(PointName, String)>, Error> {
-        let query = "SELECT point, id FROM outbox ORDER BY id LIMIT 1000";
-        let rows = read_all(&*self.database, query, &[], |row| Ok((PointName(row.next()?), row.next()?)));
+    /// The points to which rows have to be sent.
+    pub fn receivers(&self) -> Result<Vec<PointName>, Error> {
+        let query = "SELECT DISTINCT point FROM outbox ORDER BY point";
+        let rows = read_all(&*self.database, query, &[], |row| Ok(PointName(row.next()?)));
         rows.map_err(self.failed("read"))
     }
 
-    /// Removes a row from the outbox: its receiver has it, or is no longer a member.
+    /// The oldest tests whose rows have to be sent to a point.
+    pub fn unsent(&self, to: &PointName, limit: u32) -> Result<Vec<String>, Error> {
+        let query =
+            "SELECT outbox.id FROM outbox LEFT JOIN tests ON tests.id = outbox.id WHERE outbox.point = ?1
+             ORDER BY tests.start_us, outbox.id LIMIT ?2";
+        let rows = read_all(&*self.database, query, values![to.0, i64::from(limit)], |row| row.next());
+        rows.map_err(self.failed("read"))
+    }
+
+    /// Number of rows that have to be sent.
+    pub fn unsent_count(&self) -> Result<u64, Error> {
+        let count = read_first(&*self.database, "SELECT count(*) FROM outbox", &[], |row| row.next());
+        Ok(count.map_err(self.failed("read"))?.unwrap_or(0))
+    }
+
+    /// Empties the outbox of a point that is no longer a member.
+    pub fn forget_receiver(&mut self, point: &PointName) -> Result<(), Error> {
+        let delete = "DELETE FROM outbox WHERE point = ?1";
+        self.write(|database| database.execute(delete, values![point.0]).map(drop))
+    }
+
+    /// Removes a row from the outbox: its receiver has it.
     pub fn sent(&mut self, id: &str, to: &PointName) -> Result<(), Error> {
         let delete = "DELETE FROM outbox WHERE id = ?1 AND point = ?2";
         self.write(|database| database.execute(delete, values![id, to.0]).map(drop))
@@ -381,7 +426,7 @@ fn get(database: &dyn Database, id: &str) -> sql::Result<Option<TestRow>> {
     read_first(database, &format!("SELECT {COLUMNS} FROM tests WHERE id = ?1"), values![id], read)
 }
 
-fn put(database: &dyn Database, row: &TestRow) -> sql::Result<()> {
+fn put(database: &dyn Database, row: &TestRow, latest_start_us: i64) -> sql::Result<()> {
     let before = get(database, &row.id)?;
     let values = values_of(row);
     let insert = format!(
@@ -395,7 +440,9 @@ fn put(database: &dyn Database, row: &TestRow) -> sql::Result<()> {
             add_to_state(database, before.state.name(), -1)?;
         }
     }
-    pairs::update_pair(database, row, before.as_ref())
+    // A result that replaces one of another pair, whose sender had no right to it, is a new one of its pair.
+    let before = before.filter(|before| (&before.from, &before.to) == (&row.from, &row.to));
+    pairs::update_pair(database, row, before.as_ref(), latest_start_us)
 }
 
 #[cfg(test)]
@@ -457,6 +504,35 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn each_receiver_gets_its_rows_in_the_order_of_their_starts() {
+        let mut archive = Archive::open(Path::new(":memory:"), None).unwrap();
+        // b is absent for long.
+        for number in 1..=1500 {
+            archive.put_in_batch(&row(&format!("a/{number}"), number), &["b".into()]).unwrap();
+        }
+        archive.put_in_batch(&row("a/1501", 1501), &["c".into()]).unwrap();
+        archive.commit().unwrap();
+        assert_eq!(archive.receivers().unwrap(), ["b".into(), "c".into()]);
+        assert_eq!(archive.unsent(&"c".into(), 10).unwrap(), ["a/1501"]);
+        let first = (1..=1000).map(|number| format!("a/{number}"));
+        assert!(archive.unsent(&"b".into(), 1000).unwrap().into_iter().eq(first));
+        assert_eq!(archive.unsent_count().unwrap(), 1501);
+        archive.forget_receiver(&"b".into()).unwrap();
+        assert_eq!((archive.unsent_count().unwrap(), archive.receivers().unwrap().len()), (1, 1));
+    }
+
+    #[test]
+    fn the_highest_number_is_that_of_the_own_reservations() {
+        let mut archive = Archive::open(Path::new(":memory:"), None).unwrap();
+        assert_eq!(archive.highest_number(&"a".into()).unwrap(), 0);
+        for id in ["a/9", "a/100", "a/99", "a-b/500", "b/700", "a0/800"] {
+            archive.put(&row(id, 1), &[]).unwrap();
+        }
+        assert_eq!(archive.highest_number(&"a".into()).unwrap(), 100);
+        assert_eq!(archive.highest_number(&"a-b".into()).unwrap(), 500);
+    }
+
+    #[test]
     fn a_batch_is_stored_as_a_whole() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("archive.sqlite");
@@ -497,7 +573,7 @@ pub(crate) mod tests {
         );
         assert_eq!(of(Filter { from: Some("b".into()), limit: 10, ..Filter::default() }), 0);
         assert_eq!(of(Filter { limit: 1, ..Filter::default() }), 1);
-        assert_eq!(archive.unsent().unwrap().len(), 5, "each row to each receiver once");
+        assert_eq!(archive.unsent_count().unwrap(), 5, "each row to each receiver once");
         assert_eq!(archive.counts().unwrap(), [("finished".to_string(), 3)]);
         assert_eq!(archive.running().unwrap(), []);
         archive.put(&TestRow { state: State::Running, ..row("a/4", 40) }, &[]).unwrap();

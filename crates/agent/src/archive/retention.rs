@@ -73,19 +73,22 @@ pub struct HourRow {
 }
 
 impl Archive {
-    /// Applies one step of the retention: an hour of rows, or some records. `remove` removes the record at this path. Returns whether more
-    /// steps are due.
+    /// Applies one step of the retention: an hour of rows, or some records. `remove` removes the record at this path, of a test that the point
+    /// `own` led; others name records of their own hosts. Returns whether more steps are due.
     pub fn apply_retention(
         &mut self,
         now_us: i64,
         retention: &Retention,
+        own: &str,
         remove: impl Fn(&str),
     ) -> Result<bool, Error> {
         let before = |days: u32| now_us.saturating_sub(i64::from(days).saturating_mul(DAY_US));
         let records = self.records_before(before(retention.records_days))?;
-        for (id, record) in &records {
+        for (id, lead, record) in &records {
             // The files first: if the agent is killed in between, a row without its record remains, not a record without its row.
-            remove(record);
+            if lead == own {
+                remove(record);
+            }
             let update = "UPDATE tests SET record = NULL WHERE id = ?1";
             self.write(|database| database.execute(update, values![id]).map(drop))?;
         }
@@ -105,7 +108,7 @@ impl Archive {
         let oldest = self.oldest_row()?;
         let end = before(retention.tests_days).div_euclid(HOUR_US) * HOUR_US;
         if let Some(oldest) = oldest.filter(|oldest| *oldest < end) {
-            self.roll_up(oldest.div_euclid(HOUR_US) * HOUR_US)?;
+            self.roll_up(oldest.div_euclid(HOUR_US).saturating_mul(HOUR_US))?;
             return Ok(true);
         }
         let old = before(retention.hours_days);
@@ -120,10 +123,12 @@ impl Archive {
         Ok(false)
     }
 
-    fn records_before(&self, time_us: i64) -> Result<Vec<(String, String)>, Error> {
-        let query = "SELECT id, record FROM tests WHERE record IS NOT NULL AND start_us < ?1 ORDER BY start_us LIMIT ?2";
+    /// Ids, leads and paths of the oldest records.
+    fn records_before(&self, time_us: i64) -> Result<Vec<(String, String, String)>, Error> {
+        let query = "SELECT id, lead, record FROM tests WHERE record IS NOT NULL AND start_us < ?1 ORDER BY start_us LIMIT ?2";
         let values = values![time_us, i64::from(RECORDS_PER_STEP)];
-        let rows = read_all(&*self.database, query, values, |row| Ok((row.next()?, row.next()?)));
+        let rows =
+            read_all(&*self.database, query, values, |row| Ok((row.next()?, row.next()?, row.next()?)));
         rows.map_err(self.failed("read"))
     }
 
@@ -177,7 +182,7 @@ impl Archive {
         );
         let is_embedded = self.path.is_some();
         self.write(|database| {
-            let hour = values![hour_us, hour_us + HOUR_US];
+            let hour = values![hour_us, hour_us.saturating_add(HOUR_US)];
             database.execute(&insert, hour)?;
             if is_embedded {
                 let outbox =
@@ -267,7 +272,7 @@ mod tests {
     fn apply_retention(archive: &mut Archive, now_us: i64, retention: &Retention) -> Vec<String> {
         let removed = RefCell::new(Vec::new());
         while archive
-            .apply_retention(now_us, retention, |record| removed.borrow_mut().push(record.into()))
+            .apply_retention(now_us, retention, "a", |record| removed.borrow_mut().push(record.into()))
             .unwrap()
         {}
         removed.into_inner()
@@ -319,6 +324,17 @@ mod tests {
         apply_retention(&mut archive, at(73, 0), &retention);
         assert_eq!(archive.hours("a", "b", 0).unwrap().len(), 1);
         assert_eq!(archive.pairs().unwrap()[0].tests.finished, 5);
-        assert!(archive.unsent().unwrap().is_empty());
+        assert_eq!(archive.unsent_count().unwrap(), 0);
+    }
+
+    #[test]
+    fn records_of_other_leads_are_not_removed_and_the_earliest_start_ends() {
+        let mut archive = Archive::open(Path::new(":memory:"), None).unwrap();
+        // As members with an earlier version could store it.
+        archive.put(&TestRow { from: "b".into(), ..row("b/1", i64::MIN, 1.0, "loss") }, &[]).unwrap();
+        archive.put(&row("a/1", 5, 1.0, "loss"), &[]).unwrap();
+        let retention = Retention { records_days: 1, tests_days: 1, hours_days: 1 };
+        assert_eq!(apply_retention(&mut archive, 1000 * DAY_US, &retention), ["runs/a/1"]);
+        assert_eq!(archive.list(&Filter { limit: 9, ..Filter::default() }).unwrap(), []);
     }
 }

@@ -8,7 +8,11 @@ use reservation::{Now, PointName};
 use serde_json::json;
 
 use super::{Batch, EventLoop};
-use crate::{Authority, Error, Members, audit, frame::Frame, mesh::host_and_port};
+use crate::{
+    Authority, Error, Members, audit,
+    frame::Frame,
+    mesh::{host_and_port, key_digest},
+};
 
 impl EventLoop {
     pub(super) fn is_authority(&self) -> bool {
@@ -84,21 +88,22 @@ impl EventLoop {
         let Ok(public_key) = HEXLOWER_PERMISSIVE.decode(public_key.as_bytes()) else {
             return refused("its key is not hexadecimal".into());
         };
-        let redeemed = match authority.redeem(invitation, &public_key, SystemTime::now()) {
-            Ok(redeemed) => redeemed,
+        let is_member = |name: &str| self.members.address(&name.into()).is_some();
+        let checked = authority.check_invitation(invitation, &public_key, SystemTime::now(), is_member);
+        let acceptable = match checked {
+            Ok(acceptable) => acceptable,
             Err(error @ Error::Refused(_)) => return refused(error.to_string()),
             Err(error) => return Err(error),
         };
-        tracing::info!("{} at {address} has joined", redeemed.name);
-        let details = json!({ "point": redeemed.name, "address": address, "ip": ip });
+        let name = acceptable.name().to_owned();
+        tracing::info!("{name} at {address} has joined");
+        let details = json!({ "point": name, "address": address, "ip": ip });
         audit::append(&self.config.state, &format!("invitation {invitation}"), "join", details)?;
-        if self.members.set(redeemed.name.as_str().into(), &address) {
+        if self.members.admit(name.as_str().into(), &address, &key_digest(&public_key)) {
             self.publish_members(batch)?;
         }
-        Ok(Frame::Joined {
-            certificate: STANDARD.encode(redeemed.certificate),
-            members: self.members.clone(),
-        })
+        let certificate = STANDARD.encode(authority.redeem(acceptable)?);
+        Ok(Frame::Joined { certificate, members: self.members.clone() })
     }
 
     /// Removes a member.
@@ -111,9 +116,14 @@ impl EventLoop {
         if name == self.config.name {
             return Err(Error::Refused("the authority itself cannot be removed".into()));
         }
-        if !self.members.remove(&name) {
+        if self.members.address(&name).is_none() {
             return Err(Error::Refused(format!("{name} is not a member of the mesh")));
         }
+        // First: an expelled point with an invitation would join again.
+        if let Some(authority) = Authority::open(&self.config.state) {
+            authority.delete_invitations(&name.0)?;
+        }
+        self.members.remove(&name);
         self.publish_members(batch)
     }
 }

@@ -8,7 +8,16 @@ mod members;
 mod requests;
 mod tests;
 
-use std::{collections::BTreeMap, iter, net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    iter,
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use reservation::{
     Action, Event, Message, Now, Outcome, Phase, Point, PointName, ReservationId, Role, Step, TaskName,
@@ -21,26 +30,32 @@ use units::Time;
 
 use self::{
     maintenance::Maintenance,
+    requests::unix_us,
     tests::{Ended, Run},
 };
 use crate::{
     CalendarFile, Config, Error, Members, Moment, StepObserver,
+    alert::Sent,
     archive::{Archive, CauseChange, Forwarder},
+    clock::RemovalGuard,
     control::{Reply, Request},
     frame::Frame,
     network::Network,
+    received,
     rules::Rules,
     test::Endpoint,
 };
 
 /// Maximum number of arrivals that are handled as one batch.
 const MAX_BATCH: usize = 256;
-/// A step of UTC is detected within this time while reservations are open.
+/// The clock is read at least this often while reservations are open. The kernel reports steps ([`crate::clock`]).
 const CLOCK_CHECK: Time = Time::from_secs(5);
 /// The longest sleep.
 const MAX_SLEEP: Time = Time::from_secs(3600);
 /// Time between two attempts to send a result, or to request the address of a test's server.
 const REPEAT: Time = Time::from_secs(30);
+/// Maximum number of unconfirmed results that are sent to a point at once: fewer than the frames that its connection holds.
+const MAX_RESULTS_AT_ONCE: u32 = 1000;
 /// How long the agent waits for its tests to end when it is stopped.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -80,6 +95,8 @@ pub(crate) enum Inbound {
         /// Receives the reply.
         reply: oneshot::Sender<Reply>,
     },
+    /// UTC was stepped, or may have been.
+    ClockStepped,
     /// The server of a test is open.
     Serving {
         /// The reservation.
@@ -98,8 +115,8 @@ pub(crate) enum Inbound {
     Alerted {
         /// The change that it reports.
         change: CauseChange,
-        /// An error if it could not be sent.
-        result: Result<(), String>,
+        /// Who has accepted it.
+        sent: Sent,
     },
     /// A test has ended.
     Ended {
@@ -151,6 +168,9 @@ pub(crate) struct EventLoop {
     /// When unconfirmed results are resent.
     outbox_due: Option<Time>,
     maintenance: Maintenance,
+    removal_guard: RemovalGuard,
+    /// Whether the thread of the common archive may remove old results.
+    may_remove: Arc<AtomicBool>,
     /// Requests for calendars of other points.
     requested_calendars: Vec<(PointName, oneshot::Sender<Reply>)>,
     started: Time,
@@ -170,14 +190,16 @@ impl EventLoop {
     ) -> Result<EventLoop, Error> {
         let path = config.state.join("archive.sqlite");
         let archive = Archive::open(&path, config.postgres.as_ref().map(|_| &config.name))?;
-        let forwarder = config
-            .postgres
-            .as_ref()
-            .map(|address| Forwarder::start(&path, address, config.retention, inbox.clone()));
+        let now = config.clock.now();
+        let removal_guard = RemovalGuard::new(now, archive.newest_start(unix_us(now))?);
+        let may_remove = Arc::new(AtomicBool::new(false));
+        let forwarder = config.postgres.as_ref().map(|address| {
+            Forwarder::start(&path, address, config.retention, Arc::clone(&may_remove), inbox.clone())
+        });
         let forwarder = forwarder.transpose()?;
         let mut rules = Rules::new(config.limits.clone());
         rules.set_members(&members);
-        let started = config.clock.now().steady;
+        let started = now.steady;
         let mut agent = EventLoop {
             config,
             file,
@@ -192,6 +214,8 @@ impl EventLoop {
             next_run: 1,
             outbox_due: Some(started),
             maintenance: Maintenance::new(started),
+            removal_guard,
+            may_remove,
             requested_calendars: Vec::new(),
             started,
             observer,
@@ -207,7 +231,12 @@ impl EventLoop {
     /// Resumes after the previous run of the agent, however it ended.
     fn resume(&mut self) -> Result<(), Error> {
         let now = self.now();
+        self.observe_clock(now);
         let mut batch = Batch::default();
+        if self.file.is_empty() {
+            let first = self.first_number(now)?;
+            batch.add(self.point.begin_numbers(now, first, &self.rules));
+        }
         batch.add(self.point.restart(now, &self.rules));
         self.set_tasks(now, &mut batch);
         if self.is_authority() {
@@ -218,6 +247,15 @@ impl EventLoop {
         }
         self.commit(now, batch)?;
         self.reconcile()
+    }
+
+    /// The number of the first reservation of an empty calendar. A point of this name may have had another calendar: other points know its
+    /// reservations for a week, and all archives have their results.
+    fn first_number(&self, now: Now) -> Result<u64, Error> {
+        let archived = self.archive.highest_number(&self.config.name)?;
+        // Seconds since 1970: no point reserves more than one test a second for long.
+        let by_time = if self.members.members.len() > 1 { now.utc.as_nanos() / 1_000_000_000 } else { 0 };
+        Ok(by_time.max(archived) + 1)
     }
 
     /// Replaces the recurring tests by those of the configuration. Occurrences of a changed test that have not run are cancelled.
@@ -266,6 +304,7 @@ impl EventLoop {
         inbound: &mut mpsc::Receiver<Inbound>,
     ) -> Result<(), Error> {
         let now = self.now();
+        self.observe_clock(now);
         let mut batch = Batch::default();
         let others = iter::from_fn(|| inbound.try_recv().ok());
         for arrived in first.into_iter().chain(others).take(MAX_BATCH) {
@@ -277,6 +316,14 @@ impl EventLoop {
         self.repeat(now, &mut batch)?;
         self.run_maintenance(now, &mut batch)?;
         self.commit(now, batch)
+    }
+
+    /// Reads the clock: what may be removed by it, and which tests are in the future by mistake.
+    fn observe_clock(&mut self, now: Now) {
+        self.removal_guard.observe(now);
+        let may_remove = self.removal_guard.permits(now) && self.config.clock.is_synchronized();
+        self.may_remove.store(may_remove, Ordering::Release);
+        self.archive.set_latest_start(received::latest_start_us(now, &self.config.settings));
     }
 
     /// Time until something is due.
@@ -299,9 +346,11 @@ impl EventLoop {
             Inbound::Control { user, request, reply } => {
                 self.on_request(now, &user, request, reply, batch)?
             }
+            // The loop has read the clock.
+            Inbound::ClockStepped => {}
             Inbound::Serving { id, run, endpoint } => self.on_serving(&id, run, endpoint, batch),
             Inbound::Forwarded { number } => self.archive.forwarded(number)?,
-            Inbound::Alerted { change, result } => self.on_alerted(now, &change, result)?,
+            Inbound::Alerted { change, sent } => self.on_alerted(now, change, sent)?,
             Inbound::Ended { id, run, ended } => self.on_ended(now, &id, run, *ended, batch)?,
         }
         Ok(())
@@ -326,7 +375,7 @@ impl EventLoop {
                 let report = Box::new(self.calendar(now, seconds));
                 batch.frames.push((from.clone(), Frame::Calendar { report }));
             }
-            Frame::Calendar { report } => self.on_calendar(from, &report, batch),
+            Frame::Calendar { report } => self.on_calendar(from, *report, batch),
             Frame::Renew { public_key } => self.on_renew(from, &public_key, batch)?,
             Frame::Renewed { certificate } => self.on_renewed(from, &certificate)?,
             // Only connections with an invitation exchange these.
@@ -342,14 +391,19 @@ impl EventLoop {
             return Ok(());
         }
         self.outbox_due = None;
-        for (to, id) in self.archive.unsent()? {
-            let row = self.archive.get(&id)?;
-            match row.filter(|_| self.members.address(&to).is_some()) {
-                Some(row) => {
-                    batch.frames.push((to, Frame::Result { row: Box::new(row) }));
-                    self.outbox_due = Some(now.steady + REPEAT);
+        for to in self.archive.receivers()? {
+            if self.members.address(&to).is_none() {
+                self.archive.forget_receiver(&to)?;
+                continue;
+            }
+            self.outbox_due = Some(now.steady + REPEAT);
+            // Without a connection one result opens it. The others follow when it is open.
+            let limit = if self.network.peer(&to).is_connected { MAX_RESULTS_AT_ONCE } else { 1 };
+            for id in self.archive.unsent(&to, limit)? {
+                match self.archive.get(&id)? {
+                    Some(row) => batch.frames.push((to.clone(), Frame::Result { row: Box::new(row) })),
+                    None => self.archive.sent(&id, &to)?,
                 }
-                None => self.archive.sent(&id, &to)?,
             }
         }
         Ok(())
@@ -398,6 +452,7 @@ impl EventLoop {
             let explained = self.explain(&id)?;
             let _ = reply.send(requests::ok(&explained));
         }
+        self.file.compact(self.point.state())?;
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use reservation::{Now, Outcome, Phase, PointName, Reservation, ReservationId, Role};
+use reservation::{Now, Outcome, Phase, PointName, Request, Reservation, ReservationId, Role};
 use tokio::{sync::mpsc, time::timeout};
 use units::Time;
 
@@ -20,9 +20,11 @@ use crate::{
     archive::{State, TestRow},
     frame::Frame,
     mesh::host_and_port,
+    received::{self, Refusal},
     servers::other_name,
     test::{
-        self, Endpoint, Figures, Kind, LeadJob, Measured, PeerJob, TestParameters, TransferReport, server_of,
+        self, Endpoint, Figures, FoundRecord, Kind, LeadJob, Measured, PeerJob, TestParameters,
+        TransferReport, server_of,
     },
 };
 
@@ -335,28 +337,56 @@ impl EventLoop {
         row: TestRow,
         batch: &mut Batch,
     ) -> Result<(), Error> {
-        if row.from != from.0 {
-            return Ok(());
+        let Some(id) = received::id_of(&row.id) else { return Ok(()) };
+        match received::checked(row, from, now, &self.config.settings) {
+            Ok(row) => {
+                if self.may_store(&id, &row, from)? {
+                    self.archive.put_in_batch(&row, &[])?;
+                    self.check_alerts(now);
+                    self.end_peer_run(&id, row);
+                } else {
+                    tracing::info!("{from} sends a result of {id}, which is not its test");
+                }
+            }
+            Err(Refusal::Invalid(text)) => {
+                tracing::info!("the result of {id} from {from} is refused: {text}")
+            }
+            // It is sent again: the clocks may be right then.
+            Err(Refusal::Future) => {
+                tracing::info!("the result of {id} from {from} is in the future; one of the clocks is wrong");
+                return Ok(());
+            }
         }
-        let id = row.id.clone();
-        // A point cannot replace another's result.
-        let is_own = self.archive.get(&id)?.is_none_or(|known| known.from == row.from);
-        if is_own {
-            self.archive.put_in_batch(&row, &[])?;
-            self.check_alerts(now);
-        }
-        batch.frames.push((from.clone(), Frame::Stored { id: id.clone() }));
-        let peer_run = self.runs.iter_mut().find(|(known, _)| known.to_string() == id);
-        let Some((known, run)) = peer_run else { return Ok(()) };
-        let is_lead = self.point.reservation(known).is_some_and(|known| known.request.lead == *from);
-        if let (true, Part::Peer { result, .. }) = (is_lead, &mut run.part) {
+        batch.frames.push((from.clone(), Frame::Stored { id: id.to_string() }));
+        Ok(())
+    }
+
+    /// Whether a result is that of a test which its sender leads, as far as this point knows. Ids of reservations that this point does
+    /// not know belong to their origin.
+    fn may_store(&self, id: &ReservationId, row: &TestRow, from: &PointName) -> Result<bool, Error> {
+        let own = &self.config.name;
+        let stored = self.archive.get(&row.id)?;
+        Ok(match (self.point.reservation(id), stored) {
+            (Some(known), _) => {
+                let Request { lead, spec, .. } = &known.request;
+                *lead == *from && spec.test.kind == row.kind && other_name(spec) == row.to
+            }
+            (None, Some(stored)) => stored.from == from.0 || (stored.from != own.0 && id.origin == *from),
+            (None, None) => id.origin != *own,
+        })
+    }
+
+    /// Peer: the lead's result ends the test.
+    fn end_peer_run(&mut self, id: &ReservationId, row: TestRow) {
+        if let Some(run) = self.runs.get_mut(id)
+            && let Part::Peer { result, .. } = &mut run.part
+        {
             *result = Some(match row.state {
                 State::Finished => Ok(()),
                 _ => Err(row.reason.unwrap_or_else(|| "the lead gives no reason".into())),
             });
             run.stop.store(true, Ordering::Release);
         }
-        Ok(())
     }
 
     /// Stores the end of a reservation that this point leads. Stored figures are kept.
@@ -369,7 +399,7 @@ impl EventLoop {
             Outcome::NotRun(_) => State::NotRun,
             Outcome::Failed(_) => State::Failed,
         };
-        let reason = outcome.reason().map(ToString::to_string);
+        let reason = outcome.reason().map(|reason| received::plain_reason(&reason.to_string()));
         let reason_kind = outcome.reason().map(|reason| reason.name().to_string());
         let row = match self.archive.get(&id.to_string())? {
             // The stored result has the more exact reason.
@@ -407,10 +437,15 @@ impl EventLoop {
                 row.reason_kind = Some("restarted".into());
             }
             let started_s = u64::try_from(row.start_us / 1_000_000).unwrap_or(0);
-            if let Some((path, run)) = test::find_record(&runs_dir, &row.id, started_s.saturating_sub(60)) {
-                row.figures = Figures::of(&run);
+            if let Some(found) = test::find_record(&runs_dir, &row.id, started_s.saturating_sub(60)) {
+                let FoundRecord { path, run, others } = found;
+                test::remove_others(&others, Some(&path));
+                // The tests of a diagnosis are complete before their conclusion.
+                let is_part = row.kind == Kind::Diagnose.name();
+                let figures = Figures::of(&run);
+                row.figures = if is_part { figures.without_verdict() } else { figures };
                 row.record = Some(path.display().to_string());
-                if !run.partial {
+                if !run.partial && !is_part {
                     row.state = State::Finished;
                     row.reason = Some("the agent was killed after the test; the record is complete".into());
                     row.reason_kind = None;
@@ -433,7 +468,8 @@ impl EventLoop {
             to: other_name(spec),
             kind: spec.test.kind.clone(),
             task: known.task.as_ref().map(|occurrence| occurrence.task.0.clone()),
-            start_us: us(known.slot.map_or(spec.earliest, |slot| slot.start)),
+            start_us: us(known.slot.map_or(spec.earliest, |slot| slot.start))
+                .min(received::latest_start_us(self.now(), &self.config.settings)),
             duration_us: us(spec.duration),
             state: State::Running,
             reason: None,

@@ -2,7 +2,7 @@
 //!
 //! A point's certificate has the DNS name `NAME.point`, an invitation's `ID.invitation`. An invitation is a certificate too, so that nothing
 //! is read from a client without a certificate. An invitation can be redeemed once, until it expires; the same key may repeat a request
-//! whose reply was lost.
+//! whose reply was lost, as long as its point is a member.
 
 use std::{
     fs, io,
@@ -20,7 +20,7 @@ use serde_json::json;
 
 use super::{
     Identity, Invitation, check_name,
-    identity::{INVITATION, POINT},
+    identity::{INVITATION, POINT, PUBLIC_KEY_BYTES},
 };
 use crate::{Error, audit, files};
 
@@ -30,8 +30,6 @@ const POINT_DAYS: i64 = 825;
 const AUTHORITY_DAYS: i64 = 3650;
 /// Random bytes in the id of an invitation.
 const INVITATION_ID_BYTES: usize = 8;
-/// Bytes of an uncompressed public key on P-256 (SEC 1 section 2.3.3).
-const PUBLIC_KEY_BYTES: usize = 65;
 
 /// The certificate authority of a mesh.
 #[derive(Debug)]
@@ -49,13 +47,19 @@ struct StoredInvitation {
     key: Option<String>,
 }
 
-/// The new member that redeemed an invitation.
+/// An invitation that a key may redeem.
 #[derive(Debug)]
-pub(crate) struct Redeemed {
-    /// The point's name.
-    pub name: String,
-    /// Its certificate, DER.
-    pub certificate: Vec<u8>,
+pub(crate) struct Acceptable {
+    id: String,
+    issued: StoredInvitation,
+    public_key: Vec<u8>,
+}
+
+impl Acceptable {
+    /// The name of the new point.
+    pub fn name(&self) -> &str {
+        &self.issued.name
+    }
 }
 
 /// A public key of another point.
@@ -157,8 +161,14 @@ impl Authority {
         })
     }
 
-    /// Redeems an invitation for a certificate of `public_key`.
-    pub(crate) fn redeem(&self, id: &str, public_key: &[u8], now: SystemTime) -> Result<Redeemed, Error> {
+    /// Checks whether `public_key` may redeem an invitation.
+    pub(crate) fn check_invitation(
+        &self,
+        id: &str,
+        public_key: &[u8],
+        now: SystemTime,
+        is_member: impl Fn(&str) -> bool,
+    ) -> Result<Acceptable, Error> {
         let refused = |text: &str| Error::Refused(format!("the invitation {id} {text}"));
         if !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(refused("has no valid name"));
@@ -168,22 +178,42 @@ impl Authority {
             io::ErrorKind::NotFound => refused("is unknown"),
             _ => files::failed("read", &path)(error),
         })?;
-        let mut issued: StoredInvitation =
+        let issued: StoredInvitation =
             serde_json::from_str(&text).map_err(|error| files::failed("read", &path)(error.into()))?;
         let key = HEXLOWER.encode(public_key);
         match &issued.key {
             Some(used) if *used != key => return Err(refused("has been used")),
+            Some(_) if !is_member(&issued.name) => {
+                return Err(refused("has been used, and its point is no longer a member"));
+            }
             _ if unix_seconds(now) > issued.expires_s => return Err(refused("has expired")),
             _ => {}
         }
         if !is_public_key(public_key) {
             return Err(refused("came with a key that is not on P-256"));
         }
-        issued.key = Some(key);
-        self.write_issued(id, &issued)?;
-        let certificate =
-            self.certify(&ForeignKey(public_key.into()), &format!("{}{POINT}", issued.name), POINT_DAYS)?;
-        Ok(Redeemed { name: issued.name, certificate })
+        Ok(Acceptable { id: id.into(), issued, public_key: public_key.into() })
+    }
+
+    /// Redeems an invitation; returns the certificate, DER. Its point is a member already: the same key may repeat the request after a kill.
+    pub(crate) fn redeem(&self, acceptable: Acceptable) -> Result<Vec<u8>, Error> {
+        let Acceptable { id, mut issued, public_key } = acceptable;
+        issued.key = Some(HEXLOWER.encode(&public_key));
+        self.write_issued(&id, &issued)?;
+        self.certify(&ForeignKey(public_key), &format!("{}{POINT}", issued.name), POINT_DAYS)
+    }
+
+    /// Deletes all invitations of a name, used or not.
+    pub(crate) fn delete_invitations(&self, name: &str) -> Result<(), Error> {
+        let directory = self.directory.join("invitations");
+        for entry in fs::read_dir(&directory).map_err(files::failed("read", &directory))? {
+            let path = entry.map_err(files::failed("read", &directory))?.path();
+            let text = fs::read(&path).unwrap_or_default();
+            if serde_json::from_slice::<StoredInvitation>(&text).is_ok_and(|issued| issued.name == name) {
+                fs::remove_file(&path).map_err(files::failed("delete", &path))?;
+            }
+        }
+        Ok(())
     }
 
     /// Signs a new certificate for a point's key.
@@ -255,18 +285,29 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let [first, second] = [(); 2].map(|()| KeyPair::generate().unwrap());
+        let [first, second] = [&first, &second].map(KeyPair::public_key_raw);
         let now = SystemTime::now();
-        let late = authority.redeem(&id, first.public_key_raw(), now + hour * 2).unwrap_err();
+        let check = |id: &str, key: &[u8], now| authority.check_invitation(id, key, now, |name| name == "b");
+        let late = check(&id, first, now + hour * 2).unwrap_err();
         assert_eq!(late.to_string(), format!("the invitation {id} has expired"));
-        let invalid = authority.redeem(&id, &[4; 64], now).unwrap_err();
+        let invalid = check(&id, &[4; 64], now).unwrap_err();
         assert!(invalid.to_string().contains("not on P-256"), "{invalid}");
         for _ in 0..2 {
-            assert_eq!(authority.redeem(&id, first.public_key_raw(), now).unwrap().name, "b");
+            let acceptable = check(&id, first, now).unwrap();
+            assert_eq!(acceptable.name(), "b");
+            authority.redeem(acceptable).unwrap();
         }
-        let used = authority.redeem(&id, second.public_key_raw(), now).unwrap_err();
+        let used = check(&id, second, now).unwrap_err();
         assert_eq!(used.to_string(), format!("the invitation {id} has been used"));
-        assert!(authority.redeem("../../key", first.public_key_raw(), now).is_err());
-        assert!(authority.redeem("00", first.public_key_raw(), now).is_err());
+        assert!(check("../../key", first, now).is_err() && check("00", first, now).is_err());
+        // An expelled point cannot return with it.
+        let expelled = authority.check_invitation(&id, first, now, |_| false).unwrap_err();
+        assert!(expelled.to_string().ends_with("is no longer a member"), "{expelled}");
+        authority.invite(state.path(), "c", "192.0.2.1:4862", hour).unwrap();
+        authority.delete_invitations("b").unwrap();
+        let deleted = check(&id, first, now).unwrap_err();
+        assert_eq!(deleted.to_string(), format!("the invitation {id} is not known"));
+        assert_eq!(fs::read_dir(state.path().join("authority/invitations")).unwrap().count(), 1);
     }
 
     #[test]

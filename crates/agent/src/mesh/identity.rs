@@ -2,6 +2,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
+use data_encoding::HEXLOWER;
 use rcgen::KeyPair;
 use reservation::PointName;
 use rustls::{
@@ -11,10 +12,13 @@ use rustls::{
     server::WebPkiClientVerifier,
     sign::CertifiedKey,
 };
+use sha2::{Digest, Sha256};
 use webpki::{EndEntityCert, KeyUsage};
 
 use crate::{Error, files, frame::PROTOCOL};
 
+/// Bytes of an uncompressed public key on P-256 (SEC 1 section 2.3.3).
+pub(super) const PUBLIC_KEY_BYTES: usize = 65;
 /// Suffix of the names in points' certificates.
 pub(super) const POINT: &str = ".point";
 /// Suffix of the names in invitations.
@@ -58,6 +62,18 @@ impl CertificateOwner {
         }
         Some(CertificateOwner::Invited(name.strip_suffix(INVITATION)?.into()))
     }
+}
+
+/// The digest of a point's public key (on P-256, uncompressed) in the list of members: SHA-256, hexadecimal.
+pub(crate) fn key_digest(public_key: &[u8]) -> String {
+    HEXLOWER.encode(&Sha256::digest(public_key))
+}
+
+/// The [`key_digest`] of a certificate.
+pub(crate) fn digest_of(certificate: &CertificateDer<'_>) -> Option<String> {
+    let info = EndEntityCert::try_from(certificate).ok()?.subject_public_key_info();
+    // The key is the end of its description (RFC 5480 section 2).
+    Some(key_digest(info.last_chunk::<PUBLIC_KEY_BYTES>()?))
 }
 
 impl Identity {
@@ -294,5 +310,8 @@ mod tests {
         assert_eq!(read.parts(), identity.parts());
         assert_eq!(read.owner().unwrap(), CertificateOwner::Point("point-1".into()));
         assert!(read.client().is_ok() && read.server().is_ok());
+        // The key of a certificate is that of the request to join.
+        let certificate = CertificateDer::from(read.parts().0);
+        assert_eq!(digest_of(&certificate), Some(key_digest(&read.public_key().unwrap())));
     }
 }

@@ -14,6 +14,17 @@ pub struct Member {
     pub name: PointName,
     /// Where it listens, `HOST:PORT`.
     pub address: String,
+    /// The digest of its public key ([`super::key_digest`]); absent if it joined by an earlier version. A certificate of the same name
+    /// with another key is that of an expelled point.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+impl Member {
+    /// Whether a certificate of its name with this key is valid.
+    pub(crate) fn has_key(&self, digest: Option<&str>) -> bool {
+        self.key.is_none() || self.key.as_deref() == digest
+    }
 }
 
 /// The members of a mesh.
@@ -30,7 +41,7 @@ pub struct Members {
 impl Members {
     /// A mesh of one point.
     pub fn of_one(name: PointName, address: &str) -> Self {
-        let members = vec![Member { name: name.clone(), address: address.into() }];
+        let members = vec![Member { name: name.clone(), address: address.into(), key: None }];
         Members { version: 1, authority: name, members }
     }
 
@@ -70,12 +81,28 @@ impl Members {
 
     /// Adds a member, or changes its address. Returns whether something changed.
     pub fn set(&mut self, name: PointName, address: &str) -> bool {
-        if self.address(&name) == Some(address) {
-            return false;
+        self.change(name, address, None)
+    }
+
+    /// Adds a member that has joined with this key, or replaces it; whether something changed.
+    pub(crate) fn admit(&mut self, name: PointName, address: &str, digest: &str) -> bool {
+        self.change(name, address, Some(digest))
+    }
+
+    fn change(&mut self, name: PointName, address: &str, key: Option<&str>) -> bool {
+        match self.members.iter_mut().find(|member| member.name == name) {
+            Some(known) => {
+                let key = key.map(str::to_owned).or(known.key.clone());
+                if known.address == address && known.key == key {
+                    return false;
+                }
+                (known.address, known.key) = (address.into(), key);
+            }
+            None => {
+                self.members.push(Member { name, address: address.into(), key: key.map(str::to_owned) });
+                self.members.sort_by(|a, b| a.name.cmp(&b.name));
+            }
         }
-        self.members.retain(|member| member.name != name);
-        self.members.push(Member { name, address: address.into() });
-        self.members.sort_by(|a, b| a.name.cmp(&b.name));
         self.version += 1;
         true
     }
@@ -114,6 +141,20 @@ mod tests {
         assert_eq!(Members::open(state.path()).unwrap(), members);
         assert!(members.remove(&"b".into()) && !members.remove(&"b".into()));
         assert_eq!((members.version, members.address(&"b".into())), (3, None));
+        // A key remains when the address changes, and is replaced when the point joins again.
+        assert!(
+            members.admit("b".into(), "192.0.2.2:4862", "aa") && members.set("b".into(), "192.0.2.3:4862")
+        );
+        assert!(!members.admit("b".into(), "192.0.2.3:4862", "aa"));
+        let key = |members: &Members| members.members[1].key.clone();
+        assert_eq!(key(&members).as_deref(), Some("aa"));
+        assert!(members.admit("b".into(), "192.0.2.3:4862", "bb") && members.members[1].has_key(Some("bb")));
+        assert!(!members.members[1].has_key(Some("aa")) && !members.members[1].has_key(None));
+        members.write(state.path()).unwrap();
+        assert_eq!(key(&Members::open(state.path()).unwrap()).as_deref(), Some("bb"));
+        // Of an earlier version.
+        let old: Member = serde_json::from_str(r#"{"name":"c","address":"c:1"}"#).unwrap();
+        assert!(old.has_key(Some("aa")));
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod members;
 
 pub use authority::Authority;
 pub use identity::Identity;
-pub(crate) use identity::{CertificateOwner, server_name};
+pub(crate) use identity::{CertificateOwner, digest_of, key_digest, server_name};
 pub use invitation::Invitation;
 pub(crate) use members::host_and_port;
 pub use members::{Member, Members};

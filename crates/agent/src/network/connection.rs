@@ -3,6 +3,7 @@
 use std::{io, net::IpAddr, sync::Arc, time::Duration};
 
 use reservation::PointName;
+use rustls::pki_types::CertificateDer;
 use tokio::{
     io::{AsyncWriteExt, ReadHalf, WriteHalf, split},
     net::TcpStream,
@@ -14,7 +15,8 @@ use tokio_rustls::TlsStream;
 use super::{Connection, MAX_CONNECTIONS, Network};
 use crate::{
     event_loop::Inbound,
-    frame::{self, FRAME_TIMEOUT, Frame, MAX_FRAME_BYTES},
+    frame::{self, FRAME_TIMEOUT, Frame, MAX_FRAME_BYTES, MAX_MESSAGE_BYTES},
+    mesh::digest_of,
 };
 
 /// A connection without frames is closed after this time.
@@ -35,9 +37,17 @@ pub(super) async fn run(
 ) {
     let (queue, frames) = mpsc::channel(QUEUE_FRAMES);
     let number = {
+        let certificate = stream.get_ref().1.peer_certificates().and_then(<[CertificateDer<'_>]>::first);
+        let key = certificate.and_then(digest_of);
         let mut state = network.lock();
-        if !state.members.contains_key(name) {
-            return;
+        if !state.members.get(name).is_some_and(|member| member.has_key(key.as_deref())) {
+            let text = "it has the certificate of a former member of this name";
+            if let (true, Some(peer)) = (is_dialed, state.peers.get_mut(name)) {
+                peer.is_dialing = false;
+                peer.pending.clear();
+                peer.failure = Some(text.into());
+            }
+            return tracing::info!("the connection with {name} at {ip} is closed: {text}");
         }
         state.next_connection += 1;
         let number = state.next_connection;
@@ -81,7 +91,12 @@ async fn read(
     name: &PointName,
     mut stream: ReadHalf<TlsStream<TcpStream>>,
 ) -> io::Result<()> {
-    while let Some(frame) = frame::receive::<Frame>(&mut stream, IDLE_TIMEOUT, MAX_FRAME_BYTES).await? {
+    while let Some(bytes) = frame::read(&mut stream, IDLE_TIMEOUT, MAX_FRAME_BYTES).await? {
+        let frame: Frame = serde_json::from_slice(&bytes)?;
+        if matches!(frame, Frame::Message { .. }) && bytes.len() > MAX_MESSAGE_BYTES {
+            tracing::info!("a message of {} bytes from {name} is too long", bytes.len());
+            continue;
+        }
         let inbound = Inbound::Frame { from: name.clone(), frame };
         if network.inbox.send(inbound).await.is_err() {
             break;

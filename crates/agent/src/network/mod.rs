@@ -22,7 +22,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 pub use join::{JoinRequest, join};
 pub(crate) use listener::listen;
 
-use crate::{Error, Identity, Members, event_loop::Inbound, frame::Frame, mesh::server_name};
+use crate::{Error, Identity, Member, Members, event_loop::Inbound, frame::Frame, mesh::server_name};
 
 /// Timeout of a TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -55,7 +55,7 @@ impl Tls {
 
 #[derive(Default)]
 struct State {
-    members: BTreeMap<PointName, String>,
+    members: BTreeMap<PointName, Member>,
     peers: BTreeMap<PointName, Peer>,
     next_connection: u64,
     /// Callers that have not been authenticated yet, oldest first.
@@ -111,13 +111,16 @@ impl Network {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces the list of members; connections with others are closed.
+    /// Replaces the list of members; connections with others, and with former members of the same name, are closed.
     pub fn set_members(&self, members: &Members) {
         let mut state = self.lock();
-        let list = members.members.iter();
-        state.members = list.map(|member| (member.name.clone(), member.address.clone())).collect();
+        let list = members.members.iter().map(|member| (member.name.clone(), member.clone())).collect();
+        let old = std::mem::replace(&mut state.members, list);
         let State { members, peers, .. } = &mut *state;
-        peers.retain(|name, _| members.contains_key(name));
+        peers.retain(|name, _| {
+            let has_same_key = |new: &Member| old.get(name).is_none_or(|old| new.has_key(old.key.as_deref()));
+            members.get(name).is_some_and(has_same_key)
+        });
     }
 
     fn is_member(&self, name: &PointName) -> bool {
@@ -136,7 +139,7 @@ impl Network {
     /// Sends a frame, or drops it.
     pub fn send(self: &Arc<Self>, to: &PointName, frame: Frame) {
         let mut state = self.lock();
-        let Some(address) = state.members.get(to).cloned() else { return };
+        let Some(address) = state.members.get(to).map(|member| member.address.clone()) else { return };
         let peer = state.peers.entry(to.clone()).or_default();
         let mut frame = frame;
         while let Some(connection) = peer.connections.last() {

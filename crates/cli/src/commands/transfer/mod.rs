@@ -316,12 +316,8 @@ impl Observer for Display {
 /// One line per file.
 fn line(verb: &str, report: &FileReport) -> String {
     let rate = BitRate(report.goodput_bps as u64);
-    let mut line = format!(
-        "{verb} {}: {} in {:.1} s, {rate}",
-        report.name,
-        Bytes(report.bytes),
-        report.duration_s
-    );
+    let mut line =
+        format!("{verb} {}: {} in {:.1} s, {rate}", report.name, Bytes(report.bytes), report.duration_s);
     if report.resumed_bytes > 0 {
         line += &format!(", {} of it by an earlier transfer", Bytes(report.resumed_bytes));
     }

@@ -32,7 +32,8 @@ pub enum Direction {
     Both,
 }
 
-/// One of the two ends of a test. #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// One of the two ends of a test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// It requests the test.
     Client,

@@ -5,7 +5,7 @@ use std::{
     os::fd::AsFd,
     sync::{
         Arc, Mutex, PoisonError,
-        mpsc::{RecvTimeoutError, SyncSender, sync_channel},
+        mpsc::{RecvTimeoutError, Sender, channel},
     },
     thread::{self, Scope, ScopedJoinHandle},
     time::Duration,
@@ -94,7 +94,7 @@ impl Sampled {
 /// The thread that samples a session; it ends when this is dropped.
 pub(crate) struct Sampler<'scope> {
     session: Session,
-    stop: Option<SyncSender<()>>,
+    stop: Option<Sender<()>>,
     thread: ScopedJoinHandle<'scope, EndEvidence>,
 }
 
@@ -106,7 +106,7 @@ impl<'scope> Sampler<'scope> {
         meter: Arc<Meter>,
         observer: &'env dyn Observer,
     ) -> Result<Self, Error> {
-        let (stop, stopped) = sync_channel::<()>(1);
+        let (stop, stopped) = channel::<()>();
         let sampled_session = session.clone();
         let body = move || {
             let session = sampled_session;

@@ -49,6 +49,7 @@ mod standing;
 mod standing_abuse;
 mod sweep;
 mod test_command;
+mod transfer_limits;
 mod transports;
 mod tune;
 mod tutorials;

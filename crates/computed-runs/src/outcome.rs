@@ -10,7 +10,7 @@ use schema::{
 };
 use sim::{HostLoad, HostSample};
 use units::{Picoseconds, Time};
-use verdict::{FlowContext, FlowTimes, LinkRows, SendingDevice, bottleneck_moves};
+use verdict::{FlowContext, FlowTimes, LinkRows, LoadKind, SendingDevice, bottleneck_moves};
 
 use crate::{
     Sysctls,
@@ -224,12 +224,12 @@ fn host_loads(loads: &[HostLoad], flow: &FlowSpec) -> Vec<verdict::HostLoad> {
     let own = loads.iter().filter(|load| [&flow.from, &flow.to].contains(&&load.host));
     let micros = |time: Picoseconds| time.as_secs_f64() * 1e6;
     own.flat_map(|load| {
-        let series = |what: &str, is_bus: bool, busy: fn(&HostSample) -> Picoseconds| verdict::HostLoad {
-            is_bus,
+        let series = |what: &str, kind, busy: fn(&HostSample) -> Picoseconds| verdict::HostLoad {
+            kind,
             name: format!("{what} of {}", load.host),
             busy_us: load.samples.iter().map(|s| ((s.time.0 / 1000) as i64, micros(busy(s)))).collect(),
         };
-        [series("processor", false, |s| s.processor), series("bus", true, |s| s.bus)]
+        [series("processor", LoadKind::Processor, |s| s.processor), series("bus", LoadKind::Bus, |s| s.bus)]
     })
     .collect()
 }

@@ -32,7 +32,8 @@ pub fn join_samples(mut rows: Vec<FlowSample>, peer: &[FlowSample]) -> Vec<FlowS
         if (nearest.time_us - row.time_us).abs() > MAX_JOIN_DISTANCE * spacing {
             continue;
         }
-        let receiver_is_peer = nearest.rcvbuf_bytes.or(nearest.datagrams_received).is_some();
+        let receiver_is_peer =
+            nearest.rcvbuf_bytes.or(nearest.datagrams_received).or(nearest.bytes_received).is_some();
         if receiver_is_peer {
             // Goodput is computed over the time between this end's rows: the other end's samples have other times.
             row.bytes_received = bytes_at(samples, after, row.time_us);

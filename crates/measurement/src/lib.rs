@@ -4,7 +4,8 @@
 //! and logs of `ss`; [`export`] converts any record to iperf3's report. [`steadiness`] decides during a test whether its goodput is
 //! known well enough. [`watched`] records live connections. [`path`] measures a path between this host and another, for a [`diagnosis`].
 //!
-//! [`unattended`] runs and records a test that no user watches, [`stream`] records a real-time stream.
+//! [`unattended`] runs and records a test that no user watches, [`stream`] records a real-time stream,
+//! [`file_transfer`] a file transfer.
 //!
 //! Not here: the tests themselves ([`iperf3`](::iperf3), [`transfer`]).
 
@@ -12,6 +13,7 @@ pub mod captures;
 pub mod delay;
 pub mod export;
 mod exported_stream;
+pub mod file_transfer;
 pub mod iperf3;
 pub mod latency;
 pub mod path;

@@ -285,6 +285,13 @@ pub(crate) fn sending_device(queue: Option<TransmitQueue>, dropped_segs: u64) ->
     SendingDevice { name, qdisc, dropped_segs, queue_packets: packets, ..SendingDevice::default() }
 }
 
+/// A socket buffer that this machine's kernel tunes.
+pub(crate) fn tuned_buffer(sysctl: &str) -> Buffer {
+    let values = experiment::machine::setting(None, sysctl)
+        .map(|text| text.split_whitespace().flat_map(str::parse).collect::<Vec<u64>>());
+    values.and_then(|values| values.try_into().ok()).map_or(Buffer::Unknown, Buffer::Tuned)
+}
+
 /// Transmit counters of this end's device.
 fn outgoing(start: &Start) -> Option<TxCounters> {
     tune::read_tx_counters(start.connections.first()?.local.ip())
@@ -298,14 +305,9 @@ fn summary(name: &str, start: &Start, run: RunSummary) -> Summary {
 fn context(start: &Start, spec: &TestSpec, name: &str, sends: bool, this_host: String) -> FlowContext {
     let peer = start.peer_name.clone();
     let (from, to) = if sends { (this_host, peer) } else { (peer, this_host) };
-    let tuned = |sysctl: &str| {
-        let values = experiment::machine::setting(None, sysctl)
-            .map(|text| text.split_whitespace().flat_map(str::parse).collect::<Vec<u64>>());
-        values.and_then(|values| values.try_into().ok()).map_or(Buffer::Unknown, Buffer::Tuned)
-    };
     let buffer = |is_here: bool, sysctl: &str| match (spec.window, is_here) {
         (Some(requested), _) => Buffer::Fixed(requested.0),
-        (None, true) => tuned(sysctl),
+        (None, true) => tuned_buffer(sysctl),
         (None, false) => Buffer::Unknown,
     };
     let requested = [("-b", spec.rate), ("--fq-rate", spec.fq_rate)];

@@ -30,6 +30,8 @@ struct Table {
     next: u64,
     libraries: BTreeMap<u64, Library>,
     drivers: BTreeMap<u64, CongestionDriver<NativeController>>,
+    /// The newest driver of each library.
+    newest: BTreeMap<u64, u64>,
 }
 
 impl Table {
@@ -73,6 +75,15 @@ impl Congestion {
         })
     }
 
+    /// Packets in flight of the newest connection.
+    pub(crate) fn in_flight_packets(&self) -> u64 {
+        let driver = |table: &mut Table| {
+            let id = table.newest.get(&self.library.0)?;
+            Some(u64::from(table.drivers.get(id)?.sk().packets_in_flight()))
+        };
+        with_table(driver).flatten().unwrap_or(0)
+    }
+
     /// The factory for quinn's configuration.
     pub(crate) fn factory(&self) -> Arc<dyn ControllerFactory + Send + Sync> {
         Arc::new(Factory(Arc::clone(&self.library)))
@@ -81,7 +92,10 @@ impl Congestion {
 
 impl Drop for LoadedLibrary {
     fn drop(&mut self) {
-        with_table(|table| table.libraries.remove(&self.0));
+        with_table(|table| {
+            table.newest.remove(&self.0);
+            table.libraries.remove(&self.0)
+        });
     }
 }
 
@@ -110,6 +124,7 @@ impl Handle {
             if let Some(mut controller) = controller {
                 controller.set_seed(id);
                 table.drivers.insert(id, CongestionDriver::new(controller, u32::from(packet_bytes)));
+                table.newest.insert(library.0, id);
             }
             id
         });

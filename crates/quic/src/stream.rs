@@ -40,13 +40,34 @@ const MAX_AGE: Duration = Duration::from_millis(100);
 /// Maximum number of rounds of receiving before timers run again.
 const MAX_ROUNDS: usize = 8;
 
-/// Counts of a connection.
+/// Counts and state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuicStatistics {
     /// Packets sent.
     pub sent_packets: u64,
     /// Lost packets among these; their data was retransmitted in other packets.
     pub lost_packets: u64,
+    /// Bytes of their UDP payload.
+    pub sent_bytes: u64,
+    /// Data read from the stream.
+    pub read_bytes: u64,
+    /// The largest UDP payload of a packet.
+    pub packet_bytes: u16,
+    /// The congestion window.
+    pub window_bytes: u64,
+    /// Packets sent, and neither acknowledged nor lost.
+    pub in_flight_packets: u64,
+    /// The rate at which packets are paced, bit/s; `None`: they are not paced.
+    pub rate_bps: Option<u64>,
+    /// Smoothed and minimum round-trip time; `None` before the first acknowledgement.
+    pub rtt: Option<(Duration, Duration)>,
+}
+
+/// Receives the statistics of a connection at intervals.
+struct StatisticsObserver {
+    observe: Box<dyn FnMut(&QuicStatistics)>,
+    interval: Duration,
+    due: Instant,
 }
 
 /// A connection of quinn after its handshake.
@@ -80,8 +101,10 @@ pub struct QuicStream {
     incoming: Incoming,
     /// The datagram that is being written.
     scratch: Vec<u8>,
+    read_bytes: u64,
+    observer: Option<StatisticsObserver>,
     /// Must be dropped after the connection.
-    _congestion: Congestion,
+    congestion: Congestion,
 }
 
 impl QuicStream {
@@ -147,14 +170,49 @@ impl QuicStream {
             outgoing: Outgoing::default(),
             incoming: Incoming::default(),
             scratch: Vec::new(),
-            _congestion: congestion,
+            read_bytes: 0,
+            observer: None,
+            congestion,
         }
     }
 
     /// Counts so far.
     pub fn statistics(&self) -> QuicStatistics {
-        let path = self.connection.stats().path;
-        QuicStatistics { sent_packets: path.sent_packets, lost_packets: path.lost_packets }
+        let stats = self.connection.stats();
+        let path = stats.path;
+        QuicStatistics {
+            sent_packets: path.sent_packets,
+            lost_packets: path.lost_packets,
+            sent_bytes: stats.udp_tx.bytes,
+            read_bytes: self.read_bytes,
+            packet_bytes: path.current_mtu,
+            window_bytes: path.cwnd,
+            in_flight_packets: self.congestion.in_flight_packets(),
+            rate_bps: self.pacing_rate().map(|bytes| bytes.saturating_mul(8)),
+            rtt: (stats.frame_rx.acks > 0).then_some((path.rtt, path.min_rtt)),
+        }
+    }
+
+    /// Calls `observe` with the statistics while data is sent or received, at most once in `interval`.
+    pub fn observe(&mut self, interval: Duration, observe: impl FnMut(&QuicStatistics) + 'static) {
+        self.observer =
+            Some(StatisticsObserver { observe: Box::new(observe), interval, due: Instant::now() });
+    }
+
+    fn notify_observer(&mut self, now: Instant) {
+        let Some(mut observer) = self.observer.take() else { return };
+        if now >= observer.due {
+            observer.due = now + observer.interval;
+            (observer.observe)(&self.statistics());
+        }
+        self.observer = Some(observer);
+    }
+
+    /// The rate at which packets are paced, bytes/s: the smaller of the limit and the congestion control's.
+    fn pacing_rate(&self) -> Option<u64> {
+        let limit = self.rate.map(|rate| rate.0 / 8);
+        let requested = self.connection.congestion_state().metrics().pacing_rate.map(|bits| bits / 8);
+        limit.into_iter().chain(requested).min()
     }
 
     fn received_acks(&self) -> u64 {
@@ -254,6 +312,7 @@ impl QuicStream {
         };
         // The next step sends the new limit of flow control.
         let _ = chunks.finalize();
+        self.read_bytes += filled as u64;
         result
     }
 
@@ -319,6 +378,7 @@ impl QuicStream {
             }
         }
         self.transmit()?;
+        self.notify_observer(now);
         if let Some(reason) = &self.close_reason {
             return Err(Error::Connection(reason.clone()).into());
         }
@@ -366,11 +426,9 @@ impl QuicStream {
 
     /// Sends what is due.
     fn transmit(&mut self) -> Result<(), Error> {
-        let limit = self.rate.map(|rate| rate.0 / 8);
         loop {
             let now = Instant::now();
-            let requested = self.connection.congestion_state().metrics().pacing_rate.map(|bits| bits / 8);
-            let rate = limit.into_iter().chain(requested).min();
+            let rate = self.pacing_rate();
             while !self.outgoing.is_full() && self.pacer.due() <= now {
                 self.scratch.clear();
                 let transmit = self.connection.poll_transmit(now, 1, &mut self.scratch);

@@ -225,7 +225,10 @@ impl std::fmt::Display for Setting {
 impl FlowSummary {
     /// Whether the flow is a bulk transfer: it sends as fast as the path allows, so that fairness applies to it.
     pub fn is_bulk_transfer(&self) -> bool {
-        matches!(self.kind, FlowKind::Tcp | FlowKind::Xcp | FlowKind::Udt | FlowKind::Tsunami)
+        matches!(
+            self.kind,
+            FlowKind::Tcp | FlowKind::Xcp | FlowKind::Udt | FlowKind::Tsunami | FlowKind::Quic
+        )
     }
 
     /// Goodput in the steady part, bit/s; over the flow's whole duration where throughput never became

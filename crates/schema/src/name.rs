@@ -100,6 +100,8 @@ stored_names! {
         Udt = "udt",
         /// A Tsunami bulk transfer.
         Tsunami = "tsunami",
+        /// A QUIC bulk transfer.
+        Quic = "quic",
         /// A real-time stream.
         Stream = "stream",
     }

@@ -6,12 +6,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quic::QuicStream;
+use bulk::flow::{ReceiverCounts, SenderCounts};
+use quic::{QuicStatistics, QuicStream};
+use units::Time;
 
 use crate::{
     Error, UdtStream,
     control::{Control, Frame, control_check},
     message::Message,
+    sampler::{PUBLISH_INTERVAL, SharedCounts},
     udt_stream::Attendant,
 };
 
@@ -30,6 +33,8 @@ pub(crate) fn datagram_mss(mss: u32, peer: SocketAddr) -> u32 {
     }
 }
 
+/// The congestion control of QUIC connections.
+pub(crate) const DEFAULT_QUIC_CONGESTION: &str = "cubic";
 /// Interval at which a wait for a message polls the control connection.
 const SERVE_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -61,6 +66,9 @@ pub(crate) trait DataStream {
 
     /// Number of data packets sent, and of retransmissions (of QUIC: lost packets).
     fn packets(&self) -> (u64, u64);
+
+    /// Publishes its counts from now on.
+    fn publish_to(&mut self, counts: SharedCounts);
 
     /// Whether the stream authenticates its peer by the certificates that the token proves, so that it can confirm messages of the control
     /// connection.
@@ -97,6 +105,10 @@ impl DataStream for UdtStream {
     fn packets(&self) -> (u64, u64) {
         let statistics = self.statistics();
         (statistics.sent_packets, statistics.retransmitted_packets)
+    }
+
+    fn publish_to(&mut self, counts: SharedCounts) {
+        UdtStream::publish_to(self, counts);
     }
 }
 
@@ -157,6 +169,10 @@ impl DataStream for SabulStream {
     fn packets(&self) -> (u64, u64) {
         self.0.packets()
     }
+
+    fn publish_to(&mut self, counts: SharedCounts) {
+        self.0.publish_to(counts);
+    }
 }
 
 impl DataStream for QuicStream {
@@ -185,14 +201,46 @@ impl DataStream for QuicStream {
         (statistics.sent_packets, statistics.lost_packets)
     }
 
+    fn publish_to(&mut self, counts: SharedCounts) {
+        self.observe(PUBLISH_INTERVAL, move |statistics| {
+            let (sender, receiver) = quic_counts(statistics);
+            counts.publish(sender, receiver);
+        });
+    }
+
     fn is_authenticated(&self) -> bool {
         true
     }
 }
 
+/// The counts of a QUIC connection. Its packets carry the data of lost ones again.
+fn quic_counts(statistics: &QuicStatistics) -> (SenderCounts, ReceiverCounts) {
+    let packets = |bytes: u64| bytes.div_ceil(u64::from(statistics.packet_bytes.max(1)));
+    let time = Time::from_duration;
+    let sender = SenderCounts {
+        is_connected: true,
+        payload_bytes: u32::from(statistics.packet_bytes),
+        sent_packets: statistics.sent_packets,
+        retransmitted_packets: statistics.lost_packets,
+        sent_bytes: statistics.sent_bytes,
+        unacked_packets: Some(statistics.in_flight_packets),
+        lost_packets: statistics.lost_packets,
+        window_packets: Some(packets(statistics.window_bytes)),
+        rate_bps: statistics.rate_bps,
+        rtt: statistics.rtt.map(|(smoothed, _)| (time(smoothed), Time::ZERO)),
+        ..SenderCounts::default()
+    };
+    let receiver = ReceiverCounts {
+        received_bytes: statistics.read_bytes,
+        min_rtt: statistics.rtt.map(|(_, minimum)| time(minimum)),
+        ..ReceiverCounts::default()
+    };
+    (sender, receiver)
+}
+
 /// The congestion control of a QUIC connection: a built-in one, or a user's C file (a path with a slash, or that ends in `.c`).
 pub(crate) fn quic_congestion(name: Option<&str>) -> Result<cc::Source, Error> {
-    let name = name.unwrap_or("cubic");
+    let name = name.unwrap_or(DEFAULT_QUIC_CONGESTION);
     if name.contains('/') || name.ends_with(".c") {
         return cc::Source::file(name.as_ref()).map_err(|error| Error::Input(error.to_string()));
     }

@@ -5,13 +5,18 @@ use std::{
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::{
+        Arc,
         atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread::{self, JoinHandle},
 };
 
-use crate::{Error, error::failed};
+use crate::{
+    Error,
+    error::failed,
+    evidence::{Meter, Task},
+};
 
 /// Bytes of a piece.
 const PIECE_BYTES: usize = 1 << 20;
@@ -70,6 +75,7 @@ fn read(file: &File, path: &Path, buffer: &mut [u8], at: u64, end: u64) -> Resul
 pub(crate) struct FileReader {
     pieces: Option<Receiver<Result<Vec<u8>, Error>>>,
     thread: Option<JoinHandle<blake3::Hasher>>,
+    meter: Arc<Meter>,
 }
 
 impl FileReader {
@@ -80,18 +86,24 @@ impl FileReader {
         hasher: blake3::Hasher,
         from: u64,
         bytes: u64,
+        meter: &Arc<Meter>,
     ) -> Result<Self, Error> {
         let (sender, receiver) = sync_channel(PIECES_AHEAD);
         let thread = thread::Builder::new().name("file reader".into());
+        let reading = Arc::clone(meter);
         let thread = thread
-            .spawn(move || read_all(&file, &path, hasher, from, bytes, &sender))
+            .spawn(move || {
+                let _working = reading.begin(Task::File);
+                read_all(&file, &path, hasher, from, bytes, &sender)
+            })
             .map_err(failed("cannot start a thread"))?;
-        Ok(FileReader { pieces: Some(receiver), thread: Some(thread) })
+        Ok(FileReader { pieces: Some(receiver), thread: Some(thread), meter: Arc::clone(meter) })
     }
 
     /// The next piece; `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<Vec<u8>>, Error> {
-        match self.pieces.as_ref().and_then(|pieces| pieces.recv().ok()) {
+        let receive = || self.pieces.as_ref().and_then(|pieces| pieces.recv().ok());
+        match self.meter.wait_for_file(receive) {
             Some(piece) => piece.map(Some),
             None => Ok(None),
         }
@@ -99,7 +111,8 @@ impl FileReader {
 
     /// The hash of the whole file; all pieces were read.
     pub(crate) fn finish(mut self) -> Result<String, Error> {
-        let hasher = self.thread.take().and_then(|thread| thread.join().ok());
+        let thread = self.thread.take();
+        let hasher = self.meter.wait_for_file(|| thread.and_then(|thread| thread.join().ok()));
         let hasher =
             hasher.ok_or_else(|| Error::Input("the thread that reads the file has failed".into()))?;
         Ok(hasher.finalize().to_hex().to_string())

@@ -11,6 +11,7 @@
 mod control;
 mod data_stream;
 mod error;
+mod evidence;
 mod file_reader;
 mod message;
 mod name;
@@ -19,6 +20,7 @@ mod partial_file;
 mod progress;
 mod proof;
 mod receiver;
+mod sampler;
 mod sender;
 pub mod stream;
 mod tcp_streams;
@@ -28,9 +30,10 @@ mod wait;
 
 pub use bulk::udt::RateChoice;
 pub use error::Error;
+pub use evidence::{ActivitySample, EndEvidence};
 pub use iperf3::Token;
 pub use message::Transport;
-pub use observer::{FileReport, Observer};
+pub use observer::{FileReport, Observer, Session};
 pub use progress::FileProgress;
 pub use receiver::{Receiver, ReceiverOptions};
 pub use sender::{SenderOptions, send};

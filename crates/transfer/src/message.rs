@@ -11,12 +11,22 @@
 //! sender -> receiver   begin (from which byte), then the data over the transport
 //! sender -> receiver   sent (hash)
 //! receiver -> sender   stored
+//! if both ends measure:
+//! sender -> receiver   evidence (samples and waits), in several messages
+//! then:
 //! sender -> receiver   end
+//! if both ends measure:
+//! receiver -> sender   evidence
 //! ```
+//!
+//! Ends of older versions do not measure: they ignore the member `evidence` of the first messages, or do not send it.
 //!
 //! Either end sends `failed` instead and closes the connection, and `working` before messages that take long.
 
+use iperf3::wire::Samples;
 use serde::{Deserialize, Serialize};
+
+use crate::ActivitySample;
 
 /// Name and version of the protocol.
 pub(crate) const PROTOCOL: &str = "longfat-transfer/1";
@@ -75,6 +85,12 @@ pub(crate) enum Message {
         /// Number of TCP connections for the data; `None`: the data follows on the control connection.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         streams: Option<u16>,
+        /// The sender measures, and requests what the receiver measures.
+        #[serde(default, skip_serializing_if = "is_false")]
+        evidence: bool,
+        /// The rate that the user requested, for the receiver's verdict.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        requested_bps: Option<u64>,
     },
     /// The receiver agrees.
     Ready {
@@ -86,6 +102,9 @@ pub(crate) enum Message {
         /// The receiver's certificate for QUIC (DER, hexadecimal).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         certificate: Option<String>,
+        /// The receiver measures, and accepts what the sender measures.
+        #[serde(default, skip_serializing_if = "is_false")]
+        evidence: bool,
     },
     /// The next file.
     File {
@@ -106,8 +125,15 @@ pub(crate) enum Message {
     Working,
     /// The file is complete and durable.
     Stored,
+    /// A part of what an end measured.
+    Evidence { samples: Samples, activity: Vec<ActivitySample>, is_last: bool },
     /// There are no more files.
     End,
     /// The transfer failed at this end.
     Failed { why: String },
+}
+
+/// Whether a member is omitted, as serde requires it.
+fn is_false(value: &bool) -> bool {
+    !value
 }

@@ -1,8 +1,15 @@
 //! The progress reports of a transfer.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::SocketAddr,
+    time::{Duration, SystemTime},
+};
 
+use schema::FlowSample;
 use serde::Serialize;
+use units::BitRate;
+
+use crate::{EndEvidence, Transport};
 
 /// Receives the progress of a transfer.
 pub trait Observer: Sync {
@@ -12,10 +19,47 @@ pub trait Observer: Sync {
     fn progress(&self, bytes: u64);
     /// A file is complete.
     fn end(&self, report: &FileReport);
+    /// The data connection of a session is open.
+    fn connected(&self, _session: &Session) {}
+    /// New samples of this end's connections, in order of time.
+    fn samples(&self, _session: &Session, _rows: &[FlowSample]) {}
+    /// A session with data is over: what its ends measured, and why it is incomplete. The peer's evidence is `None` if its version does not
+    /// measure, or the session is incomplete.
+    fn measured(
+        &self,
+        _session: &Session,
+        _own: EndEvidence,
+        _peer: Option<EndEvidence>,
+        _error: Option<&crate::Error>,
+    ) {
+    }
     /// A sender's session at a receiver ended: complete, or with an error.
     fn session(&self, _peer: SocketAddr, _error: Option<&crate::Error>) {}
     /// Something that was skipped, and why.
     fn note(&self, text: &str);
+}
+
+/// A session with an open data connection.
+#[derive(Debug, Clone)]
+pub struct Session {
+    /// This end sends.
+    pub is_sender: bool,
+    /// The transport of the data.
+    pub transport: Transport,
+    /// Number of data connections.
+    pub streams: u16,
+    /// This end of the control connection.
+    pub local: SocketAddr,
+    /// The other end.
+    pub peer: SocketAddr,
+    /// When the data connection was open.
+    pub started: SystemTime,
+    /// The rate that was requested for the data packets; of Tsunami also the default one.
+    pub rate: Option<BitRate>,
+    /// At the sender: the congestion control.
+    pub congestion: Option<String>,
+    /// Largest packet of UDT, SABUL, Tsunami and QUIC with IP and UDP headers, bytes.
+    pub mss: u32,
 }
 
 /// A file that was transferred.

@@ -23,6 +23,7 @@ use os::file::TEMPORARY_SUFFIX;
 use crate::{
     Error,
     error::failed,
+    evidence::{Meter, Task},
     file_reader::{hash_prefix, hash_range},
     name::PROGRESS_SUFFIX,
 };
@@ -94,7 +95,7 @@ impl PartialFile {
     }
 
     /// Begins to write at byte `from`: 0, or the number that [`PartialFile::stored_part`] returned.
-    pub(crate) fn start(mut self, from: u64, order: Order) -> Result<FileWriter, Error> {
+    pub(crate) fn start(mut self, from: u64, order: Order, meter: &Arc<Meter>) -> Result<FileWriter, Error> {
         if from != self.stored {
             self.hasher = blake3::Hasher::new();
         }
@@ -114,7 +115,7 @@ impl PartialFile {
         let (sender, receiver) = sync_channel(MAX_QUEUED_PIECES);
         let hashing = match order {
             Order::InOrder => None,
-            Order::AnyOrder => Some(Hashing::start(&self, from)?),
+            Order::AnyOrder => Some(Hashing::start(&self, from, meter)?),
         };
         let writer = Writer {
             file: self.file.try_clone().map_err(failed("cannot duplicate a descriptor"))?,
@@ -127,9 +128,15 @@ impl PartialFile {
         };
         writer.write_progress(from)?;
         let thread = thread::Builder::new().name("file writer".into());
-        let thread = thread.spawn(move || writer.run(&receiver)).map_err(failed("cannot start a thread"))?;
+        let writing = Arc::clone(meter);
+        let run = move || {
+            let _working = writing.begin(Task::File);
+            writer.run(&receiver)
+        };
+        let thread = thread.spawn(run).map_err(failed("cannot start a thread"))?;
         let threads = Threads { pieces: Some(sender), writer: Some(thread), hashing };
-        Ok(FileWriter { partial: self, threads, shared, progress_written: Instant::now() })
+        let meter = Arc::clone(meter);
+        Ok(FileWriter { partial: self, threads, shared, progress_written: Instant::now(), meter })
     }
 
     /// Gives the complete file its name.
@@ -302,13 +309,15 @@ struct Hashing {
 
 impl Hashing {
     /// Hashes from byte `from`; the file's hasher has the bytes before.
-    fn start(partial: &PartialFile, from: u64) -> Result<Self, Error> {
+    fn start(partial: &PartialFile, from: u64, meter: &Arc<Meter>) -> Result<Self, Error> {
         let (complete, receiver) = channel();
         let file = partial.file.try_clone().map_err(failed("cannot duplicate a descriptor"))?;
         let (path, mut hasher) = (partial.temporary.clone(), partial.hasher.clone());
         let is_cancelled = Arc::new(AtomicBool::new(false));
         let cancelled = Arc::clone(&is_cancelled);
+        let working = Arc::clone(meter);
         let hash = move |receiver: Receiver<u64>| {
+            let _working = working.begin(Task::Hash);
             let mut at = from;
             while let Ok(end) = receiver.recv() {
                 let end = end.max(at);
@@ -376,11 +385,16 @@ pub(crate) struct FileWriter {
     threads: Threads,
     shared: Arc<Shared>,
     progress_written: Instant,
+    meter: Arc<Meter>,
 }
 
 impl FileWriter {
     /// Writes bytes; waits while much is queued.
     pub(crate) fn write(&self, offset: u64, bytes: Vec<u8>) -> Result<(), Error> {
+        self.meter.wait_for_file(|| self.write_when_possible(offset, bytes))
+    }
+
+    fn write_when_possible(&self, offset: u64, bytes: Vec<u8>) -> Result<(), Error> {
         while self.is_full() {
             thread::sleep(Duration::from_millis(1));
         }
@@ -424,11 +438,12 @@ impl FileWriter {
     }
 
     /// Waits until everything is written, and returns the hash of the whole file and the file, unless it is cancelled.
-    pub(crate) fn finish(
-        mut self,
-        bytes: u64,
-        is_cancelled: &AtomicBool,
-    ) -> Result<(String, WholeFile), Error> {
+    pub(crate) fn finish(self, bytes: u64, is_cancelled: &AtomicBool) -> Result<(String, WholeFile), Error> {
+        let meter = Arc::clone(&self.meter);
+        meter.wait_for_file(|| self.finish_writing(bytes, is_cancelled))
+    }
+
+    fn finish_writing(mut self, bytes: u64, is_cancelled: &AtomicBool) -> Result<(String, WholeFile), Error> {
         let joined = self.threads.join_writer();
         if self.shared.error.lock().unwrap_or_else(PoisonError::into_inner).is_some() || joined.is_none() {
             return Err(self.take_error());
@@ -494,7 +509,7 @@ mod tests {
 
         let partial = open(path.clone(), bytes).unwrap();
         assert_eq!(partial.stored_part().0, 0);
-        let writer = partial.start(0, Order::InOrder).unwrap();
+        let writer = partial.start(0, Order::InOrder, &Meter::new()).unwrap();
         writer.write(0, content[..50_000].to_vec()).unwrap();
         std::thread::sleep(PROGRESS_INTERVAL * 2);
         writer.write(50_000, content[50_000..60_000].to_vec()).unwrap();
@@ -506,7 +521,7 @@ mod tests {
         let (stored, hash) = partial.stored_part();
         assert_eq!(stored, 60_000);
         assert_eq!(hash, blake3::hash(&content[..60_000]).to_hex().to_string());
-        let writer = partial.start(stored, Order::AnyOrder).unwrap();
+        let writer = partial.start(stored, Order::AnyOrder, &Meter::new()).unwrap();
         writer.write(90_000, content[90_000..].to_vec()).unwrap();
         writer.write(60_000, content[60_000..90_000].to_vec()).unwrap();
         let (hash, whole) = writer.finish(bytes, &AtomicBool::new(false)).unwrap();
@@ -527,7 +542,7 @@ mod tests {
         content[500_000..1_000_000].fill(0);
         let bytes = content.len() as u64;
         let partial = open(directory.path().join("file"), bytes).unwrap();
-        let mut writer = partial.start(0, Order::AnyOrder).unwrap();
+        let mut writer = partial.start(0, Order::AnyOrder, &Meter::new()).unwrap();
         let write = |writer: &FileWriter, from: usize, to: usize| {
             writer.write(from as u64, content[from..to].to_vec()).unwrap();
         };

@@ -9,11 +9,11 @@ use std::{
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     path::PathBuf,
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use bulk::{
@@ -24,16 +24,19 @@ use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use iperf3::Token;
 use quic::{Identity, QuicListener, QuicOptions};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use units::BitRate;
 
 use crate::{
-    Error, FileReport, Observer, Transport, UdtListener,
+    EndEvidence, Error, FileReport, Observer, Session, Transport, UdtListener,
     control::{CHECK_INTERVAL, Control, HANDSHAKE_TIMEOUT, control_check},
     data_stream::{DataStream, SabulStream, datagram_mss, quic_congestion, read_exact},
     error::failed,
+    evidence::{Meter, Task},
     message::{CHALLENGE_BYTES, KEY_BYTES, Message, PROTOCOL},
     name,
     partial_file::{Order, PartialFile},
     proof::{CONFIRMATION_BYTES, confirm_file, prove_token},
+    sampler::{Sampled, Sampler, SharedCounts},
     tcp_streams::{MAX_STREAMS, StreamsListener, TcpStreams},
     tsunami::{self, Receiving},
     wait::{next_message, while_serving},
@@ -238,6 +241,9 @@ struct Agreement {
     certificate: Option<Vec<u8>>,
     /// Number of TCP connections for the data.
     streams: Option<u16>,
+    /// The sender measures too.
+    measures: bool,
+    requested_rate: Option<BitRate>,
     key: String,
 }
 
@@ -261,10 +267,76 @@ fn session(
     let _slot = slot.ok_or_else(|| Error::Input("the receiver is busy with other senders".into()))?;
     *greeting = None;
     let mut data = open_data(control, &agreement, options.token.as_ref())?;
+    thread::scope(|scope| {
+        let (meter, counts) = (Meter::new(), SharedCounts::default());
+        let (session, sampled) = measured_session(control, &mut data, &agreement, &counts)?;
+        let sampler = Sampler::start(scope, session, sampled, Arc::clone(&meter), observer)?;
+        let _working = meter.begin(Task::Transport);
+        let received = receive_files(control, &mut data, &agreement, observer, (&meter, &counts));
+        let (session, own) = sampler.finish();
+        let result = received.and_then(|sender| {
+            if agreement.measures {
+                own.messages().iter().try_for_each(|message| control.send(message))?;
+            }
+            Ok(sender)
+        });
+        let (sender, error) = match &result {
+            Ok(sender) => (sender.clone(), None),
+            Err(error) => (None, Some(error)),
+        };
+        observer.measured(&session, own, sender, error);
+        result.map(drop)
+    })
+}
+
+/// The session whose data connection is open, and its connections to be sampled.
+fn measured_session(
+    control: &Control<'_>,
+    data: &mut Data,
+    agreement: &Agreement,
+    counts: &SharedCounts,
+) -> Result<(Session, Sampled), Error> {
+    let sampled = match data {
+        Data::Tcp => Sampled::tcp([control.stream()])?,
+        Data::TcpStreams(streams) => Sampled::tcp(streams.connections())?,
+        Data::Stream(stream) => {
+            stream.publish_to(counts.clone());
+            Sampled::Counts(counts.clone())
+        }
+        Data::Tsunami(..) => Sampled::Counts(counts.clone()),
+    };
+    let session = Session {
+        is_sender: false,
+        transport: agreement.transport,
+        streams: agreement.streams.unwrap_or(1),
+        local: control.stream().local_addr().map_err(failed("cannot get a socket's address"))?,
+        peer: control.peer()?,
+        started: SystemTime::now(),
+        rate: agreement.requested_rate,
+        congestion: None,
+        mss: agreement.mss,
+    };
+    Ok((session, sampled))
+}
+
+/// Receives files until the end of the list. Returns what the sender measured.
+fn receive_files(
+    control: &mut Control<'_>,
+    data: &mut Data,
+    agreement: &Agreement,
+    observer: &dyn Observer,
+    measuring: (&Arc<Meter>, &SharedCounts),
+) -> Result<Option<EndEvidence>, Error> {
+    let mut sender = None;
     loop {
         match data.receive(control, "next file")? {
-            file @ Message::File { .. } => receive_file(control, &mut data, &agreement, file, observer)?,
-            Message::End => return Ok(()),
+            file @ Message::File { .. } => {
+                receive_file(control, data, agreement, file, observer, measuring)?;
+            }
+            Message::Evidence { samples, activity, .. } => {
+                sender.get_or_insert_with(EndEvidence::default).add(samples, activity);
+            }
+            Message::End => return Ok(sender),
             _ => return Err(Error::Protocol("a file or the end of the list was expected".into())),
         }
     }
@@ -289,6 +361,8 @@ fn agree(control: &mut Control<'_>, options: &ReceiverOptions) -> Result<Agreeme
         rate_bps,
         certificate,
         streams,
+        evidence,
+        requested_bps,
     } = start
     else {
         return Err(Error::Protocol("the first message was expected".into()));
@@ -324,6 +398,8 @@ fn agree(control: &mut Control<'_>, options: &ReceiverOptions) -> Result<Agreeme
         challenges: [ours, challenge],
         certificate,
         streams,
+        measures: evidence,
+        requested_rate: requested_bps.filter(|bps| *bps > 0).map(BitRate),
         key,
     })
 }
@@ -336,8 +412,14 @@ fn open_data(control: &mut Control<'_>, agreement: &Agreement, token: Option<&To
     let is_peer = |from: SocketAddr| from.ip().to_canonical() == peer.ip().to_canonical();
     let [ours, theirs] = &agreement.challenges;
     let prove = |agreed: &[&str]| prove_token(token, "receiver", [ours, theirs], agreed);
-    let ready =
-        |port| Message::Ready { proof: prove(&[]), key: agreement.key.clone(), port, certificate: None };
+    let evidence = agreement.measures;
+    let ready = |port| Message::Ready {
+        proof: prove(&[]),
+        key: agreement.key.clone(),
+        port,
+        certificate: None,
+        evidence,
+    };
     match agreement.transport {
         Transport::Tcp => match agreement.streams {
             None => {
@@ -393,6 +475,7 @@ fn open_data(control: &mut Control<'_>, agreement: &Agreement, token: Option<&To
                 key: agreement.key.clone(),
                 port: Some(listener.port()?),
                 certificate: Some(certificate),
+                evidence,
             })?;
             let stream = listener.accept(HANDSHAKE_TIMEOUT, is_peer, &mut control_check(control))?;
             Ok(Data::Stream(Box::new(stream)))
@@ -432,6 +515,7 @@ fn receive_file(
     agreement: &Agreement,
     file: Message,
     observer: &dyn Observer,
+    (meter, counts): (&Arc<Meter>, &SharedCounts),
 ) -> Result<(), Error> {
     let Message::File { name, bytes, mode, modified_ns } = &file else {
         return Err(Error::Protocol("a file was expected".into()));
@@ -442,8 +526,9 @@ fn receive_file(
     if path == agreement.directory {
         return Err(Error::Name(name.clone()));
     }
-    let partial =
-        while_serving(control, data.stream(), |is_cancelled| PartialFile::open(path, bytes, is_cancelled))?;
+    let partial = meter.wait_for_file(|| {
+        while_serving(control, data.stream(), |is_cancelled| PartialFile::open(path, bytes, is_cancelled))
+    })?;
     let (stored, hash) = partial.stored_part();
     control.send(&Message::Resume { bytes: stored, hash })?;
     let Message::Begin { from } = data.receive(control, "beginning of the data")? else {
@@ -453,15 +538,15 @@ fn receive_file(
         Data::Tsunami(..) | Data::TcpStreams(_) => Order::AnyOrder,
         Data::Tcp | Data::Stream(_) => Order::InOrder,
     };
-    let mut writer = partial.start(from, order)?;
+    let mut writer = partial.start(from, order, meter)?;
     observer.begin(name, bytes, from);
     let mut at = from;
     if let Data::Tsunami(receiving, parameters) = data {
         receiving.discard_old()?;
         let range = (from, bytes);
-        receiving.receive(control, agreement.key.as_bytes(), *parameters, range, &mut writer, |at| {
-            observer.progress(at)
-        })?;
+        let key = agreement.key.as_bytes();
+        receiving
+            .receive(control, key, *parameters, range, &mut writer, counts, |at| observer.progress(at))?;
     } else if let Data::TcpStreams(streams) = data {
         streams.receive(control, (from, bytes), &mut writer, |at| observer.progress(at))?;
     } else {
@@ -478,12 +563,15 @@ fn receive_file(
             }
             let offset = at;
             at += piece.len() as u64;
-            while writer.is_full()
-                && let Data::Stream(stream) = data
-            {
+            if let Data::Stream(stream) = data {
                 // The writer would wait without serving the stream.
-                stream.serve(Duration::ZERO, control)?;
-                thread::sleep(FULL_WRITER_PAUSE);
+                meter.wait_for_file(|| {
+                    while writer.is_full() {
+                        stream.serve(Duration::ZERO, control)?;
+                        thread::sleep(FULL_WRITER_PAUSE);
+                    }
+                    Ok::<_, Error>(())
+                })?;
             }
             writer.write(offset, piece)?;
             observer.progress(at);
@@ -511,7 +599,7 @@ fn receive_file(
             whole.discard()?;
             return Err(error);
         }
-        whole.commit(*mode, *modified_ns)?;
+        meter.wait_for_file(|| whole.commit(*mode, *modified_ns))?;
         Ok(received)
     })?;
     control.send(&Message::Stored)?;

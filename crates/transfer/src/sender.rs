@@ -6,9 +6,9 @@ use std::{
     net::{SocketAddr, TcpStream},
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::atomic::AtomicBool,
-    thread,
-    time::{Duration, Instant},
+    sync::{Arc, atomic::AtomicBool},
+    thread::{self, Scope},
+    time::{Duration, Instant, SystemTime},
 };
 
 use bulk::{
@@ -23,14 +23,19 @@ use traffic::sys::set_max_pacing_rate;
 use units::BitRate;
 
 use crate::{
-    Error, FileReport, Observer, Transport, UdtStream,
-    control::{Control, HANDSHAKE_TIMEOUT, control_check},
-    data_stream::{DataStream, MSS_RANGE, SabulStream, datagram_mss, quic_congestion, read_exact},
+    EndEvidence, Error, FileReport, Observer, Session, Transport, UdtStream,
+    control::{Control, Frame, HANDSHAKE_TIMEOUT, control_check},
+    data_stream::{
+        DEFAULT_QUIC_CONGESTION, DataStream, MSS_RANGE, SabulStream, datagram_mss, quic_congestion,
+        read_exact,
+    },
     error::failed,
+    evidence::{Meter, Task},
     file_reader::{FileReader, hash_prefix},
     message::{CHALLENGE_BYTES, Message, PROTOCOL},
     name,
     proof::{CONFIRMATION_BYTES, confirm_file, prove_token},
+    sampler::{Sampled, Sampler, SharedCounts},
     tcp_streams::{MAX_STREAMS, TcpStreams},
     tsunami,
     udt_stream::random_id,
@@ -60,6 +65,8 @@ pub struct SenderOptions {
     pub connect_timeout: Duration,
 }
 
+/// Maximum time for what the receiver measured: at most 1 % of the files' bytes, or 20 kB.
+const EVIDENCE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest rate that Tsunami's parameters can carry.
 const MAX_TSUNAMI_BPS: u64 = u32::MAX as u64;
 
@@ -81,7 +88,7 @@ pub fn send(
         set_up_tcp(&stream, options)?;
     }
     let mut control = Control::new(stream, stop)?;
-    let result = run(&mut control, &files, options, observer);
+    let result = thread::scope(|scope| run(&mut control, &files, options, observer, scope));
     if let Err(error) = &result {
         control.report(error, Duration::ZERO);
     }
@@ -226,11 +233,12 @@ impl Data {
     }
 }
 
-fn run(
+fn run<'scope, 'env>(
     control: &mut Control<'_>,
     files: &[Entry],
     options: &SenderOptions,
-    observer: &dyn Observer,
+    observer: &'env dyn Observer,
+    scope: &'scope Scope<'scope, 'env>,
 ) -> Result<Vec<FileReport>, Error> {
     let identity = match options.transport {
         Transport::Quic => Some(Identity::generate()?),
@@ -238,7 +246,7 @@ fn run(
     };
     let agreement = agree(control, options, identity.as_ref())?;
     let peer = control.peer()?;
-    let Agreement { key, port, certificate } = agreement;
+    let Agreement { key, port, certificate, measures } = agreement;
     let mut data = match (options.transport, port) {
         (Transport::Tcp, None) if options.streams == 1 => Data::Tcp,
         (Transport::Tcp, Some(port)) => {
@@ -275,15 +283,120 @@ fn run(
         }
         (_, None) => return Err(Error::Protocol("no port for the data".into())),
     };
-    let mut reports = Vec::new();
-    for entry in files {
-        reports.push(send_file(control, &mut data, entry, peer, observer)?);
+    let (meter, counts) = (Meter::new(), SharedCounts::default());
+    let (session, sampled) = measured_session(control, &mut data, options, &counts)?;
+    let sampler = Sampler::start(scope, session, sampled, Arc::clone(&meter), observer)?;
+    let _working = meter.begin(Task::Transport);
+    let mut receiver = None;
+    let sent = send_files(control, &mut data, files, observer, &meter, &counts);
+    let (session, own) = sampler.finish();
+    let result = sent.and_then(|reports| {
+        if measures {
+            own.messages().iter().try_for_each(|message| control.send(message))?;
+        }
+        control.send(&Message::End)?;
+        if let Data::Stream(stream) = data {
+            stream.close(control)?;
+        }
+        if measures {
+            receiver = receive_evidence(control, observer);
+        }
+        Ok(reports)
+    });
+    observer.measured(&session, own, receiver, result.as_ref().err());
+    result
+}
+
+fn send_files(
+    control: &mut Control<'_>,
+    data: &mut Data,
+    files: &[Entry],
+    observer: &dyn Observer,
+    meter: &Arc<Meter>,
+    counts: &SharedCounts,
+) -> Result<Vec<FileReport>, Error> {
+    let peer = control.peer()?;
+    files.iter().map(|entry| send_file(control, data, entry, peer, observer, (meter, counts))).collect()
+}
+
+/// The session whose data connection is open, and its connections to be sampled.
+fn measured_session(
+    control: &Control<'_>,
+    data: &mut Data,
+    options: &SenderOptions,
+    counts: &SharedCounts,
+) -> Result<(Session, Sampled), Error> {
+    let (sampled, congestion) = match data {
+        Data::Tcp => (Sampled::tcp([control.stream()])?, congestion_of(control.stream())),
+        Data::TcpStreams(streams) => {
+            let first = streams.connections().first();
+            (Sampled::tcp(streams.connections())?, first.and_then(congestion_of))
+        }
+        Data::Stream(stream) => {
+            stream.publish_to(counts.clone());
+            let is_quic = options.transport == Transport::Quic;
+            let name = || options.congestion.clone().unwrap_or(DEFAULT_QUIC_CONGESTION.into());
+            (Sampled::Counts(counts.clone()), is_quic.then(name))
+        }
+        Data::Tsunami { .. } => (Sampled::Counts(counts.clone()), None),
+    };
+    let session = Session {
+        is_sender: true,
+        transport: options.transport,
+        streams: options.streams,
+        local: control.stream().local_addr().map_err(failed("cannot get a socket's address"))?,
+        peer: control.peer()?,
+        started: SystemTime::now(),
+        rate: requested_rate(options),
+        congestion,
+        mss: options.mss,
+    };
+    Ok((session, sampled))
+}
+
+/// What the receiver measured. The files are stored: an error does not make the transfer fail.
+fn receive_evidence(control: &mut Control<'_>, observer: &dyn Observer) -> Option<EndEvidence> {
+    let mut evidence = EndEvidence::default();
+    let begin = Instant::now();
+    let mut receive = || loop {
+        // A hostile peer can send messages without end.
+        if begin.elapsed() > EVIDENCE_TIMEOUT {
+            return Err(Error::Timeout { what: "evidence", after: EVIDENCE_TIMEOUT });
+        }
+        match control.receive_frame("evidence", HANDSHAKE_TIMEOUT)? {
+            Frame::Message(Message::Evidence { samples, activity, is_last }) => {
+                evidence.add(samples, activity);
+                if is_last {
+                    return Ok(());
+                }
+            }
+            // Of SABUL's connection, which is closed.
+            Frame::Report(_) => {}
+            _ => return Err(Error::Protocol("the receiver's evidence was expected".into())),
+        }
+    };
+    match receive() {
+        Ok(()) => Some(evidence),
+        Err(error) => {
+            observer.note(&format!("the receiver's part of the evidence is missing: {error}"));
+            None
+        }
     }
-    control.send(&Message::End)?;
-    if let Data::Stream(stream) = data {
-        stream.close(control)?;
+}
+
+/// The requested rate; Tsunami has a default one.
+fn requested_rate(options: &SenderOptions) -> Option<BitRate> {
+    match (options.rate, options.transport) {
+        (RateChoice::Fixed(rate), _) => Some(rate),
+        (_, Transport::Tsunami) => Some(BitRate(u64::from(wire::Parameters::default().target_bps))),
+        _ => None,
     }
-    Ok(reports)
+}
+
+/// The congestion control of a TCP connection.
+fn congestion_of(stream: &TcpStream) -> Option<String> {
+    let name = SockRef::from(stream).tcp_congestion().ok()?;
+    String::from_utf8(name).ok().map(|name| name.trim_end_matches('\0').to_string())
 }
 
 /// The receiver's part of the agreement.
@@ -293,6 +406,8 @@ struct Agreement {
     /// The receiver's port for the data.
     port: Option<u16>,
     certificate: Option<Vec<u8>>,
+    /// The receiver measures too.
+    measures: bool,
 }
 
 /// Exchanges the proofs of the token, and agrees on the transport. `identity`: the certificate for QUIC.
@@ -338,9 +453,11 @@ fn agree(
         },
         certificate: certificate.clone(),
         streams: (options.streams > 1).then_some(options.streams),
+        evidence: true,
+        requested_bps: requested_rate(options).map(|rate| rate.0),
     })?;
-    let Message::Ready { proof, key, port, certificate } = control.receive("agreement", HANDSHAKE_TIMEOUT)?
-    else {
+    let ready = control.receive("agreement", HANDSHAKE_TIMEOUT)?;
+    let Message::Ready { proof, key, port, certificate, evidence } = ready else {
         return Err(Error::Protocol("no agreement".into()));
     };
     let agreed: Vec<&str> = certificate.iter().map(String::as_str).collect();
@@ -351,6 +468,7 @@ fn agree(
         key,
         port,
         certificate: certificate.and_then(|digits| HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).ok()),
+        measures: evidence,
     })
 }
 
@@ -384,6 +502,7 @@ fn send_file(
     entry: &Entry,
     peer: SocketAddr,
     observer: &dyn Observer,
+    (meter, counts): (&Arc<Meter>, &SharedCounts),
 ) -> Result<FileReport, Error> {
     let what = || format!("cannot open {}", entry.path.display());
     // Opening a FIFO must not wait for its writer.
@@ -402,14 +521,17 @@ fn send_file(
         modified_ns: metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec()),
     };
     control.send(&announced)?;
-    let Message::Resume { bytes: stored, hash } = data.receive(control, "reply about the file")? else {
+    let reply = meter.wait_for_reply(|| data.receive(control, "reply about the file"))?;
+    let Message::Resume { bytes: stored, hash } = reply else {
         return Err(Error::Protocol("a reply about the file was expected".into()));
     };
     if stored > bytes {
         return Err(Error::Protocol(format!("it claims to have {stored} of {bytes} bytes")));
     }
-    let mut hasher = while_serving(control, data.stream(), |is_cancelled| {
-        hash_prefix(&file, &entry.path, stored, is_cancelled)
+    let mut hasher = meter.wait_for_file(|| {
+        while_serving(control, data.stream(), |is_cancelled| {
+            hash_prefix(&file, &entry.path, stored, is_cancelled)
+        })
     })?;
     let is_same = hasher.finalize().to_hex().to_string() == hash;
     let from = if is_same { stored } else { 0 };
@@ -422,29 +544,35 @@ fn send_file(
         Data::Stream(stream) => Some(stream.packets()),
         _ => None,
     };
-    let mut counts = None;
+    let mut packets = None;
     let hash = match data {
         Data::Tsunami { socket, key } => {
             let duplicate = file.try_clone().map_err(failed("cannot duplicate a descriptor"))?;
             let path = entry.path.clone();
             let hash = thread::Builder::new().name("file hash".into());
+            let hashing = Arc::clone(meter);
             let hash = hash
-                .spawn(move || hash_prefix(&duplicate, &path, bytes, &AtomicBool::new(false)))
+                .spawn(move || {
+                    let _working = hashing.begin(Task::Hash);
+                    hash_prefix(&duplicate, &path, bytes, &AtomicBool::new(false))
+                })
                 .map_err(failed("cannot start a thread"))?;
-            let source = tsunami::Source { file: &file, path: &entry.path, bytes };
-            counts = Some(tsunami::serve(control, socket, peer.ip(), key.as_bytes(), &source, |at| {
+            let source = tsunami::Source { file: &file, path: &entry.path, bytes, meter, counts };
+            packets = Some(tsunami::serve(control, socket, peer.ip(), key.as_bytes(), &source, |at| {
                 observer.progress(at)
             })?);
-            let hasher = hash.join().map_err(|_| Error::Input("the hashing thread has failed".into()))??;
+            let hasher = meter
+                .wait_for_file(|| hash.join())
+                .map_err(|_| Error::Input("the hashing thread has failed".into()))??;
             hasher.finalize().to_hex().to_string()
         }
         Data::TcpStreams(streams) => {
-            let mut reader = FileReader::start(file, entry.path.clone(), hasher, from, bytes)?;
+            let mut reader = FileReader::start(file, entry.path.clone(), hasher, from, bytes, meter)?;
             streams.send(control, &mut reader, from, |sent| observer.progress(sent))?;
             reader.finish()?
         }
         Data::Tcp | Data::Stream(_) => {
-            let mut reader = FileReader::start(file, entry.path.clone(), hasher, from, bytes)?;
+            let mut reader = FileReader::start(file, entry.path.clone(), hasher, from, bytes, meter)?;
             let mut sent = from;
             while let Some(piece) = reader.next()? {
                 match data {
@@ -473,7 +601,7 @@ fn send_file(
     {
         stream.write_all(&confirmation, control)?;
     }
-    let Message::Stored = data.receive(control, "confirmation")? else {
+    let Message::Stored = meter.wait_for_reply(|| data.receive(control, "confirmation"))? else {
         return Err(Error::Protocol("no confirmation".into()));
     };
     if let (Data::Stream(stream), Some(before)) = (&mut *data, before) {
@@ -485,10 +613,10 @@ fn send_file(
             }
         }
         let after = stream.packets();
-        counts = Some((after.0 - before.0, after.1 - before.1));
+        packets = Some((after.0 - before.0, after.1 - before.1));
     }
     let mut report = FileReport::new(&entry.name, bytes, from, begin.elapsed(), hash);
-    (report.sent_packets, report.retransmitted_packets) = (counts.map(|c| c.0), counts.map(|c| c.1));
+    (report.sent_packets, report.retransmitted_packets) = packets.unzip();
     observer.end(&report);
     Ok(report)
 }

@@ -139,6 +139,10 @@ pub(crate) struct TcpStreams {
 }
 
 impl TcpStreams {
+    pub(crate) fn connections(&self) -> &[TcpStream] {
+        &self.streams
+    }
+
     fn new(streams: Vec<TcpStream>) -> Result<Self, Error> {
         for stream in &streams {
             stream.set_nonblocking(true).map_err(failed("cannot set up a socket"))?;

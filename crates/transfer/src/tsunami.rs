@@ -8,9 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bulk::tsunami::{
-    Client, Server,
-    wire::{CHALLENGE_BYTES, Parameters},
+use bulk::{
+    flow::{ReceiverCounts, SenderCounts},
+    tsunami::{
+        Client, Server,
+        wire::{CHALLENGE_BYTES, Parameters},
+    },
 };
 use os::fill_random;
 use socket2::{SockAddr, Socket};
@@ -20,7 +23,9 @@ use crate::{
     Error,
     control::{CHECK_INTERVAL, Control, Frame, IDLE_TIMEOUT},
     error::failed,
+    evidence::Meter,
     partial_file::FileWriter,
+    sampler::{PUBLISH_INTERVAL, SharedCounts},
 };
 
 /// Timeout of the dialogue before the first block.
@@ -37,6 +42,9 @@ pub(crate) struct Source<'a> {
     pub(crate) file: &'a File,
     pub(crate) path: &'a Path,
     pub(crate) bytes: u64,
+    pub(crate) meter: &'a Meter,
+    /// Has the counts of the files before.
+    pub(crate) counts: &'a SharedCounts,
 }
 
 /// Sends a file to the client at the other end of the control connection. Returns blocks sent, and of these
@@ -56,6 +64,12 @@ pub(crate) fn serve(
     let start = Instant::now();
     let mut outgoing = Outgoing::default();
     let mut is_connected = false;
+    let (earlier, _) = source.counts.get();
+    let publish = |server: &Server| {
+        let counts = SenderCounts::of_tsunami(server, server.block_bytes());
+        source.counts.publish(counts.after(&earlier), ReceiverCounts::default());
+    };
+    let mut published = start;
     while server.completed() == 0 {
         control.check_stop()?;
         for _ in 0..MAX_FRAMES {
@@ -84,10 +98,15 @@ pub(crate) fn serve(
             return Err(Error::Timeout { what: "Tsunami dialogue", after: DIALOGUE_TIMEOUT });
         }
         send_due(&mut server, start, &mut outgoing, socket, source, &mut progress)?;
+        if published.elapsed() >= PUBLISH_INTERVAL {
+            published = Instant::now();
+            publish(&server);
+        }
         let due = server.next_timeout().saturating_sub(elapsed(start));
         let pause = Duration::from_nanos(due.as_nanos()).clamp(MIN_SLEEP, CHECK_INTERVAL);
         os::wait_any(&[control.stream().as_fd()], pause).map_err(failed("cannot wait for the peer"))?;
     }
+    publish(&server);
     let statistics = server.statistics();
     Ok((statistics.sent_blocks, statistics.retransmitted_blocks))
 }
@@ -110,7 +129,8 @@ fn send_due(
             let begin = out.len();
             out.resize(begin + block.bytes, 0);
             let length = usize::try_from(source.bytes - block.offset).unwrap_or(usize::MAX).min(block.bytes);
-            if let Err(cause) = source.file.read_exact_at(&mut out[begin..begin + length], block.offset) {
+            let read = || source.file.read_exact_at(&mut out[begin..begin + length], block.offset);
+            if let Err(cause) = source.meter.wait_for_file(read) {
                 error = Some(cause);
             }
             sent_to = block.offset + length as u64;
@@ -153,8 +173,15 @@ impl Receiving {
         parameters: Parameters,
         (from, bytes): (u64, u64),
         writer: &mut FileWriter,
+        counts: &SharedCounts,
         mut progress: impl FnMut(u64),
     ) -> Result<(), Error> {
+        let received_before = counts.get().1.received_bytes;
+        let publish = |received: u64| {
+            let received_bytes = received_before + received.saturating_sub(from);
+            let receiver = ReceiverCounts { received_bytes, ..ReceiverCounts::default() };
+            counts.publish(SenderCounts::default(), receiver);
+        };
         let mut client = Client::new(secret, "file", parameters, self.port, from);
         let start = Instant::now();
         let mut moved = Instant::now();
@@ -187,6 +214,7 @@ impl Receiving {
             if count > 0 {
                 moved = Instant::now();
                 progress(client.received_bytes());
+                publish(client.received_bytes());
                 writer.complete_if_due(client.contiguous_bytes(), pending.begin())?;
             } else if moved.elapsed() > IDLE_TIMEOUT {
                 return Err(Error::Timeout { what: "data", after: IDLE_TIMEOUT });

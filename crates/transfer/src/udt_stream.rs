@@ -7,7 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bulk::udt::{Arrival, CloseReason, Config, Connection, Listener, RateControl, Statistics, ip_words};
+use bulk::{
+    flow::{ReceiverCounts, SenderCounts},
+    udt::{Arrival, CloseReason, Config, Connection, Listener, RateControl, Statistics, ip_words},
+};
 use os::fill_random;
 use socket2::{SockAddr, Socket};
 use traffic::udp::{Incoming, Outgoing, bind_bulk, elapsed};
@@ -17,6 +20,7 @@ use crate::{
     Error,
     control::{CHECK_INTERVAL, IDLE_TIMEOUT},
     error::failed,
+    sampler::{PUBLISH_INTERVAL, SharedCounts},
 };
 
 /// A sender that sleeps between packets sleeps at least this long, and sends what was due in one batch.
@@ -153,6 +157,9 @@ pub struct UdtStream {
     start: Instant,
     outgoing: Outgoing,
     incoming: Incoming,
+    read_bytes: u64,
+    /// Where the counts are published, and when next.
+    published: Option<(SharedCounts, Time)>,
 }
 
 impl UdtStream {
@@ -183,7 +190,33 @@ impl UdtStream {
 
     fn new(socket: Socket, connection: Connection, start: Instant) -> Self {
         os::reduce_timer_slack();
-        UdtStream { socket, connection, start, outgoing: Outgoing::default(), incoming: Incoming::default() }
+        UdtStream {
+            socket,
+            connection,
+            start,
+            outgoing: Outgoing::default(),
+            incoming: Incoming::default(),
+            read_bytes: 0,
+            published: None,
+        }
+    }
+
+    /// Publishes the counts from now on.
+    pub(crate) fn publish_to(&mut self, counts: SharedCounts) {
+        self.published = Some((counts, Time::ZERO));
+    }
+
+    fn publish_if_due(&mut self, now: Time) {
+        let Some((counts, due)) = &mut self.published else { return };
+        if now >= *due {
+            *due = now + Time::from_duration(PUBLISH_INTERVAL);
+            let receiver = ReceiverCounts {
+                received_bytes: self.read_bytes,
+                min_rtt: self.connection.min_rtt(),
+                ..ReceiverCounts::default()
+            };
+            counts.publish(SenderCounts::of_udt(&self.connection), receiver);
+        }
     }
 
     /// Counts so far.
@@ -225,6 +258,7 @@ impl UdtStream {
         let begin = Instant::now();
         loop {
             let count = self.connection.read(buffer);
+            self.read_bytes += count as u64;
             if count > 0 || buffer.is_empty() {
                 return Ok(count);
             }
@@ -310,6 +344,7 @@ impl UdtStream {
             self.connection.handle_timeout(now);
         }
         self.transmit(check)?;
+        self.publish_if_due(now);
         if let Some(reason) = self.connection.close_reason() {
             return Err(Error::Udt(reason));
         }

@@ -1,5 +1,6 @@
 //! All integration tests, in one program.
 
+mod evidence;
 mod fuzz_corpus;
 mod hostile;
 mod libudt;

@@ -108,7 +108,7 @@ pub fn send_quietly(files: &[PathBuf], options: &SenderOptions) -> Result<Vec<Fi
 }
 
 /// Each transport, with its number of streams.
-const TRANSPORTS: [(Transport, u16); 6] = [
+pub const TRANSPORTS: [(Transport, u16); 6] = [
     (Transport::Tcp, 1),
     (Transport::Tcp, 5),
     (Transport::Udt, 1),

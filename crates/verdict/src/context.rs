@@ -2,6 +2,8 @@
 
 use schema::LinkDirection;
 
+use crate::FileWaits;
+
 /// A tuned buffer has reached its limit at this share of it or more.
 const EXHAUSTED: f64 = 0.9;
 
@@ -41,23 +43,37 @@ pub struct FlowContext {
     pub generator: Option<Generator>,
     /// Both ends are on one host, with no link between them.
     pub is_one_host: bool,
-    /// How busy the simulated processors and buses of the flow's hosts were, where packets cost time.
+    /// How busy the simulated processors and buses of the flow's hosts were, where packets cost time; of a file transfer: its threads.
     pub host_loads: Vec<HostLoad>,
+    /// How long the ends of a file transfer waited for something other than the network; `None` for other flows.
+    pub file_waits: Option<FileWaits>,
     /// The sending host's own device.
     pub device: SendingDevice,
     /// How busy the hosts' processors were, one sentence each: evidence where they were the limit.
     pub host_use: Vec<String>,
 }
 
-/// How busy a processor or bus of a host was over time.
+/// How busy a processor, a bus or a thread of a host was over time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HostLoad {
     /// Its name in words, such as `processor of h2`.
     pub name: String,
-    /// It is a bus, not a processor.
-    pub is_bus: bool,
+    /// What was busy.
+    pub kind: LoadKind,
     /// Times since the run's start and the time busy until then, microseconds, in order.
     pub busy_us: Vec<(i64, f64)>,
+}
+
+/// What a [`HostLoad`] is the load of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LoadKind {
+    /// A simulated processor.
+    #[default]
+    Processor,
+    /// A simulated bus.
+    Bus,
+    /// A thread of a real host: it ran or waited for a processor.
+    Thread,
 }
 
 /// The sending host's device towards the path, with its queueing discipline.

@@ -5,7 +5,8 @@
 //!    part of it and was itself limited by a window, a buffer or an application; or a link was full of the flow's ACKs. A path that is
 //!    not described (between real hosts) counts as full while a standing queue shows: the round-trip time exceeds the minimum by
 //!    more than its variation.
-//!    Next, a simulated host's processor or bus was busy all the time: `host_cpu`.
+//!    Next, a simulated host's processor or bus, or a thread of a file transfer, was busy all the time: `host_cpu`. Then the ends of a
+//!    file transfer waited for their files or for replies, not for the network: `application`.
 //! 2. The data outstanding filled the peer's window: `receive_window`; or `application` where the receiver
 //!    held so much unread data that the reader keeps the window closed.
 //! 3. Nothing was left to send: `send_buffer` where the buffer was full, else `application`. This program's
@@ -35,7 +36,9 @@ mod tests;
 
 use schema::{Cause, FlowSample};
 
-use crate::{FlowContext, HostLoad, LinkRows, bottleneck::SentByLink, series::Cumulative};
+use crate::{
+    FlowContext, HostLoad, LinkRows, bottleneck::SentByLink, file_waits::FileWaitSeries, series::Cumulative,
+};
 
 /// A link is full at this share of its rate or more.
 const FULL: f64 = 0.95;
@@ -55,7 +58,7 @@ const UNREAD: f64 = 0.5;
 /// A flow is paced where its goodput reaches this share of the pacing rate.
 const PACED: f64 = 0.8;
 /// Rates are means over this many round trips, because a flow that a window limits sends in bursts.
-const RATE_ROUND_TRIPS: i64 = 4;
+pub(crate) const RATE_ROUND_TRIPS: i64 = 4;
 /// A standing queue lengthens the round-trip time by at least the minimum divided by this, and by at least
 /// [`MIN_STANDING_QUEUE_US`] and [`STANDING_QUEUE_DEVIATIONS`].
 const STANDING_QUEUE_PART: i64 = 10;
@@ -215,6 +218,8 @@ struct History<'a> {
     links: Vec<SentByLink<'a>>,
     /// Microseconds in which the hosts' processors and buses were busy.
     hosts: Vec<Cumulative>,
+    /// Microseconds in which the ends of a file transfer waited for their files or for replies.
+    file_waits: Option<FileWaitSeries>,
     /// The samples with a limit at one of the ends, in order of time.
     end_limits: Vec<(i64, EndLimit)>,
     /// The path's round-trip time, microseconds, where packets that skipped a delay made the kernel's minimum too small.
@@ -259,6 +264,7 @@ impl<'a> History<'a> {
             first_written: own().find_map(|row| Some((row.time_us, written(row)?))),
             links: context.path.iter().map(|link| SentByLink::of(links, link)).collect(),
             hosts: context.host_loads.iter().map(HostLoad::series).collect(),
+            file_waits: context.file_waits.as_ref().map(FileWaitSeries::of),
             end_limits: end_limits.filter_map(|row| Some((row.time_us, end_limit(row)?))).collect(),
             min_rtt_us: round_trip_despite_reordering(own()),
             fastest_bps,
@@ -293,6 +299,15 @@ impl<'a> History<'a> {
     fn has_busy_host(&self, from_us: i64, to_us: i64) -> bool {
         let share = |busy: &Cumulative| busy.rate(from_us, to_us).map(|us_per_s| us_per_s * 1e-6);
         self.hosts.iter().filter_map(share).any(|share| share >= BUSY)
+    }
+
+    /// The limit of a sample that is not in the network and that no socket shows: a busy host, or a wait for a file.
+    fn limit_of_hosts(&self, row: &FlowSample, from_us: i64, to_us: i64) -> Option<Judgement> {
+        if self.has_busy_host(from_us, to_us) {
+            return Some(Judgement::Limit(Cause::HostCpu));
+        }
+        let wait = self.file_waits.as_ref()?.longest_at(row.time_us, from_us, to_us);
+        wait.map(|_| Judgement::Limit(Cause::Application))
     }
 
     /// Whether the path was full of data between two instants: its fullest link, or by the goodput where no link was sampled.
@@ -333,8 +348,8 @@ fn judge(
     if is_full_of_data && has_whole_path {
         return Some(Judgement::Limit(Cause::PathRate));
     }
-    if history.has_busy_host(from, to) {
-        return Some(Judgement::Limit(Cause::HostCpu));
+    if let Some(limit) = history.limit_of_hosts(row, from, to) {
+        return Some(limit);
     }
     let end_limit = end_limit(row);
     // A writer without data sustains no queue, but its single segments wait for delayed ACKs, which lengthens

@@ -8,10 +8,15 @@ mod rate_control;
 use schema::{Cause, Fix, FixCommand, FlowSample, FlowSummary};
 use units::{BitRate, Bytes, Time, three_digits};
 
-use crate::{Buffer, FlowContext, HostLoad, PathLink, StartOfFlow, second_limit::REDUCTIONS, series::mean};
+use crate::{
+    Buffer, FlowContext, HostLoad, LoadKind, PathLink, StartOfFlow, second_limit::REDUCTIONS, series::mean,
+};
 
 /// The remedy for a full bus, which each byte crosses once.
 const FASTER_BUS: &str = "a faster bus: a card in a wider or faster slot";
+/// The remedy for a busy thread of a file transfer.
+const FASTER_THREAD: &str = "end other programs on that host, or use a faster processor; transfers of several files at the same time use \
+                             several processors";
 /// The remedy for a busy host of unknown cause.
 const LESS_WORK: &str = "end other programs on the busier host; fewer packets for the same bytes (an MTU of 9000, TSO and GRO: \
                          longfat tune checks them); several streams, which use several processors";
@@ -47,7 +52,7 @@ pub(crate) fn explain(
     let facts = Facts::new(rows, context, summary, share);
     let Explanation { evidence, remedy, fixes } = match cause {
         Cause::ReceiveWindow if context.is_rate_controlled => rate_control::receive_window(&facts, context),
-        Cause::Loss if context.is_rate_controlled => rate_control::loss(&facts, summary),
+        Cause::Loss if context.is_rate_controlled => rate_control::loss(&facts, context, summary),
         Cause::SlowStart if context.is_rate_controlled => rate_control::slow_start(&facts, summary),
         Cause::ReceiveWindow => receive_window(&facts, rows, context, summary),
         Cause::SendBuffer => send_buffer(&facts, rows, context, summary),
@@ -353,7 +358,11 @@ fn host_cpu(facts: &Facts, rows: &[&FlowSample], context: &FlowContext) -> Expla
     if let Some((load, share)) = busiest_host(rows, context) {
         let evidence =
             format!("{} the {} was busy {:.0} % of the time", facts.share, load.name, share * 100.0);
-        let remedy = if load.is_bus { FASTER_BUS } else { FEWER_PACKETS };
+        let remedy = match load.kind {
+            LoadKind::Processor => FEWER_PACKETS,
+            LoadKind::Bus => FASTER_BUS,
+            LoadKind::Thread => FASTER_THREAD,
+        };
         return Explanation {
             evidence: vec![evidence],
             remedy: Some(remedy.into()),
@@ -378,7 +387,11 @@ fn host_cpu(facts: &Facts, rows: &[&FlowSample], context: &FlowContext) -> Expla
 
 /// The processor or bus that was busy for the largest share of the samples' time, and that share.
 fn busiest_host<'a>(rows: &[&FlowSample], context: &'a FlowContext) -> Option<(&'a HostLoad, f64)> {
-    let (from, to) = (rows.first()?.time_us, rows.last()?.time_us);
+    busiest_load(context, rows.first()?.time_us, rows.last()?.time_us)
+}
+
+/// The load that was busy for the largest share of the time between two instants, and that share.
+pub fn busiest_load(context: &FlowContext, from: i64, to: i64) -> Option<(&HostLoad, f64)> {
     let shares = context.host_loads.iter();
     let shares = shares.filter_map(|load| Some((load, load.series().rate(from, to)? * 1e-6)));
     shares.max_by(|a, b| a.1.total_cmp(&b.1))

@@ -2,7 +2,11 @@
 
 use units::Time;
 
-use crate::stream::PlayoutCounts;
+use crate::{
+    stream::PlayoutCounts,
+    tsunami::Server,
+    udt::{CloseReason, Connection},
+};
 
 /// Counts and state of the sending end.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -58,4 +62,68 @@ pub struct ReceiverCounts {
     pub min_rtt: Option<Time>,
     /// The play-out of a stream.
     pub playout: Option<PlayoutCounts>,
+}
+
+impl SenderCounts {
+    /// The counts of a UDT connection that sends.
+    pub fn of_udt(connection: &Connection) -> Self {
+        let statistics = connection.statistics();
+        let payload = connection.payload_bytes() as u64;
+        let bits = |packets: u32| (packets > 0).then_some(u64::from(packets) * payload * 8);
+        let path = connection.path();
+        let is_measured = statistics.acks > 0;
+        let window = connection.congestion_window();
+        SenderCounts {
+            is_connected: connection.peer_id() != 0,
+            is_complete: connection.close_reason() == Some(CloseReason::Local),
+            payload_bytes: payload as u32,
+            sent_packets: statistics.sent_packets,
+            retransmitted_packets: statistics.retransmitted_packets,
+            sent_bytes: statistics.sent_bytes,
+            acked_bytes: Some(connection.acknowledged_packets() * payload),
+            unacked_packets: Some(connection.in_flight_packets()),
+            waiting_lost_packets: Some(connection.waiting_lost_packets()),
+            lost_packets: statistics.lost_packets,
+            naks: statistics.naks,
+            skipped_packets: 0,
+            timeouts: statistics.expirations,
+            window_packets: window.is_finite().then_some(window as u64),
+            peer_window_packets: Some(u64::from(path.max_window)),
+            rate_bps: connection.sending_rate_bps(),
+            arrival_rate_bps: bits(if is_measured { path.receive_rate } else { 0 }),
+            rtt: is_measured.then(|| (path.rtt, connection.rtt_deviation())),
+        }
+    }
+
+    /// The counts of a Tsunami server with blocks of `block_bytes` bytes.
+    pub fn of_tsunami(server: &Server, block_bytes: u32) -> Self {
+        let statistics = server.statistics();
+        let is_sending = server.udp_port().is_some();
+        let is_complete = server.completed() > 0;
+        SenderCounts {
+            is_connected: is_sending || is_complete,
+            is_complete,
+            payload_bytes: block_bytes,
+            sent_packets: statistics.sent_blocks,
+            retransmitted_packets: statistics.retransmitted_blocks,
+            sent_bytes: statistics.sent_blocks * u64::from(block_bytes),
+            lost_packets: statistics.requested_blocks,
+            naks: statistics.requested_blocks,
+            rate_bps: is_sending.then(|| server.rate_bps() as u64),
+            ..SenderCounts::default()
+        }
+    }
+
+    /// These counts after those of `earlier` sessions of the same transfer: the counters are sums.
+    pub fn after(self, earlier: &SenderCounts) -> Self {
+        SenderCounts {
+            sent_packets: self.sent_packets + earlier.sent_packets,
+            retransmitted_packets: self.retransmitted_packets + earlier.retransmitted_packets,
+            sent_bytes: self.sent_bytes + earlier.sent_bytes,
+            lost_packets: self.lost_packets + earlier.lost_packets,
+            naks: self.naks + earlier.naks,
+            timeouts: self.timeouts + earlier.timeouts,
+            ..self
+        }
+    }
 }

@@ -35,21 +35,7 @@ impl TsunamiSender {
     }
 
     pub(super) fn counts(&self) -> SenderCounts {
-        let statistics = self.server.statistics();
-        let is_sending = self.server.udp_port().is_some();
-        let is_complete = self.server.completed() > 0;
-        SenderCounts {
-            is_connected: is_sending || is_complete,
-            is_complete,
-            payload_bytes: self.block_bytes,
-            sent_packets: statistics.sent_blocks,
-            retransmitted_packets: statistics.retransmitted_blocks,
-            sent_bytes: statistics.sent_blocks * u64::from(self.block_bytes),
-            lost_packets: statistics.requested_blocks,
-            naks: statistics.requested_blocks,
-            rate_bps: is_sending.then(|| self.server.rate_bps() as u64),
-            ..SenderCounts::default()
-        }
+        SenderCounts::of_tsunami(&self.server, self.block_bytes)
     }
 }
 

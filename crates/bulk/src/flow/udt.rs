@@ -67,32 +67,7 @@ impl UdtSender {
     }
 
     pub(super) fn counts(&self) -> SenderCounts {
-        let statistics = self.connection.statistics();
-        let payload = self.connection.payload_bytes() as u64;
-        let bits = |packets: u32| (packets > 0).then_some(u64::from(packets) * payload * 8);
-        let path = self.connection.path();
-        let is_measured = statistics.acks > 0;
-        let window = self.connection.congestion_window();
-        SenderCounts {
-            is_connected: self.connection.peer_id() != 0,
-            is_complete: self.connection.close_reason() == Some(CloseReason::Local),
-            payload_bytes: payload as u32,
-            sent_packets: statistics.sent_packets,
-            retransmitted_packets: statistics.retransmitted_packets,
-            sent_bytes: statistics.sent_bytes,
-            acked_bytes: Some(self.connection.acknowledged_packets() * payload),
-            unacked_packets: Some(self.connection.in_flight_packets()),
-            waiting_lost_packets: Some(self.connection.waiting_lost_packets()),
-            lost_packets: statistics.lost_packets,
-            naks: statistics.naks,
-            skipped_packets: 0,
-            timeouts: statistics.expirations,
-            window_packets: window.is_finite().then_some(window as u64),
-            peer_window_packets: Some(u64::from(path.max_window)),
-            rate_bps: self.connection.sending_rate_bps(),
-            arrival_rate_bps: bits(if is_measured { path.receive_rate } else { 0 }),
-            rtt: is_measured.then(|| (path.rtt, self.connection.rtt_deviation())),
-        }
+        SenderCounts::of_udt(&self.connection)
     }
 }
 

@@ -179,6 +179,11 @@ impl Server {
         self.statistics
     }
 
+    /// Bytes of a block, as the client requests.
+    pub fn block_bytes(&self) -> u32 {
+        self.parameters.block_bytes
+    }
+
     /// Processes one message; false if it is incomplete.
     fn step(&mut self, now: Time) -> bool {
         match self.try_step(now) {

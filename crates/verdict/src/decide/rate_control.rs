@@ -2,7 +2,8 @@
 //!
 //! The first rule that applies decides:
 //! 1. The path's slowest link was full over the last round trips: `path_rate`.
-//! 2. A simulated host's processor or bus was busy all the time: `host_cpu`.
+//! 2. A simulated host's processor or bus, or a thread of a file transfer, was busy all the time: `host_cpu`. Then the ends of a file
+//!    transfer waited for their files or for replies: `application`.
 //! 3. The data outstanding filled the window that the receiver allows: `receive_window`.
 //! 4. The sender had the rate that was requested: `pacing`.
 //! 5. Packets were retransmitted so far: `loss`; else the rate still grows: `slow_start`.
@@ -29,8 +30,8 @@ pub(super) fn judge(
     if history.is_full(from, to, context.wire_limit_bps) {
         return Some(Judgement::Limit(Cause::PathRate));
     }
-    if history.has_busy_host(from, to) {
-        return Some(Judgement::Limit(Cause::HostCpu));
+    if let Some(limit) = history.limit_of_hosts(row, from, to) {
+        return Some(limit);
     }
     let outstanding = row.unacked_segs.unwrap_or(0) as f64 * payload;
     if row.snd_wnd_bytes.is_some_and(|window| outstanding >= FILLED * window as f64) {

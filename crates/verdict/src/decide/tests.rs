@@ -1,7 +1,7 @@
 //! Labels of constructed flows, sample by sample.
 
 use super::*;
-use crate::{Generator, PathLink, SendingDevice};
+use crate::{FileWaits, Generator, LoadKind, PathLink, SendingDevice};
 use schema::{LinkDirection, LinkSample};
 
 const MSS: i64 = 1448;
@@ -297,11 +297,27 @@ fn a_host_that_is_busy_all_the_time_is_the_limit() {
     // The window is full all the time, and no loss has reduced it.
     let of = |busy_share: f64| {
         let busy_us = (0..300).map(|i| (i * 10_000, i as f64 * 10_000.0 * busy_share)).collect();
-        let host_loads = vec![HostLoad { name: "processor of h2".into(), is_bus: false, busy_us }];
+        let host_loads =
+            vec![HostLoad { name: "processor of h2".into(), kind: LoadKind::Processor, busy_us }];
         in_context(|_| {}, FlowContext { virtual_time: true, host_loads, ..FlowContext::default() })
     };
     assert!(of(0.99).iter().all(|cause| *cause == Some(Cause::HostCpu)), "{:?}", of(0.99));
     assert!(of(0.9).iter().all(|cause| *cause == Some(Cause::SlowStart)), "{:?}", of(0.9));
+}
+
+/// A file transfer whose window is full all the time, and whose sender waits for its file for this share of it.
+#[test]
+fn an_end_that_waits_for_its_file_is_the_limit() {
+    let of = |share: f64, is_rate_controlled| {
+        let reading_us = (0..300).map(|i| (i * 10_000, i as f64 * 10_000.0 * share)).collect();
+        let file_waits = Some(FileWaits { reading_us, ..FileWaits::default() });
+        in_context(|_| {}, FlowContext { file_waits, is_rate_controlled, ..FlowContext::default() })
+    };
+    for is_rate_controlled in [false, true] {
+        let (long, short) = (of(0.9, is_rate_controlled), of(0.3, is_rate_controlled));
+        assert!(long.iter().all(|cause| *cause == Some(Cause::Application)), "{long:?}");
+        assert!(short.iter().all(|cause| *cause == Some(Cause::SlowStart)), "{short:?}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use schema::FlowSample;
 use units::{BitRate, three_digits};
 
 use super::{Explanation, Facts};
-use crate::{FlowContext, Generator, series::mean};
+use crate::{FileWait, FlowContext, Generator, main_file_wait, series::mean};
 
 /// The remedy for Nagle's algorithm with small writes.
 const WITHOUT_NAGLE: &str = "set TCP_NODELAY in the sending program, or write whole messages at once";
@@ -16,6 +16,9 @@ const MAX_SMALL_SEGMENT: f64 = 0.5;
 const MAX_WAITING_SEGMENTS: f64 = 1.5;
 
 pub(super) fn explain(facts: &Facts, rows: &[&FlowSample], context: &FlowContext) -> Explanation {
+    if let Some(wait) = main_file_wait(rows.iter().copied(), context) {
+        return file_wait(facts, wait, context);
+    }
     let is_reader = facts.unread.0 >= facts.window.0 / 2 && facts.unread.0 > 0;
     let generator = context.generator.as_ref();
     if let Some((evidence, remedy)) =
@@ -41,6 +44,28 @@ pub(super) fn explain(facts: &Facts, rows: &[&FlowSample], context: &FlowContext
         remedy,
         ..Explanation::default()
     }
+}
+
+/// An end of a file transfer that waited for something other than the network.
+fn file_wait(facts: &Facts, wait: FileWait, context: &FlowContext) -> Explanation {
+    let (share, from, to) = (&facts.share, &context.from, &context.to);
+    let (evidence, remedy) = match wait {
+        FileWait::Reading => (
+            format!("{share} the sender waited until its file was read from the disk of {from}"),
+            format!("a faster disk or file system on {from}"),
+        ),
+        FileWait::Writing => (
+            format!("{share} the receiver waited until its file was written to the disk of {to}"),
+            format!("a faster disk or file system on {to}"),
+        ),
+        FileWait::Replies => (
+            format!(
+                "{share} the sender waited for the receiver's reply: each file takes two round trips, and the time until it is stored"
+            ),
+            "send one archive instead of many files".into(),
+        ),
+    };
+    Explanation { evidence: vec![evidence], remedy: Some(remedy), ..Explanation::default() }
 }
 
 /// The signs of small writes that wait for each other's ACK: Nagle's algorithm (RFC 896) allows one small segment in flight.

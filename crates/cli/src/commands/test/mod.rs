@@ -2,7 +2,7 @@
 
 pub mod args;
 pub mod reporter;
-mod text;
+pub mod text;
 pub mod unattended;
 
 use iperf3::{

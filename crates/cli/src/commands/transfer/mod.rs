@@ -1,6 +1,7 @@
 //! `longfat send` and `longfat receive`: files over TCP, UDT, SABUL, Tsunami or QUIC.
 
 use std::{
+    collections::BTreeMap,
     io::IsTerminal,
     net::{SocketAddr, ToSocketAddrs},
     path::PathBuf,
@@ -13,13 +14,17 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use serde_json::json;
+use measurement::file_transfer::{RecordedTransfer, TransferRecorder};
+use record::RunsLocation;
+use schema::FlowSample;
+use serde_json::{Value, json};
 use transfer::{
-    FileProgress, FileReport, Observer, RateChoice, Receiver, ReceiverOptions, SenderOptions, Transport,
+    EndEvidence, FileProgress, FileReport, Observer, RateChoice, Receiver, ReceiverOptions, SenderOptions,
+    Session, Transport,
 };
 use units::{BitRate, Bytes};
 
-use super::test::args;
+use super::test::{self, args};
 use crate::{
     exit::Exit,
     interrupt, iperf3_values,
@@ -70,6 +75,9 @@ pub struct SendArgs {
     /// Timeout of the connection
     #[arg(long, value_name = "TIME", value_parser = iperf3_values::time, default_value = "10s")]
     connect_timeout: Duration,
+    /// Write no record
+    #[arg(long)]
+    no_record: bool,
 }
 
 /// Options of `receive`.
@@ -96,6 +104,9 @@ pub struct ReceiveArgs {
     /// Exit after the first sender that sent all its files
     #[arg(short = '1', long)]
     one_off: bool,
+    /// Write a record of each sender's session
+    #[arg(long)]
+    record: bool,
 }
 
 /// The transport of the data.
@@ -126,7 +137,7 @@ impl From<Protocol> for Transport {
 }
 
 /// Sends files.
-pub fn send(args: &SendArgs, is_json: bool) -> anyhow::Result<()> {
+pub fn send(args: &SendArgs, runs: &RunsLocation, is_json: bool) -> anyhow::Result<()> {
     let stop = interrupt::flag()?;
     let Some((target, files)) = args.paths.split_last() else {
         return Err(Exit::BadInput("there is no file to send".into()).into());
@@ -156,23 +167,51 @@ pub fn send(args: &SendArgs, is_json: bool) -> anyhow::Result<()> {
         token: args.token.as_deref().map(args::token).transpose()?,
         connect_timeout: args.connect_timeout,
     };
-    let display = Display::new(is_json, "sent");
+    let runs_dir = (!args.no_record).then(|| runs.writable()).transpose()?;
+    let records = Records { runs, runs_dir, receiver: Some(host.to_string()), open: Mutex::default() };
+    let display = Display::new(is_json, "sent", records);
     let result = transfer::send(files, &options, &display, &stop);
     display.clear();
+    let recorded = display.recorded.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let (Some(recorded), false) = (&recorded, is_json) {
+        output::prose(&verdict_text(recorded))?;
+    }
     let reports = result.map_err(exit)?;
     if is_json {
-        return output::json(&json!({
+        let mut document = json!({
             "schema": SEND_SCHEMA,
             "receiver": options.receiver.to_string(),
             "protocol": options.transport,
             "files": reports,
-        }));
+        });
+        if let Some(recorded) = &recorded {
+            add_verdict(&mut document, recorded);
+        }
+        return output::json(&document);
     }
     Ok(())
 }
 
+/// What limited the transfer, and where its record is.
+fn add_verdict(document: &mut Value, recorded: &RecordedTransfer) {
+    let run = &recorded.test.run;
+    document["limited_by"] = json!(recorded.limit);
+    document["flows"] = json!(run.flows);
+    document["notes"] = json!(run.quality.notes);
+    document["record"] = json!(recorded.test.path);
+}
+
+/// What limited the transfer, in words.
+fn verdict_text(recorded: &RecordedTransfer) -> String {
+    let limit =
+        recorded.limit.map_or(String::new(), |limit| format!("the transfer was limited by {limit}\n"));
+    let notes: String =
+        recorded.test.run.quality.notes.iter().map(|note| format!("note: {note}\n")).collect();
+    limit + &notes + test::text::text(&recorded.test).trim_start() + "\n"
+}
+
 /// Receives files until a signal.
-pub fn receive(args: &ReceiveArgs, is_json: bool) -> anyhow::Result<()> {
+pub fn receive(args: &ReceiveArgs, runs: &RunsLocation, is_json: bool) -> anyhow::Result<()> {
     let stop = interrupt::flag()?;
     let any = SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, args.port));
     let options = |listen| -> anyhow::Result<ReceiverOptions> {
@@ -195,7 +234,9 @@ pub fn receive(args: &ReceiveArgs, is_json: bool) -> anyhow::Result<()> {
     output::queue(Finish::AtOnce)?;
     let address = receiver.address().map_err(exit)?;
     output::note(&format!("receiving into {} at port {}", args.directory.display(), address.port()));
-    let display = Display::new(is_json, "received");
+    let runs_dir = args.record.then(|| runs.writable()).transpose()?;
+    let records = Records { runs, runs_dir, receiver: None, open: Mutex::default() };
+    let display = Display::new(is_json, "received", records);
     let is_done = || args.one_off && display.has_completed.load(Ordering::Acquire);
     receiver.run(&display, &stop, is_done).map_err(exit)
 }
@@ -223,8 +264,21 @@ fn resolve(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
     addresses.next().with_context(|| format!("{host} has no address"))
 }
 
+/// The records of running sessions.
+struct Records<'a> {
+    runs: &'a RunsLocation,
+    /// Where they are written, if they are.
+    runs_dir: Option<PathBuf>,
+    /// At the sender: the receiver, as the user named it.
+    receiver: Option<String>,
+    open: Mutex<BTreeMap<SocketAddr, TransferRecorder>>,
+}
+
 /// Prints files as they are completed, and progress on a terminal.
-struct Display {
+struct Display<'a> {
+    records: Records<'a>,
+    /// At the sender: its transfer.
+    recorded: Mutex<Option<RecordedTransfer>>,
     is_json: bool,
     verb: &'static str,
     is_terminal: bool,
@@ -239,10 +293,12 @@ struct Current {
     shown: Instant,
 }
 
-impl Display {
-    fn new(is_json: bool, verb: &'static str) -> Self {
+impl<'a> Display<'a> {
+    fn new(is_json: bool, verb: &'static str, records: Records<'a>) -> Self {
         let now = Instant::now();
         Display {
+            records,
+            recorded: Mutex::default(),
             is_json,
             verb,
             is_terminal: std::io::stderr().is_terminal(),
@@ -264,7 +320,68 @@ impl Display {
     }
 }
 
-impl Observer for Display {
+impl Display<'_> {
+    /// A session at the receiver is over.
+    fn print_session(&self, session: &Session, recorded: &RecordedTransfer) {
+        self.clear();
+        // A reader that has closed standard output does not end the transfer.
+        let _ = if self.is_json {
+            let mut line = json!({
+                "schema": RECEIVE_SCHEMA,
+                "sender": session.peer.to_string(),
+                "protocol": session.transport,
+            });
+            add_verdict(&mut line, recorded);
+            output::text(&format!("{line}\n"))
+        } else {
+            output::prose(&format!("from {}: {}", session.peer, verdict_text(recorded)))
+        };
+    }
+}
+
+impl Observer for Display<'_> {
+    fn connected(&self, session: &Session) {
+        let peer = self.records.receiver.clone();
+        let peer = peer.unwrap_or_else(|| session.peer.ip().to_canonical().to_string());
+        let mut recorder = TransferRecorder::new(self.records.runs_dir.as_deref(), &peer);
+        if let Err(note) = recorder.begin(session) {
+            self.note(&note);
+        }
+        self.records.open.lock().unwrap_or_else(PoisonError::into_inner).insert(session.peer, recorder);
+    }
+
+    fn samples(&self, session: &Session, rows: &[FlowSample]) {
+        let mut open = self.records.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Err(note)) = open.get_mut(&session.peer).map(|recorder| recorder.append(rows)) {
+            self.note(&note);
+        }
+    }
+
+    fn measured(
+        &self,
+        session: &Session,
+        own: EndEvidence,
+        peer: Option<EndEvidence>,
+        error: Option<&transfer::Error>,
+    ) {
+        let recorder = self.records.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&session.peer);
+        let Some(recorder) = recorder else { return };
+        let recorded = recorder.finish(session, own, peer, error.map(ToString::to_string));
+        match recorded {
+            Ok(mut recorded) => {
+                let path = recorded.test.path.take();
+                recorded.test.path = path.map(|path| self.records.runs.name_of(&path).into());
+                match session.is_sender {
+                    true => {
+                        *self.recorded.lock().unwrap_or_else(PoisonError::into_inner) = Some(recorded);
+                    }
+                    false => self.print_session(session, &recorded),
+                }
+            }
+            Err(error) => self.note(&format!("no record is written: {error}")),
+        }
+    }
+
     fn begin(&self, name: &str, bytes: u64, resumed_bytes: u64) {
         let now = Instant::now();
         let progress = FileProgress { bytes, resumed_bytes };

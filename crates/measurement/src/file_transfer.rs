@@ -173,7 +173,7 @@ impl TransferRecorder {
         for name in names(session) {
             let dropped_segs = dropped * retransmitted_segs(&rows, &name) / all_retransmitted.max(1);
             let context = self.context(session, &name, &rows, activity, dropped_segs);
-            verdict::decide(&mut rows, &[], &context);
+            verdict::decide(&mut rows, &verdict::LinkRows::default(), &context);
             let times = times(session, &rows, &name);
             let mut flow = verdict::summarize(&rows, &[], &times, &context);
             flow.evidence.extend(describe_waits(activity, &context));

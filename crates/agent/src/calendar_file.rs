@@ -5,15 +5,15 @@
 
 use std::path::{Path, PathBuf};
 
-use reservation::{Event, InconsistentEvents, Point, PointName, Settings};
+use reservation::{Event, InconsistentEvents, Point, PointName, PointState, Settings};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 
 use crate::sqlite::Format;
 
 /// The files that this program writes: "LFcl".
 const FORMAT: Format = Format { application: 0x4c46_636c, version: 1 };
-/// With more events than this beyond the last snapshot, opening the file writes a snapshot.
-const MAX_EVENTS_SINCE_SNAPSHOT: i64 = 1000;
+/// With more events than this beyond the last snapshot, and beyond its length, a snapshot replaces all events.
+const MAX_EVENTS_SINCE_SNAPSHOT: usize = 1000;
 
 /// Why a calendar file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +81,10 @@ pub enum Error {
 pub struct CalendarFile {
     path: PathBuf,
     connection: Connection,
+    /// Number of events in the file.
+    events: usize,
+    /// Number of events that the last snapshot had.
+    snapshot: usize,
 }
 
 impl CalendarFile {
@@ -116,16 +120,34 @@ impl CalendarFile {
             );
             connection.execute_batch(&create).map_err(failed("create"))?;
         }
-        let mut file = CalendarFile { path: path.into(), connection };
+        let mut file = CalendarFile { path: path.into(), connection, events: 0, snapshot: 0 };
         file.check_owner(&name)?;
         let events = file.events()?;
         let point = Point::recover(name, settings, &events);
         let point = point.map_err(|cause| Error::Damaged { path: path.into(), cause })?;
+        file.events = events.len();
         let snapshot = point.state().snapshot();
-        if events.len() as i64 > snapshot.len() as i64 + MAX_EVENTS_SINCE_SNAPSHOT {
+        file.snapshot = snapshot.len();
+        if events.len() > snapshot.len() + MAX_EVENTS_SINCE_SNAPSHOT {
             file.replace(&snapshot)?;
         }
         Ok((file, point))
+    }
+
+    /// Whether the file has no events: it is new, or an earlier one was moved elsewhere.
+    pub fn is_empty(&self) -> bool {
+        self.events == 0
+    }
+
+    /// Replaces the events by a snapshot, if there are many more than it has. `state` has applied all events that were written.
+    ///
+    /// # Errors
+    /// SQLite's, as on a full disk.
+    pub fn compact(&mut self, state: &PointState) -> Result<(), Error> {
+        if self.events.saturating_sub(self.snapshot) > self.snapshot.max(MAX_EVENTS_SINCE_SNAPSHOT) {
+            self.replace(&state.snapshot())?;
+        }
+        Ok(())
     }
 
     fn check_owner(&mut self, name: &PointName) -> Result<(), Error> {
@@ -164,12 +186,16 @@ impl CalendarFile {
         if events.is_empty() {
             return Ok(());
         }
-        self.in_transaction(events, false)
+        self.in_transaction(events, false)?;
+        self.events += events.len();
+        Ok(())
     }
 
     /// Replaces all events.
     fn replace(&mut self, snapshot: &[Event]) -> Result<(), Error> {
-        self.in_transaction(snapshot, true)
+        self.in_transaction(snapshot, true)?;
+        (self.events, self.snapshot) = (snapshot.len(), snapshot.len());
+        Ok(())
     }
 
     fn in_transaction(&mut self, events: &[Event], replaces: bool) -> Result<(), Error> {

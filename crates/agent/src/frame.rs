@@ -15,6 +15,8 @@ use crate::{Members, archive::TestRow, control::CalendarReport, test::Endpoint};
 pub(crate) const PROTOCOL: &[u8] = b"longfat-agent/1";
 /// The longest frame, bytes: a list of some thousand members.
 pub(crate) const MAX_FRAME_BYTES: usize = 1 << 20;
+/// The longest message about a reservation, bytes: it is stored.
+pub(crate) const MAX_MESSAGE_BYTES: usize = 1 << 14;
 /// The longest frame on a connection that is authenticated by an invitation only, bytes.
 pub(crate) const MAX_JOIN_BYTES: usize = 1 << 12;
 /// Timeout of a frame after its header, and of the sending of one.

@@ -5,6 +5,7 @@ use units::Time;
 
 use crate::{
     archive::{State, TestRow},
+    control::CalendarReport,
     mesh::check_name,
     test::Kind,
     texts::{is_word, plain},
@@ -22,6 +23,23 @@ pub(crate) enum Refusal {
     Invalid(&'static str),
     /// Its start is too far in the future: one of the two clocks is wrong.
     Future,
+}
+
+/// A reason in words, which may have texts of other points.
+pub(crate) fn plain_reason(text: &str) -> String {
+    plain(text, MAX_TEXT_BYTES)
+}
+
+/// A calendar that another point has sent.
+pub(crate) fn plain_calendar(mut report: CalendarReport) -> CalendarReport {
+    let short = |text: &mut String| *text = plain(text, MAX_NAME_BYTES);
+    short(&mut report.point);
+    for slot in &mut report.slots {
+        let texts =
+            [&mut slot.id, &mut slot.phase, &mut slot.from, &mut slot.to, &mut slot.kind, &mut slot.class];
+        texts.into_iter().chain(&mut slot.user).for_each(short);
+    }
+    report
 }
 
 /// The latest start of a test that is not in the future by mistake, microseconds since 1970.

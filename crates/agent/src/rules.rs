@@ -62,6 +62,9 @@ impl Admission for Rules {
         if !spec.user.as_ref().is_some_and(is_of_origin) {
             return Err(format!("the user is not a user of {origin}, which requests the test"));
         }
+        if spec.user.as_ref().is_some_and(|user| user.contains(char::is_control)) {
+            return Err("the user's name has control characters".into());
+        }
         self.enforced.admit(candidate)
     }
 }
@@ -99,6 +102,8 @@ mod tests {
             }
         };
         assert_eq!(refused(spec.clone()), "");
+        let control = Spec { user: Some("\u{1b}[2Jalice@a".into()), ..spec.clone() };
+        assert_eq!(refused(control), "the user's name has control characters");
         let background = Spec { class: Class::Background, ..spec.clone() };
         assert_eq!(
             refused(background),

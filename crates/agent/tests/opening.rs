@@ -77,6 +77,39 @@ fn a_snapshot_replaces_many_events_and_numbers_are_not_reused() {
 }
 
 #[test]
+fn an_open_calendar_is_compacted_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("calendar.sqlite");
+    let (mut file, mut point) = open(&path, "a").unwrap();
+    assert!(file.is_empty());
+    let step = point.begin_numbers(now(0), 1000, &AdmitAll);
+    file.write(&step.events).unwrap();
+    assert!(!file.is_empty());
+    // Reservations that are forgotten one after another.
+    let mut at = now(0);
+    for number in 0..600 {
+        let (id, step) = point.reserve(at, Spec { earliest: at.utc, latest: at.utc, ..trace(0) }, &AdmitAll);
+        assert_eq!(id.number, 1000 + number);
+        let mut events = step.events;
+        events.extend(point.cancel(at, &id, &"x".repeat(10_000), &AdmitAll).events);
+        at.utc = at.utc + Time::from_secs(15 * 86_400);
+        events.extend(point.handle_timeout(at, &AdmitAll).events);
+        file.write(&events).unwrap();
+        file.compact(point.state()).unwrap();
+    }
+    drop(file);
+    let stored = rusqlite::Connection::open(&path).unwrap();
+    let (events, longest): (i64, i64) = stored
+        .query_row("SELECT count(*), max(length(event)) FROM events", [], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .unwrap();
+    assert!(events < 1100 && longest < 3000, "{events} events of up to {longest} bytes");
+    drop(stored);
+    assert_eq!(open(&path, "a").unwrap().1.state(), point.state());
+}
+
+#[test]
 fn overlapping_bookings_are_found_on_opening() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("calendar.sqlite");

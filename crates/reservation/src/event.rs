@@ -110,6 +110,22 @@ pub enum Event {
 }
 
 impl Event {
+    /// The event with shorter texts of other points and programs.
+    pub(crate) fn shortened(self) -> Event {
+        match self {
+            Event::Released { id, reason } => Event::Released { id, reason: reason.shortened() },
+            Event::Ended { id, outcome, notify, at } => {
+                let outcome = match outcome {
+                    Outcome::Finished => Outcome::Finished,
+                    Outcome::NotRun(reason) => Outcome::NotRun(reason.shortened()),
+                    Outcome::Failed(reason) => Outcome::Failed(reason.shortened()),
+                };
+                Event::Ended { id, outcome, notify, at }
+            }
+            other => other,
+        }
+    }
+
     /// The reservation that it changes.
     pub fn reservation(&self) -> Option<&ReservationId> {
         match self {

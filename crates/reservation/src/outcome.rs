@@ -7,6 +7,9 @@ use units::Time;
 
 use crate::{Class, PointName, ReservationId};
 
+/// The longest text of a reason, bytes.
+const MAX_REASON_TEXT_BYTES: usize = 2048;
+
 /// Why a test was not run, or failed: the rule or the conflict, and the point that has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "why")]
@@ -134,6 +137,20 @@ impl Reason {
             Reason::Unknown { .. } => "unknown",
             Reason::Invalid { .. } => "invalid",
         }
+    }
+
+    /// The reason with a text of at most [`MAX_REASON_TEXT_BYTES`].
+    pub(crate) fn shortened(mut self) -> Reason {
+        if let Reason::Rule { rule: text, .. }
+        | Reason::Cancelled { text, .. }
+        | Reason::TestFailed { text, .. }
+        | Reason::Invalid { text, .. } = &mut self
+            && text.len() > MAX_REASON_TEXT_BYTES
+        {
+            text.truncate(text.floor_char_boundary(MAX_REASON_TEXT_BYTES - 3));
+            text.push_str("...");
+        }
+        self
     }
 
     /// Whether a lead may propose another slot.

@@ -27,6 +27,8 @@ pub struct Settings {
     pub horizon: Time,
     /// How long a reservation that has ended remains known.
     pub retention: Time,
+    /// Maximum number of reservations of another point that are remembered, ended or not: one in 12 s over the retention.
+    pub max_known: u64,
     /// Maximum number of proposals without a pause.
     pub max_rounds: u32,
     /// Seed of randomised starts.
@@ -47,6 +49,7 @@ impl Default for Settings {
             max_duration: Time::from_secs(86_400),
             horizon: Time::from_secs(7 * 86_400),
             retention: Time::from_secs(7 * 86_400),
+            max_known: 50_000,
             max_rounds: 32,
             seed: 1,
         }

@@ -33,6 +33,8 @@ pub struct PointState {
     reservations: BTreeMap<ReservationId, Reservation>,
     /// Number of reservations that have not ended, by the requesting point and its user.
     open: BTreeMap<(PointName, Option<String>), u64>,
+    /// Number of all reservations, by the requesting point.
+    known: BTreeMap<PointName, u64>,
     calendar: Calendar,
     running: BTreeSet<ReservationId>,
     next_number: u64,
@@ -47,6 +49,7 @@ impl PointState {
             name,
             reservations: BTreeMap::new(),
             open: BTreeMap::new(),
+            known: BTreeMap::new(),
             calendar: Calendar::default(),
             running: BTreeSet::new(),
             next_number: 1,
@@ -95,6 +98,11 @@ impl PointState {
     /// Number of reservations that have not ended, for each user of each requesting point.
     pub fn open(&self) -> impl Iterator<Item = (&PointName, Option<&str>, u64)> {
         self.open.iter().map(|((origin, user), count)| (origin, user.as_deref(), *count))
+    }
+
+    /// Number of reservations that a point has requested and that are remembered.
+    pub(crate) fn known_count(&self, origin: &PointName) -> u64 {
+        self.known.get(origin).copied().unwrap_or(0)
     }
 
     /// Number of reservations that have not ended.
@@ -167,7 +175,7 @@ impl PointState {
                 };
                 self.leave_calendar(&request.id);
                 self.forget_open(&request.id);
-                self.reservations.insert(request.id.clone(), reservation);
+                self.insert(reservation);
                 self.count_open(&request.id);
                 true
             }
@@ -179,7 +187,7 @@ impl PointState {
                 let id = &reservation.request.id;
                 self.leave_calendar(id);
                 self.forget_open(id);
-                self.reservations.insert(id.clone(), (**reservation).clone());
+                self.insert((**reservation).clone());
                 self.count_open(id);
                 // Enters the calendar.
                 self.change(id, |_| {})
@@ -218,7 +226,14 @@ impl PointState {
                 self.leave_calendar(id);
                 self.forget_open(id);
                 self.running.remove(id);
-                self.reservations.remove(id).is_some()
+                let is_known = self.reservations.remove(id).is_some();
+                if let Some(count) = self.known.get_mut(&id.origin).filter(|_| is_known) {
+                    *count -= 1;
+                    if *count == 0 {
+                        self.known.remove(&id.origin);
+                    }
+                }
+                is_known
             }
             Event::TaskSet { task, next } => {
                 self.tasks.insert(task.name.clone(), ((**task).clone(), *next));
@@ -234,6 +249,13 @@ impl PointState {
                 self.tasks.remove(name);
                 true
             }
+        }
+    }
+
+    fn insert(&mut self, reservation: Reservation) {
+        let origin = reservation.request.id.origin.clone();
+        if self.reservations.insert(reservation.request.id.clone(), reservation).is_none() {
+            *self.known.entry(origin).or_default() += 1;
         }
     }
 

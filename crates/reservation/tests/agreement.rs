@@ -1,7 +1,8 @@
 //! Agreements without faults, and with one fault at a chosen step.
 
 use reservation::{
-    Body, Class, Outcome, Phase, Point, Reason, Recurrence, ReservationId, Role, Settings, Spec, Task,
+    Admission, AdmitAll, Body, Candidate, Class, Now, Outcome, Phase, Point, Reason, Recurrence,
+    ReservationId, Role, Settings, Spec, Task,
 };
 use units::Time;
 
@@ -342,4 +343,94 @@ fn strangers_change_nothing() {
         assert_eq!((step.events, step.messages), (vec![], vec![]));
     }
     assert_eq!(peer.state(), before.state());
+}
+
+/// Refuses all requests.
+struct Closed;
+
+impl Admission for Closed {
+    fn admit(&self, _: &Candidate<'_>) -> Result<(), String> {
+        Err("closed".into())
+    }
+}
+
+/// A point cannot fill the storage of another one with requests that are refused.
+#[test]
+fn a_refused_request_of_a_third_party_leaves_nothing() {
+    let now = Now { steady: seconds(5), utc: EPOCH, error: Time::from_millis(1) };
+    let mut lead = Point::new(name(0), Settings::default());
+    let booked = throughput(1, seconds(100), 0, 30);
+    let (own, step) = lead.reserve(now, booked.clone(), &AdmitAll);
+    assert!(!step.events.is_empty());
+    let known = lead.reservations().count();
+    let free = throughput(1, seconds(500), 0, 30);
+    let cases: [(&dyn Fn(&mut Spec), &dyn Admission, &str); 6] = [
+        (&|_| {}, &Closed, "closed"),
+        (&|spec| *spec = booked.clone(), &AdmitAll, "no free slot"),
+        (&|spec| spec.latest = Time::MAX, &AdmitAll, "its latest start is more than"),
+        (&|spec| spec.user = Some("x".repeat(1 << 20)), &AdmitAll, "one of its texts is longer"),
+        (&|spec| spec.test.parameters = "x".repeat(1 << 20), &AdmitAll, "one of its texts is longer"),
+        (&|spec| spec.earliest = Time::ZERO, &AdmitAll, "its latest start is more than"),
+    ];
+    let mut requester = Point::new(name(2), Settings::default());
+    for (change, admission, expected) in cases {
+        let (id, step) = requester.request(now, name(0), free.clone(), &AdmitAll);
+        let (_, mut message) = step.messages.into_iter().next().unwrap();
+        let Body::Request { request } = &mut message.body else { panic!("{message:?}") };
+        change(&mut request.spec);
+        let mut reply = lead.handle_message(now, &name(2), message, admission);
+        assert_eq!((reply.events, lead.reservations().count()), (vec![], known), "{expected}");
+        let (to, report) = reply.messages.remove(0);
+        assert_eq!(to, name(2));
+        let _ = requester.handle_message(now, &name(0), report, &AdmitAll);
+        let text = requester.explain(&id).unwrap();
+        assert!(text.contains("not run") && text.contains(expected), "{text}");
+    }
+    assert!(lead.reservation(&own).is_some());
+}
+
+/// The latest start, which a requester chooses, does not keep an ended reservation in memory.
+#[test]
+fn ended_reservations_are_forgotten_whatever_their_latest_start() {
+    let mut now = Now { steady: seconds(5), utc: EPOCH, error: Time::from_millis(1) };
+    let mut point = Point::new(name(0), Settings::default());
+    let spec = throughput(1, seconds(100), 300 * 86_400, 30);
+    let (id, _) = point.reserve(now, spec, &AdmitAll);
+    let _ = point.cancel(now, &id, &"x".repeat(1 << 20), &AdmitAll);
+    assert!(point.explain(&id).unwrap().len() < 3000);
+    now.utc = now.utc + seconds(15 * 86_400);
+    let _ = point.handle_timeout(now, &AdmitAll);
+    assert_eq!(point.reservations().count(), 0);
+}
+
+/// Reservations that end at once are remembered: their number is limited too.
+#[test]
+fn another_point_cannot_fill_the_memory_with_cancelled_reservations() {
+    let now = Now { steady: seconds(5), utc: EPOCH, error: Time::from_millis(1) };
+    let mut peer = Point::new(name(1), Settings { max_known: 10, ..Settings::default() });
+    let mut lead = Point::new(name(0), Settings::default());
+    for number in 1..=12 {
+        let (id, step) = lead.reserve(now, throughput(1, seconds(1000), 0, 30), &AdmitAll);
+        let mut messages = step.messages;
+        messages.extend(lead.cancel(now, &id, "", &AdmitAll).messages);
+        let mut replies = Vec::new();
+        for (_, message) in messages {
+            replies.extend(peer.handle_message(now, &name(0), message, &AdmitAll).messages);
+        }
+        let is_refused = replies.iter().any(|(_, reply)| matches!(reply.body, Body::Refuse { .. }));
+        assert_eq!(is_refused, number > 10, "{replies:?}");
+    }
+    assert_eq!(peer.reservations().count(), 10);
+    // Its own are not limited, and those of the other point are again accepted when the old ones are forgotten.
+    for _ in 0..20 {
+        let (id, _) = peer.reserve(now, throughput(0, seconds(1000), 0, 30), &AdmitAll);
+        let _ = peer.cancel(now, &id, "", &AdmitAll);
+    }
+    let later = Now { utc: EPOCH + seconds(30 * 86_400), ..now };
+    let _ = peer.handle_timeout(later, &AdmitAll);
+    assert_eq!(peer.reservations().count(), 0);
+    let (_, step) = lead.reserve(later, throughput(1, seconds(31 * 86_400), 0, 30), &AdmitAll);
+    let (_, proposal) = step.messages.into_iter().next().unwrap();
+    let _ = peer.handle_message(later, &name(0), proposal, &AdmitAll);
+    assert_eq!(peer.reservations().count(), 1);
 }

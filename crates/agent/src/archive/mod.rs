@@ -283,6 +283,16 @@ impl Archive {
         get(&*self.database, id).map_err(self.failed("read"))
     }
 
+    /// The highest number of a reservation that this point requested; 0 without one.
+    pub fn highest_number(&self, own: &PointName) -> Result<u64, Error> {
+        // Names have no letters between `/` and `0`.
+        let query = "SELECT max(CAST(substr(id, ?3) AS INTEGER)) FROM tests WHERE id >= ?1 AND id < ?2";
+        let digits = i64::try_from(own.0.len() + 2).unwrap_or(i64::MAX);
+        let values = values![format!("{own}/"), format!("{own}0"), digits];
+        let highest = read_first(&*self.database, query, values, |row| row.next::<Option<u64>>());
+        Ok(highest.map_err(self.failed("read"))?.flatten().unwrap_or(0))
+    }
+
     /// The tests that were running when the agent ended.
     pub fn running(&self) -> Result<Vec<TestRow>, Error> {
         self.rows(&format!("SELECT {COLUMNS} FROM tests WHERE state = 'running' ORDER BY start_us"), &[])
@@ -456,6 +466,17 @@ pub(crate) mod tests {
             // Tests of the same start only are sorted.
             assert!(!plan.iter().any(|step| step.ends_with("TEMP B-TREE FOR ORDER BY")), "{plan:?}");
         }
+    }
+
+    #[test]
+    fn the_highest_number_is_that_of_the_own_reservations() {
+        let mut archive = Archive::open(Path::new(":memory:"), None).unwrap();
+        assert_eq!(archive.highest_number(&"a".into()).unwrap(), 0);
+        for id in ["a/9", "a/100", "a/99", "a-b/500", "b/700", "a0/800"] {
+            archive.put(&row(id, 1), &[]).unwrap();
+        }
+        assert_eq!(archive.highest_number(&"a".into()).unwrap(), 100);
+        assert_eq!(archive.highest_number(&"a-b".into()).unwrap(), 500);
     }
 
     #[test]

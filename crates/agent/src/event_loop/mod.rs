@@ -208,6 +208,10 @@ impl EventLoop {
     fn resume(&mut self) -> Result<(), Error> {
         let now = self.now();
         let mut batch = Batch::default();
+        if self.file.is_empty() {
+            let first = self.first_number(now)?;
+            batch.add(self.point.begin_numbers(now, first, &self.rules));
+        }
         batch.add(self.point.restart(now, &self.rules));
         self.set_tasks(now, &mut batch);
         if self.is_authority() {
@@ -218,6 +222,15 @@ impl EventLoop {
         }
         self.commit(now, batch)?;
         self.reconcile()
+    }
+
+    /// The number of the first reservation of an empty calendar. A point of this name may have had another calendar: other points know its
+    /// reservations for a week, and all archives have their results.
+    fn first_number(&self, now: Now) -> Result<u64, Error> {
+        let archived = self.archive.highest_number(&self.config.name)?;
+        // Seconds since 1970: no point reserves more than one test a second for long.
+        let by_time = if self.members.members.len() > 1 { now.utc.as_nanos() / 1_000_000_000 } else { 0 };
+        Ok(by_time.max(archived) + 1)
     }
 
     /// Replaces the recurring tests by those of the configuration. Occurrences of a changed test that have not run are cancelled.
@@ -326,7 +339,7 @@ impl EventLoop {
                 let report = Box::new(self.calendar(now, seconds));
                 batch.frames.push((from.clone(), Frame::Calendar { report }));
             }
-            Frame::Calendar { report } => self.on_calendar(from, &report, batch),
+            Frame::Calendar { report } => self.on_calendar(from, *report, batch),
             Frame::Renew { public_key } => self.on_renew(from, &public_key, batch)?,
             Frame::Renewed { certificate } => self.on_renewed(from, &certificate)?,
             // Only connections with an invitation exchange these.
@@ -398,6 +411,7 @@ impl EventLoop {
             let explained = self.explain(&id)?;
             let _ = reply.send(requests::ok(&explained));
         }
+        self.file.compact(self.point.state())?;
         Ok(())
     }
 

@@ -16,6 +16,7 @@ use crate::{
         SlotReport, Status, TaskStatus,
     },
     frame::Frame,
+    received,
     servers::{OtherEnd, other_name},
     test::{Kind, TestParameters},
     tokens,
@@ -327,7 +328,7 @@ impl EventLoop {
     pub(super) fn explain(&self, id: &ReservationId) -> Result<Explained, Error> {
         let result = self.archive.get(&id.to_string())?;
         let (phase, text) = match (self.point.reservation(id), self.point.explain(id)) {
-            (Some(known), Some(text)) => (phase(known), text),
+            (Some(known), Some(text)) => (phase(known), received::plain_reason(&text)),
             _ => match &result {
                 Some(row) => (row.state.name(), archived(row)),
                 None => return Err(self.unknown(&id.to_string())),
@@ -356,11 +357,12 @@ impl EventLoop {
     }
 
     /// Another point has sent its calendar.
-    pub(super) fn on_calendar(&mut self, from: &PointName, report: &CalendarReport, batch: &mut Batch) {
+    pub(super) fn on_calendar(&mut self, from: &PointName, report: CalendarReport, batch: &mut Batch) {
+        let report = received::plain_calendar(report);
         let wanted = std::mem::take(&mut self.requested_calendars);
         let (its, others): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|(name, _)| name == from);
         self.requested_calendars = others;
-        batch.replies.extend(its.into_iter().map(|(_, reply)| (reply, ok(report))));
+        batch.replies.extend(its.into_iter().map(|(_, reply)| (reply, ok(&report))));
     }
 
     /// The occupied slots of the next seconds.

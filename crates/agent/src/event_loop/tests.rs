@@ -398,7 +398,7 @@ impl EventLoop {
             Outcome::NotRun(_) => State::NotRun,
             Outcome::Failed(_) => State::Failed,
         };
-        let reason = outcome.reason().map(ToString::to_string);
+        let reason = outcome.reason().map(|reason| received::plain_reason(&reason.to_string()));
         let reason_kind = outcome.reason().map(|reason| reason.name().to_string());
         let row = match self.archive.get(&id.to_string())? {
             // The stored result has the more exact reason.

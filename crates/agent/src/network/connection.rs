@@ -15,7 +15,7 @@ use tokio_rustls::TlsStream;
 use super::{Connection, MAX_CONNECTIONS, Network};
 use crate::{
     event_loop::Inbound,
-    frame::{self, FRAME_TIMEOUT, Frame, MAX_FRAME_BYTES},
+    frame::{self, FRAME_TIMEOUT, Frame, MAX_FRAME_BYTES, MAX_MESSAGE_BYTES},
     mesh::digest_of,
 };
 
@@ -91,7 +91,12 @@ async fn read(
     name: &PointName,
     mut stream: ReadHalf<TlsStream<TcpStream>>,
 ) -> io::Result<()> {
-    while let Some(frame) = frame::receive::<Frame>(&mut stream, IDLE_TIMEOUT, MAX_FRAME_BYTES).await? {
+    while let Some(bytes) = frame::read(&mut stream, IDLE_TIMEOUT, MAX_FRAME_BYTES).await? {
+        let frame: Frame = serde_json::from_slice(&bytes)?;
+        if matches!(frame, Frame::Message { .. }) && bytes.len() > MAX_MESSAGE_BYTES {
+            tracing::info!("a message of {} bytes from {name} is too long", bytes.len());
+            continue;
+        }
         let inbound = Inbound::Frame { from: name.clone(), frame };
         if network.inbox.send(inbound).await.is_err() {
             break;

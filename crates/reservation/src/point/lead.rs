@@ -3,7 +3,9 @@
 use units::Time;
 
 use super::{Point, pending::PeerFacts, turn::Turn};
-use crate::{Action, Body, Event, Occupancy, Occupied, Phase, PointName, Reason, ReservationId, Slot};
+use crate::{
+    Action, Body, Event, Occupancy, Occupied, Phase, PointName, Reason, Request, ReservationId, Slot,
+};
 
 impl Point {
     /// Proposes the first slot that is free here, or ends the reservation.
@@ -23,28 +25,14 @@ impl Point {
             return;
         }
         let not_before = pending.not_before;
-        let padding = self.padding(turn, spec.peer.as_ref());
-        let start = spec.earliest.max(not_before).max(turn.now.utc + padding);
-        if start > spec.latest {
-            let reason = setback.unwrap_or(Reason::TooLate { latest: spec.latest });
-            return self.end(turn, id, reason, true);
-        }
-        let slot = Slot { start, duration: spec.duration, padding };
-        let candidate = Occupied::new(&request, slot, Occupancy::OwnHold);
-        let latest = spec.latest.saturating_sub(padding);
-        let from = match self.state.calendar().first_fit(candidate, latest) {
-            Ok(from) => from,
-            Err(conflict) => {
-                let reason = self.conflict_with(&conflict);
+        let slot = match self.find_slot(turn, &request, not_before) {
+            Ok(slot) => slot,
+            Err(reason) => {
+                let is_too_late = matches!(reason, Reason::TooLate { .. });
+                let reason = setback.filter(|_| is_too_late).unwrap_or(reason);
                 return self.end(turn, id, reason, true);
             }
         };
-        // A slot at the beginning of time has less padding before it.
-        let slot = Slot { start: (from + padding).max(slot.start), ..slot };
-        let other_error = self.other_error(spec.peer.as_ref());
-        if let Err(reason) = self.admit(turn, &request, slot, other_error) {
-            return self.end(turn, id, reason, true);
-        }
         self.displace(turn, &Occupied::new(&request, slot, Occupancy::OwnHold));
         let expires = turn.now.utc + self.settings.hold;
         self.record(turn, Event::Held { id: id.clone(), revision, slot, expires });
@@ -58,6 +46,30 @@ impl Point {
         self.send_proposal(turn, id);
         self.set_resend(turn.now, id, false);
         self.pending.entry(id.clone()).or_default().gives_up = Some(gives_up);
+    }
+
+    /// The first slot that is free here and that the rules allow.
+    pub(super) fn find_slot(
+        &self,
+        turn: &Turn<'_>,
+        request: &Request,
+        not_before: Time,
+    ) -> Result<Slot, Reason> {
+        let spec = &request.spec;
+        let padding = self.padding(turn, spec.peer.as_ref());
+        let start = spec.earliest.max(not_before).max(turn.now.utc + padding);
+        if start > spec.latest {
+            return Err(Reason::TooLate { latest: spec.latest });
+        }
+        let slot = Slot { start, duration: spec.duration, padding };
+        let candidate = Occupied::new(request, slot, Occupancy::OwnHold);
+        let latest = spec.latest.saturating_sub(padding);
+        let from = self.state.calendar().first_fit(candidate, latest);
+        let from = from.map_err(|conflict| self.conflict_with(&conflict))?;
+        // A slot at the beginning of time has less padding before it.
+        let slot = Slot { start: (from + padding).max(slot.start), ..slot };
+        self.admit(turn, request, slot, self.other_error(spec.peer.as_ref()))?;
+        Ok(slot)
     }
 
     pub(super) fn send_proposal(&mut self, turn: &mut Turn<'_>, id: &ReservationId) {

@@ -26,6 +26,11 @@ use crate::{
 use pending::{PeerFacts, Pending};
 use turn::Turn;
 
+/// The longest name, and the longest parameters of a test, bytes.
+const MAX_REQUEST_TEXT_BYTES: usize = 1024;
+/// The longest time between the earliest and the latest start.
+const MAX_WINDOW: Time = Time::from_secs(366 * 86_400);
+
 /// One measurement point: its calendar, its reservations and its recurring tests.
 #[derive(Debug, Clone)]
 pub struct Point {
@@ -145,6 +150,13 @@ impl Point {
                 Phase::Booked => {}
             }
         }
+        self.finish_turn(turn)
+    }
+
+    /// The numbers of this point's reservations begin here: it had others, whose events were lost.
+    pub fn begin_numbers(&mut self, now: Now, first: u64, admission: &dyn Admission) -> Step {
+        let mut turn = Turn::new(now, admission);
+        self.record(&mut turn, Event::Numbered { next: first });
         self.finish_turn(turn)
     }
 
@@ -320,6 +332,14 @@ impl Point {
         if spec.latest < spec.earliest {
             return Some("its latest start is before its earliest".into());
         }
+        if spec.latest > spec.earliest + MAX_WINDOW {
+            return Some(format!("its latest start is more than {MAX_WINDOW} after its earliest"));
+        }
+        let peer = spec.peer.as_ref().map(|peer| &peer.0);
+        let texts = [&spec.test.kind, &spec.test.parameters].into_iter().chain(peer).chain(&spec.user);
+        if texts.into_iter().any(|text| text.len() > MAX_REQUEST_TEXT_BYTES) {
+            return Some(format!("one of its texts is longer than {MAX_REQUEST_TEXT_BYTES} bytes"));
+        }
         if spec.peer.as_ref() == Some(&request.lead) {
             return Some("both ends are the same point".into());
         }
@@ -337,6 +357,12 @@ impl Point {
         }
         if slot.start > turn.now.utc + self.settings.horizon {
             return Err(rule(format!("the start is more than {} in the future", self.settings.horizon)));
+        }
+        let origin = &request.id.origin;
+        let is_new = origin != self.name() && self.state.reservation(&request.id).is_none();
+        if is_new && self.state.known_count(origin) >= self.settings.max_known {
+            let max = self.settings.max_known;
+            return Err(rule(format!("{origin} has requested {max} tests that are not forgotten yet")));
         }
         let candidate =
             Candidate { request, start: slot.start, now: turn.now, other_error, point: &self.state };
@@ -427,6 +453,7 @@ impl Point {
 
     /// Applies an event and puts it into the step.
     fn record(&mut self, turn: &mut Turn<'_>, event: Event) {
+        let event = event.shortened();
         if let Some(id) = event.reservation() {
             turn.touched.insert(id.clone());
         }

@@ -1,5 +1,7 @@
 //! The third party: a point that requests a test of two others.
 
+use units::Time;
+
 use super::{Point, turn::Turn};
 use crate::{Body, Event, Outcome, Phase, PointName, Reason, Request, ReservationId, Role, Slot};
 
@@ -30,15 +32,17 @@ impl Point {
         if !is_for_us || *from == *self.name() {
             return;
         }
-        let invalid = self.invalid(&request);
-        self.record(turn, Event::Created { request, role: Role::Lead, task: None, at: turn.now.utc });
-        match invalid {
-            Some(text) => {
-                let reason = Reason::Invalid { point: self.name().clone(), text };
-                self.end(turn, id, reason, false);
-            }
-            None => self.seek(turn, id),
+        // A refused request leaves nothing: others cannot fill the storage with them.
+        let possible = match self.invalid(&request) {
+            Some(text) => Err(Reason::Invalid { point: self.name().clone(), text }),
+            None => self.find_slot(turn, &request, Time::ZERO),
+        };
+        if let Err(reason) = possible {
+            let phase = Phase::Ended(Outcome::NotRun(reason));
+            return turn.send(from.clone(), id, 0, Body::Report { phase, slot: None });
         }
+        self.record(turn, Event::Created { request, role: Role::Lead, task: None, at: turn.now.utc });
+        self.seek(turn, id);
     }
 
     /// Lead: reports to the requester.

@@ -148,8 +148,10 @@ impl Point {
     /// When a reservation that has ended is forgotten, UTC.
     fn forget_at(&self, id: &ReservationId) -> Time {
         let known = &self.state[id];
-        let ended = known.ended.unwrap_or(Time::ZERO).max(self.notice_until(id));
-        ended + self.settings.retention
+        let ended = known.ended.unwrap_or(Time::ZERO);
+        // The latest start is the requester's choice.
+        let noticed = self.notice_until(id).min(ended + self.settings.horizon);
+        ended.max(noticed) + self.settings.retention
     }
 
     /// When something is due for a reservation: by the steady clock, and by UTC.

@@ -30,6 +30,7 @@ pub(super) fn create(database: &dyn Database, version: Option<i64>) -> sql::Resu
         "{}
          DROP INDEX IF EXISTS tests_by_pair;
          CREATE TABLE IF NOT EXISTS outbox (id TEXT NOT NULL, point TEXT NOT NULL, PRIMARY KEY (id, point)) STRICT;
+         CREATE INDEX IF NOT EXISTS outbox_by_point ON outbox (point);
          {} {} {}",
         tables(),
         forward::TABLES,

@@ -315,14 +315,34 @@ impl Archive {
         rows.map_err(self.failed("read"))
     }
 
-    /// The rows that have to be sent, each with its receiver.
-    pub fn unsent(&self) -> Result<Vec<(PointName, String)>, Error> {
-        let query = "SELECT point, id FROM outbox ORDER BY id LIMIT 1000";
-        let rows = read_all(&*self.database, query, &[], |row| Ok((PointName(row.next()?), row.next()?)));
+    /// The points to which rows have to be sent.
+    pub fn receivers(&self) -> Result<Vec<PointName>, Error> {
+        let query = "SELECT DISTINCT point FROM outbox ORDER BY point";
+        let rows = read_all(&*self.database, query, &[], |row| Ok(PointName(row.next()?)));
         rows.map_err(self.failed("read"))
     }
 
-    /// Removes a row from the outbox: its receiver has it, or is no longer a member.
+    /// The oldest tests whose rows have to be sent to a point.
+    pub fn unsent(&self, to: &PointName, limit: u32) -> Result<Vec<String>, Error> {
+        let query = "SELECT outbox.id FROM outbox LEFT JOIN tests ON tests.id = outbox.id WHERE outbox.point = ?1
+             ORDER BY tests.start_us, outbox.id LIMIT ?2";
+        let rows = read_all(&*self.database, query, values![to.0, i64::from(limit)], |row| row.next());
+        rows.map_err(self.failed("read"))
+    }
+
+    /// Number of rows that have to be sent.
+    pub fn unsent_count(&self) -> Result<u64, Error> {
+        let count = read_first(&*self.database, "SELECT count(*) FROM outbox", &[], |row| row.next());
+        Ok(count.map_err(self.failed("read"))?.unwrap_or(0))
+    }
+
+    /// Empties the outbox of a point that is no longer a member.
+    pub fn forget_receiver(&mut self, point: &PointName) -> Result<(), Error> {
+        let delete = "DELETE FROM outbox WHERE point = ?1";
+        self.write(|database| database.execute(delete, values![point.0]).map(drop))
+    }
+
+    /// Removes a row from the outbox: its receiver has it.
     pub fn sent(&mut self, id: &str, to: &PointName) -> Result<(), Error> {
         let delete = "DELETE FROM outbox WHERE id = ?1 AND point = ?2";
         self.write(|database| database.execute(delete, values![id, to.0]).map(drop))
@@ -469,6 +489,24 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn each_receiver_gets_its_rows_in_the_order_of_their_starts() {
+        let mut archive = Archive::open(Path::new(":memory:"), None).unwrap();
+        // b is absent for long.
+        for number in 1..=1500 {
+            archive.put_in_batch(&row(&format!("a/{number}"), number), &["b".into()]).unwrap();
+        }
+        archive.put_in_batch(&row("a/1501", 1501), &["c".into()]).unwrap();
+        archive.commit().unwrap();
+        assert_eq!(archive.receivers().unwrap(), ["b".into(), "c".into()]);
+        assert_eq!(archive.unsent(&"c".into(), 10).unwrap(), ["a/1501"]);
+        let first = (1..=1000).map(|number| format!("a/{number}"));
+        assert!(archive.unsent(&"b".into(), 1000).unwrap().into_iter().eq(first));
+        assert_eq!(archive.unsent_count().unwrap(), 1501);
+        archive.forget_receiver(&"b".into()).unwrap();
+        assert_eq!((archive.unsent_count().unwrap(), archive.receivers().unwrap().len()), (1, 1));
+    }
+
+    #[test]
     fn the_highest_number_is_that_of_the_own_reservations() {
         let mut archive = Archive::open(Path::new(":memory:"), None).unwrap();
         assert_eq!(archive.highest_number(&"a".into()).unwrap(), 0);
@@ -520,7 +558,7 @@ pub(crate) mod tests {
         );
         assert_eq!(of(Filter { from: Some("b".into()), limit: 10, ..Filter::default() }), 0);
         assert_eq!(of(Filter { limit: 1, ..Filter::default() }), 1);
-        assert_eq!(archive.unsent().unwrap().len(), 5, "each row to each receiver once");
+        assert_eq!(archive.unsent_count().unwrap(), 5, "each row to each receiver once");
         assert_eq!(archive.counts().unwrap(), [("finished".to_string(), 3)]);
         assert_eq!(archive.running().unwrap(), []);
         archive.put(&TestRow { state: State::Running, ..row("a/4", 40) }, &[]).unwrap();

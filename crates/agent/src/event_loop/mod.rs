@@ -41,6 +41,8 @@ const CLOCK_CHECK: Time = Time::from_secs(5);
 const MAX_SLEEP: Time = Time::from_secs(3600);
 /// Time between two attempts to send a result, or to request the address of a test's server.
 const REPEAT: Time = Time::from_secs(30);
+/// Maximum number of unconfirmed results that are sent to a point at once: fewer than the frames that its connection holds.
+const MAX_RESULTS_AT_ONCE: u32 = 1000;
 /// How long the agent waits for its tests to end when it is stopped.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -355,14 +357,19 @@ impl EventLoop {
             return Ok(());
         }
         self.outbox_due = None;
-        for (to, id) in self.archive.unsent()? {
-            let row = self.archive.get(&id)?;
-            match row.filter(|_| self.members.address(&to).is_some()) {
-                Some(row) => {
-                    batch.frames.push((to, Frame::Result { row: Box::new(row) }));
-                    self.outbox_due = Some(now.steady + REPEAT);
+        for to in self.archive.receivers()? {
+            if self.members.address(&to).is_none() {
+                self.archive.forget_receiver(&to)?;
+                continue;
+            }
+            self.outbox_due = Some(now.steady + REPEAT);
+            // Without a connection one result opens it. The others follow when it is open.
+            let limit = if self.network.peer(&to).is_connected { MAX_RESULTS_AT_ONCE } else { 1 };
+            for id in self.archive.unsent(&to, limit)? {
+                match self.archive.get(&id)? {
+                    Some(row) => batch.frames.push((to.clone(), Frame::Result { row: Box::new(row) })),
+                    None => self.archive.sent(&id, &to)?,
                 }
-                None => self.archive.sent(&id, &to)?,
             }
         }
         Ok(())

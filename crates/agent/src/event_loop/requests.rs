@@ -432,7 +432,7 @@ impl EventLoop {
             running: self.runs.keys().map(ToString::to_string).collect(),
             tests: tests.collect(),
             archive: self.archive.counts()?.into_iter().collect(),
-            unsent_results: self.archive.unsent()?.len() as u64,
+            unsent_results: self.archive.unsent_count()?,
             unforwarded_results: self.archive.spooled_count()?,
             resident_bytes: resident_bytes(),
         })

@@ -1,6 +1,7 @@
 //! Alerts by webhook, command and mail when the cause that limits a pair changes (not when a figure does).
 //!
-//! An alert is sent at least once: a change remains marked in the archive until all receivers have it, or for a day.
+//! An alert is sent at least once: a change remains marked in the archive until all receivers have it, or for a day. Receivers that have
+//! accepted it do not get it again.
 
 use std::{
     fs::File,
@@ -45,6 +46,40 @@ pub struct Alerts {
     pub command: Option<Vec<String>>,
     /// Address that sendmail sends to.
     pub mail: Option<String>,
+}
+
+/// A receiver of alerts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Receiver {
+    /// [`Alerts::webhook`].
+    Webhook,
+    /// [`Alerts::command`].
+    Command,
+    /// [`Alerts::mail`].
+    Mail,
+}
+
+impl Receiver {
+    /// All receivers.
+    pub const ALL: [Receiver; 3] = [Receiver::Webhook, Receiver::Command, Receiver::Mail];
+
+    /// Its name in the archive.
+    pub fn name(self) -> &'static str {
+        match self {
+            Receiver::Webhook => "webhook",
+            Receiver::Command => "command",
+            Receiver::Mail => "mail",
+        }
+    }
+}
+
+/// The outcome of an attempt to send an alert.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    /// The receivers that have accepted it, now or before.
+    pub accepted: Vec<Receiver>,
+    /// Why the others have not; `None` if all have.
+    pub error: Option<String>,
 }
 
 /// The address of a webhook.
@@ -145,36 +180,62 @@ impl Alert {
         })
     }
 
-    /// Sends the alert to all receivers.
-    ///
-    /// # Errors
-    /// The cause of the failure; the alert should be repeated.
-    pub fn send(&self, alerts: &Alerts) -> Result<(), String> {
-        let document = serde_json::to_vec(&self.document()).map_err(|error| error.to_string())?;
-        let mut failures = Vec::new();
-        let mut add = |what: &str, result: io::Result<()>| {
-            if let Err(error) = result {
-                failures.push(format!("{what}: {error}"));
-            }
+    /// Sends the alert to the receivers that have not accepted it yet.
+    pub fn send(&self, alerts: &Alerts, accepted: Vec<Receiver>) -> Sent {
+        let document = match serde_json::to_vec(&self.document()) {
+            Ok(document) => document,
+            Err(error) => return Sent { accepted, error: Some(error.to_string()) },
         };
-        if let Some(webhook) = &alerts.webhook {
-            add(&format!("webhook at {}", webhook.host), post(webhook, &document, TIMEOUT));
+        let mut sent = Sent { accepted, error: None };
+        for receiver in Receiver::ALL {
+            if sent.accepted.contains(&receiver) {
+                continue;
+            }
+            match self.send_to(receiver, alerts, &document) {
+                None => {}
+                Some((_, Ok(()))) => sent.accepted.push(receiver),
+                Some((name, Err(error))) => {
+                    let before = sent.error.map_or(String::new(), |error| format!("{error}; "));
+                    sent.error = Some(format!("{before}{name}: {error}"));
+                }
+            }
         }
-        if let Some([program, arguments @ ..]) = alerts.command.as_deref() {
-            add(program, run(Command::new(program).args(arguments), document.clone(), TIMEOUT));
+        sent
+    }
+
+    /// Sends the alert to a receiver, if there is one; returns its name too.
+    fn send_to(
+        &self,
+        receiver: Receiver,
+        alerts: &Alerts,
+        document: &[u8],
+    ) -> Option<(String, io::Result<()>)> {
+        match receiver {
+            Receiver::Webhook => {
+                let webhook = alerts.webhook.as_ref()?;
+                Some((format!("webhook at {}", webhook.host), post(webhook, document, TIMEOUT)))
+            }
+            Receiver::Command => {
+                let (program, arguments) = alerts.command.as_ref()?.split_first()?;
+                let ran = run(Command::new(program).args(arguments), document.to_vec(), TIMEOUT);
+                Some((program.clone(), ran))
+            }
+            Receiver::Mail => {
+                let mail = self.mail(alerts.mail.as_ref()?);
+                let ran = run(Command::new(SENDMAIL).args(["-i", "-t"]), mail.into_bytes(), TIMEOUT);
+                Some((SENDMAIL.into(), ran))
+            }
         }
-        if let Some(to) = &alerts.mail {
-            let mut mail =
-                format!("To: {to}\nSubject: longfat: {}\nAuto-Submitted: auto-generated\n\n", self.text());
-            mail += &format!(
-                "{}\n\nThe point {} has found this; the test is {}.\n",
-                self.text(),
-                self.point,
-                plain(&self.change.test, MAX_TEXT_BYTES)
-            );
-            add(SENDMAIL, run(Command::new(SENDMAIL).args(["-i", "-t"]), mail.into_bytes(), TIMEOUT));
-        }
-        if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
+    }
+
+    /// The alert as a mail.
+    fn mail(&self, to: &str) -> String {
+        let text = self.text();
+        format!(
+            "To: {to}\nSubject: longfat: {text}\nAuto-Submitted: auto-generated\n\n{text}\n\nThe point {} has found this; the test is {}.\n",
+            self.point,
+            plain(&self.change.test, MAX_TEXT_BYTES)
+        )
     }
 }
 
@@ -331,6 +392,9 @@ mod tests {
         alert.change.cause = format!("x\n\n{}", "y".repeat(10_000));
         let text = alert.text();
         assert!(!text.contains(char::is_control) && text.len() <= MAX_TEXT_BYTES, "{text}");
+        alert.change.test = "b/1\nBcc: x".into();
+        let mail = alert.mail("noc@example.org");
+        assert!(mail.lines().all(|line| !line.starts_with("Bcc")), "{mail}");
     }
 
     #[test]
@@ -387,9 +451,12 @@ mod tests {
                 String::from_utf8(request).unwrap()
             })
         });
-        alert().send(&alerts).unwrap();
-        let refused = alert().send(&alerts).unwrap_err();
-        assert!(refused.contains("HTTP status 500"), "{refused}");
+        let sent = alert().send(&alerts, Vec::new());
+        assert_eq!((sent.accepted.as_slice(), sent.error), ([Receiver::Webhook].as_slice(), None));
+        let refused = alert().send(&alerts, Vec::new());
+        assert_eq!(refused.accepted, []);
+        let error = refused.error.unwrap();
+        assert!(error.contains("HTTP status 500"), "{error}");
         let [request, _] = server.join().unwrap();
         assert!(request.starts_with("POST /hook HTTP/1.1\r\n"), "{request}");
         let document: serde_json::Value =
@@ -414,10 +481,17 @@ mod tests {
             ]),
             mail: None,
         };
-        alert().send(&command("cat > \"$1\"")).unwrap();
+        let sent = alert().send(&command("cat > \"$1\""), Vec::new());
+        assert_eq!((sent.accepted.as_slice(), sent.error), ([Receiver::Command].as_slice(), None));
         let document: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
         assert_eq!(document["test"], "a/7");
-        let failed = alert().send(&command("exit 3")).unwrap_err();
+        let failed = alert().send(&command("exit 3"), Vec::new()).error.unwrap();
         assert!(failed.contains("exit status: 3"), "{failed}");
+        // Those that have it do not get it again, and do not depend on the others.
+        let webhook = "http://127.0.0.1:1/".parse().ok();
+        let alerts = Alerts { webhook, ..command("exit 3") };
+        let again = alert().send(&alerts, vec![Receiver::Command]);
+        assert_eq!(again.accepted, [Receiver::Command]);
+        assert!(again.error.unwrap().starts_with("webhook at 127.0.0.1:"));
     }
 }

@@ -107,3 +107,46 @@ fn mutes_delay_alerts_and_acknowledgements_end_with_the_cause() {
     assert!(agent::known_mesh(&state).unwrap().pairs[0].acknowledgement.is_none());
     assert!(client.alerts().unwrap().acknowledged.is_empty());
 }
+
+/// A receiver that fails delays neither the others nor later changes, and those that have an alert do not get it again. Tests may be days
+/// apart: the age of an alert counts from when its change was found.
+#[test]
+fn a_broken_receiver_delays_no_other_alert_and_old_causes_are_alerted() {
+    let mesh = Mesh::of(&["a", "b"]);
+    let directory = &mesh.directories[0];
+    let alerts = directory.join("alerts");
+    let line = format!("cat >> '{0}'; echo >> '{0}'", alerts.display());
+    add(
+        directory,
+        &format!(
+            "\n[alerts]\nwebhook = \"http://127.0.0.1:1/\"\ncommand = [\"/bin/sh\", \"-c\", \"{line}\"]\n"
+        ),
+    );
+    let archive = directory.join("state/archive.sqlite");
+    let now_us = i64::try_from(os::realtime().as_micros()).unwrap();
+    let days_us = |days: i64| now_us - days * 86_400_000_000;
+    // Changes that tests found, each after a test that found another cause.
+    let insert = |pairs: &[(&str, &str)]| {
+        let database = rusqlite::Connection::open(&archive).unwrap();
+        for (from, to) in pairs {
+            let insert = "INSERT INTO causes VALUES (?1, ?2, 'throughput', ?3, ?4, 'a/1', ?5)";
+            database.execute(insert, rusqlite::params![from, to, days_us(6), "path_rate", 0]).unwrap();
+            database.execute(insert, rusqlite::params![from, to, days_us(3), "loss", 1]).unwrap();
+        }
+    };
+    let sent = || -> Vec<(String, String)> {
+        let text = std::fs::read_to_string(&alerts).unwrap_or_default();
+        let documents = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let name = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+        documents.map(|document| (name(&document["from"]), name(&document["to"]))).collect()
+    };
+    let pair = |from: &str, to: &str| (from.to_owned(), to.to_owned());
+    insert(&[("a", "b"), ("b", "a")]);
+    let agent = Agent::start(directory);
+    wait_until("two alerts", || (sent().len() >= 2).then_some(()));
+    agent.kill();
+    insert(&[("b", "c")]);
+    let _agent = Agent::start(directory);
+    wait_until("the third alert", || sent().contains(&pair("b", "c")).then_some(()));
+    assert_eq!(sent(), [pair("a", "b"), pair("b", "a"), pair("b", "c")]);
+}

@@ -10,17 +10,20 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Archive, CauseChange,
-    sql::{Field, Row, read_all, values},
+    sql::{Field, Row, read_all, read_first, values},
 };
-use crate::Error;
+use crate::{Error, alert::Receiver};
 
 /// Stands for each point in a mute; not a name of a point.
 pub(crate) const EACH: &str = "*";
 /// Time for which a mute is kept after its end, until its changes are reported or too old, microseconds.
 const KEPT_US: i64 = 86_400_000_000;
 
-/// The tables, in embedded archives only: each point sends its own alerts.
+/// The tables, in embedded archives only: each point sends its own alerts. `found_us`: when the change was found, which may be long after
+/// the test at which the cause begins.
 pub(super) const TABLES: &str = "
+    CREATE TABLE IF NOT EXISTS alert_progress (lead TEXT NOT NULL, peer TEXT NOT NULL, kind TEXT NOT NULL, start_us INTEGER NOT NULL,
+        cause TEXT NOT NULL, found_us INTEGER NOT NULL, accepted TEXT NOT NULL, PRIMARY KEY (lead, peer, kind, start_us, cause)) STRICT;
     CREATE TABLE IF NOT EXISTS acknowledged (lead TEXT NOT NULL, peer TEXT NOT NULL, since_us INTEGER NOT NULL, user TEXT NOT NULL,
         text TEXT NOT NULL, at_us INTEGER NOT NULL, PRIMARY KEY (lead, peer)) STRICT;
     CREATE TABLE IF NOT EXISTS mutes (lead TEXT NOT NULL, peer TEXT NOT NULL, until_us INTEGER NOT NULL, user TEXT NOT NULL,
@@ -68,6 +71,15 @@ impl Mute {
     }
 }
 
+/// The alert of a change, as far as it was sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AlertProgress {
+    /// When the change was found, microseconds since 1970.
+    pub found_us: i64,
+    /// The receivers that have accepted the alert.
+    pub accepted: Vec<Receiver>,
+}
+
 /// Acknowledged causes and mutes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Attention {
@@ -80,9 +92,10 @@ pub(crate) struct Attention {
 /// The action for a change for which no alert has been sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// Send its alert, which is too late from this time on, microseconds since 1970.
+    /// Send its alert.
     Send {
-        /// The end of the last mute of the pair, or the start of the cause.
+        /// The end of the last mute of the pair, or the start of the cause, microseconds since 1970. The alert is too late some time after
+        /// it and after the change was found.
         reported_us: i64,
     },
     /// Send nothing.
@@ -151,6 +164,42 @@ impl Attention {
 }
 
 impl Archive {
+    /// The progress of a change's alert; a change without one was found now.
+    pub fn alert_progress(&mut self, change: &CauseChange, now_us: i64) -> Result<AlertProgress, Error> {
+        let query = "SELECT found_us, accepted FROM alert_progress
+             WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us = ?4 AND cause = ?5";
+        let CauseChange { from, to, kind, since_us, cause, .. } = change;
+        let key = values![from, to, kind, since_us, cause];
+        let known = read_first(&*self.database, query, key, |row| {
+            let (found_us, names): (i64, String) = (row.next()?, row.next()?);
+            let accepted =
+                Receiver::ALL.into_iter().filter(|of| names.split(' ').any(|name| name == of.name()));
+            Ok(AlertProgress { found_us, accepted: accepted.collect() })
+        });
+        match known.map_err(self.failed("read"))? {
+            Some(known) => Ok(known),
+            None => {
+                let new = AlertProgress { found_us: now_us, accepted: Vec::new() };
+                self.set_alert_progress(change, &new)?;
+                Ok(new)
+            }
+        }
+    }
+
+    /// Stores the progress of a change's alert.
+    pub fn set_alert_progress(
+        &mut self,
+        change: &CauseChange,
+        progress: &AlertProgress,
+    ) -> Result<(), Error> {
+        let insert = "INSERT INTO alert_progress VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+             ON CONFLICT (lead, peer, kind, start_us, cause) DO UPDATE SET accepted = excluded.accepted";
+        let CauseChange { from, to, kind, since_us, cause, .. } = change;
+        let names: Vec<&str> = progress.accepted.iter().map(|receiver| receiver.name()).collect();
+        let values = values![from, to, kind, since_us, cause, progress.found_us, names.join(" ")];
+        self.write(|database| database.execute(insert, values).map(drop))
+    }
+
     /// Acknowledged causes and mutes.
     pub fn attention(&self) -> Result<Attention, Error> {
         let acknowledged =
@@ -239,6 +288,23 @@ mod tests {
         // c is as it was before the mute.
         let settle = Decision::Settle;
         assert_eq!(decide(50), [settle, settle, send(50), settle, send(30)]);
+    }
+
+    #[test]
+    fn the_progress_of_an_alert_is_kept_until_its_change_is_settled() {
+        let mut archive = Archive::open(std::path::Path::new(":memory:"), None).unwrap();
+        let (b, c) = (change("b", 10, "loss"), change("c", 10, "loss"));
+        let mut progress = archive.alert_progress(&b, 1000).unwrap();
+        assert_eq!(progress, AlertProgress { found_us: 1000, accepted: Vec::new() });
+        progress.accepted = vec![Receiver::Webhook, Receiver::Mail];
+        archive.set_alert_progress(&b, &progress).unwrap();
+        assert_eq!(archive.alert_progress(&b, 2000).unwrap(), progress);
+        assert_eq!(archive.alert_progress(&c, 2000).unwrap().found_us, 2000);
+        archive.settle_change(&b).unwrap();
+        assert_eq!(archive.alert_progress(&b, 3000).unwrap().found_us, 3000);
+        assert_eq!(archive.alert_progress(&c, 3000).unwrap().found_us, 2000);
+        archive.settle_all_changes().unwrap();
+        assert_eq!(archive.alert_progress(&c, 4000).unwrap().found_us, 4000);
     }
 
     #[test]

@@ -27,7 +27,7 @@ const CONCLUSIVE: &str = "(state = 'finished' AND verdict IS NOT NULL
     OR reason_kind IN ('unreachable', 'not_started', 'test_failed'))";
 
 /// A change of the cause that limits a pair.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct CauseChange {
     /// The point that sends.
     pub from: String,
@@ -137,13 +137,21 @@ impl Archive {
         let CauseChange { from, to, kind, since_us, .. } = change;
         let update =
             "UPDATE causes SET is_pending = 0 WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us = ?4";
-        self.write(|database| database.execute(update, values![from, to, kind, since_us]).map(drop))
+        let delete =
+            "DELETE FROM alert_progress WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us = ?4";
+        self.write(|database| {
+            database.execute(update, values![from, to, kind, since_us])?;
+            database.execute(delete, values![from, to, kind, since_us]).map(drop)
+        })
     }
 
     /// Marks all changes as alerted, without sending alerts.
     pub fn settle_all_changes(&mut self) -> Result<(), Error> {
         let update = "UPDATE causes SET is_pending = 0 WHERE is_pending = 1";
-        self.write(|database| database.execute(update, &[]).map(drop))
+        self.write(|database| {
+            database.execute(update, &[])?;
+            database.execute("DELETE FROM alert_progress", &[]).map(drop)
+        })
     }
 }
 

@@ -37,7 +37,7 @@ use self::{
 use crate::{Error, sqlite::Format, test::Figures};
 
 pub use attention::{Acknowledgement, Mute};
-pub(crate) use attention::{Attention, Decision, EACH};
+pub(crate) use attention::{AlertProgress, Attention, Decision, EACH};
 pub use causes::CauseChange;
 pub(crate) use forward::Forwarder;
 #[cfg(test)]
@@ -324,7 +324,8 @@ impl Archive {
 
     /// The oldest tests whose rows have to be sent to a point.
     pub fn unsent(&self, to: &PointName, limit: u32) -> Result<Vec<String>, Error> {
-        let query = "SELECT outbox.id FROM outbox LEFT JOIN tests ON tests.id = outbox.id WHERE outbox.point = ?1
+        let query =
+            "SELECT outbox.id FROM outbox LEFT JOIN tests ON tests.id = outbox.id WHERE outbox.point = ?1
              ORDER BY tests.start_us, outbox.id LIMIT ?2";
         let rows = read_all(&*self.database, query, values![to.0, i64::from(limit)], |row| row.next());
         rows.map_err(self.failed("read"))

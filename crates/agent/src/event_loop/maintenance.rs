@@ -1,6 +1,6 @@
 //! Periodic maintenance by the loop: retention of results, alerts, and renewal of the point's certificate.
 
-use std::{fs, path::Path, thread};
+use std::{collections::BTreeMap, fs, path::Path, thread};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
@@ -10,8 +10,8 @@ use units::Time;
 use super::{Batch, EventLoop, Inbound};
 use crate::{
     Authority, Error, Identity,
-    alert::Alert,
-    archive::{CauseChange, Decision},
+    alert::{Alert, Sent},
+    archive::{AlertProgress, CauseChange, Decision},
     frame::Frame,
 };
 
@@ -23,7 +23,7 @@ const RETENTION_STEP_INTERVAL: Time = Time::from_millis(200);
 const ALERT_RETRY_INTERVAL: Time = Time::from_secs(60);
 /// The end of a mute is checked at least this often.
 const MUTE_CHECK_INTERVAL: Time = Time::from_secs(3600);
-/// An alert that could not be sent for this long is dropped, microseconds.
+/// An alert that could not be sent for this long after its change was found is dropped, microseconds.
 const MAX_ALERT_AGE_US: i64 = 86_400_000_000;
 /// Time between two checks of the certificate, and between two requests for a new one.
 const RENEWAL_INTERVAL: Time = Time::from_secs(12 * 3600);
@@ -33,6 +33,8 @@ pub(super) struct Maintenance {
     retention_at: Time,
     alert_at: Option<Time>,
     is_alerting: bool,
+    /// When the alerts that not all receivers have accepted are sent again.
+    retries: BTreeMap<CauseChange, Time>,
     renew_at: Time,
 }
 
@@ -43,6 +45,7 @@ impl Maintenance {
             // Changes that were found before the agent was killed.
             alert_at: Some(started),
             is_alerting: false,
+            retries: BTreeMap::new(),
             renew_at: started,
         }
     }
@@ -50,6 +53,11 @@ impl Maintenance {
     /// Pending changes are decided on at once.
     pub fn alert_now(&mut self, now: Time) {
         self.alert_at = Some(now);
+    }
+
+    /// Pending changes are decided on at this time, or earlier.
+    fn alert_before(&mut self, time: Time) {
+        self.alert_at = Some(self.alert_at.map_or(time, |at| at.min(time)));
     }
 
     /// When the next task is due.
@@ -105,37 +113,52 @@ impl EventLoop {
         }
     }
 
-    /// The oldest change whose alert is to be sent now. Those whose alert is not to be sent are settled.
-    fn next_change(&mut self, now: Now) -> Result<Option<CauseChange>, Error> {
+    /// The change whose alert is to be sent now: those that were not sent yet first, in their order. Those whose alert is not to be sent
+    /// are settled.
+    fn next_change(&mut self, now: Now) -> Result<Option<(CauseChange, AlertProgress)>, Error> {
         let now_us = i64::try_from(now.utc.as_nanos() / 1000).unwrap_or(i64::MAX);
         let pending = self.archive.pending_changes()?;
         let attention = self.archive.attention()?;
         let decisions = attention.decide(&pending, now_us, |change| self.archive.cause_before(change))?;
-        let mut first = None;
+        self.maintenance.retries.retain(|change, _| pending.contains(change));
+        let mut first: Option<(Time, CauseChange, AlertProgress)> = None;
         for (change, decision) in pending.into_iter().zip(decisions) {
             match decision {
-                Decision::Send { reported_us } if now_us.saturating_sub(reported_us) <= MAX_ALERT_AGE_US => {
-                    first = first.or(Some(change));
+                Decision::Send { reported_us } => {
+                    let progress = self.archive.alert_progress(&change, now_us)?;
+                    if now_us.saturating_sub(reported_us.max(progress.found_us)) > MAX_ALERT_AGE_US {
+                        self.archive.settle_change(&change)?;
+                        continue;
+                    }
+                    let at = self.maintenance.retries.get(&change).copied().unwrap_or(Time::ZERO);
+                    if first.as_ref().is_none_or(|(first, ..)| at < *first) {
+                        first = Some((at, change, progress));
+                    }
                 }
-                Decision::Send { .. } | Decision::Settle => self.archive.settle_change(&change)?,
+                Decision::Settle => self.archive.settle_change(&change)?,
                 Decision::Wait(until_us) => {
                     let wait_us = u64::try_from(until_us.saturating_sub(now_us)).unwrap_or(0);
                     // Not longer: UTC may be stepped.
                     let wait = Time(wait_us.saturating_mul(1000)).min(MUTE_CHECK_INTERVAL);
-                    let at = self.maintenance.alert_at.get_or_insert(now.steady + wait);
-                    *at = (*at).min(now.steady + wait);
+                    self.maintenance.alert_before(now.steady + wait);
                 }
             }
         }
-        Ok(first)
+        Ok(match first {
+            Some((at, ..)) if at > now.steady => {
+                self.maintenance.alert_before(at);
+                None
+            }
+            first => first.map(|(_, change, progress)| (change, progress)),
+        })
     }
 
-    /// Sends the alert of the oldest change on a thread.
+    /// Sends the alert of the next change on a thread.
     fn alert(&mut self, now: Now) -> Result<(), Error> {
         let Some(alerts) = self.config.alerts.clone() else {
             return self.archive.settle_all_changes();
         };
-        let Some(change) = self.next_change(now)? else { return Ok(()) };
+        let Some((change, progress)) = self.next_change(now)? else { return Ok(()) };
         let previous = self.archive.cause_before(&change)?;
         let last = self.archive.list(&crate::Filter {
             from: Some(change.from.clone()),
@@ -153,9 +176,9 @@ impl EventLoop {
         tracing::info!("alert: {}", alert.text());
         let inbox = self.inbox.clone();
         let body = move || {
-            let result = alert.send(&alerts);
+            let sent = alert.send(&alerts, progress.accepted);
             // The agent has ended.
-            let _ = inbox.blocking_send(Inbound::Alerted { change: alert.change, result });
+            let _ = inbox.blocking_send(Inbound::Alerted { change: alert.change, sent });
         };
         match thread::Builder::new().name("alert".into()).spawn(body) {
             Ok(_) => self.maintenance.is_alerting = true,
@@ -167,23 +190,16 @@ impl EventLoop {
         Ok(())
     }
 
-    /// The alert of a change was sent, or could not be sent.
-    pub(super) fn on_alerted(
-        &mut self,
-        now: Now,
-        change: &CauseChange,
-        result: Result<(), String>,
-    ) -> Result<(), Error> {
+    /// The alert of a change was sent, or could not be sent. The next one does not wait for receivers that have not accepted this one.
+    pub(super) fn on_alerted(&mut self, now: Now, change: CauseChange, sent: Sent) -> Result<(), Error> {
         self.maintenance.is_alerting = false;
-        let mut wait = Time::ZERO;
-        if let Err(error) = &result {
-            tracing::warn!("an alert could not be sent: {error}");
-            wait = ALERT_RETRY_INTERVAL;
-        }
-        if result.is_ok() {
-            self.archive.settle_change(change)?;
-        }
-        self.maintenance.alert_at = Some(now.steady + wait);
+        self.maintenance.alert_now(now.steady);
+        let Some(error) = sent.error else { return self.archive.settle_change(&change) };
+        tracing::warn!("an alert could not be sent: {error}");
+        let now_us = i64::try_from(now.utc.as_nanos() / 1000).unwrap_or(i64::MAX);
+        let AlertProgress { found_us, .. } = self.archive.alert_progress(&change, now_us)?;
+        self.archive.set_alert_progress(&change, &AlertProgress { found_us, accepted: sent.accepted })?;
+        self.maintenance.retries.insert(change, now.steady + ALERT_RETRY_INTERVAL);
         Ok(())
     }
 

@@ -25,6 +25,7 @@ use self::{
 };
 use crate::{
     CalendarFile, Config, Error, Members, Moment, StepObserver,
+    alert::Sent,
     archive::{Archive, CauseChange, Forwarder},
     control::{Reply, Request},
     frame::Frame,
@@ -100,8 +101,8 @@ pub(crate) enum Inbound {
     Alerted {
         /// The change that it reports.
         change: CauseChange,
-        /// An error if it could not be sent.
-        result: Result<(), String>,
+        /// Who has accepted it.
+        sent: Sent,
     },
     /// A test has ended.
     Ended {
@@ -316,7 +317,7 @@ impl EventLoop {
             }
             Inbound::Serving { id, run, endpoint } => self.on_serving(&id, run, endpoint, batch),
             Inbound::Forwarded { number } => self.archive.forwarded(number)?,
-            Inbound::Alerted { change, result } => self.on_alerted(now, &change, result)?,
+            Inbound::Alerted { change, sent } => self.on_alerted(now, change, sent)?,
             Inbound::Ended { id, run, ended } => self.on_ended(now, &id, run, *ended, batch)?,
         }
         Ok(())

@@ -499,6 +499,8 @@ fn test_request(own: &PointName, task: &Task) -> TestRequest {
         duration: task.spec.duration,
         starts_in: Time::ZERO,
         time_error: Time::ZERO,
+        // The point's own tests may displace what they want here.
+        priority: None,
     }
 }
 

@@ -9,6 +9,7 @@ use crate::{
     Members,
     mesh::host_and_port,
     test::{TestParameters, server_of},
+    tokens,
 };
 
 /// The rules by which a point accepts tests.
@@ -65,7 +66,10 @@ impl Admission for Rules {
         if spec.user.as_ref().is_some_and(|user| user.contains(char::is_control)) {
             return Err("the user's name has control characters".into());
         }
-        self.enforced.admit(candidate)
+        // The point's own users and recurring tests, but not its programs, may displace what they want here.
+        let is_program = spec.user.as_deref().is_some_and(tokens::is_program);
+        let is_operator = *origin == *candidate.point.name() && !is_program;
+        self.enforced.admit_with(candidate, (!is_operator).then_some(spec.priority))
     }
 }
 
@@ -102,6 +106,13 @@ mod tests {
             }
         };
         assert_eq!(refused(spec.clone()), "");
+        let high = |user: &str| Spec { priority: 1, user: Some(user.into()), ..spec.clone() };
+        assert_eq!(refused(high("alice@a")), "", "the operator of the point");
+        assert_eq!(refused(high("recurring@a")), "");
+        assert_eq!(
+            refused(high("token:backup@a")),
+            "refused by max_priority of class mesh: priority 1 requested, at most 0"
+        );
         let control = Spec { user: Some("\u{1b}[2Jalice@a".into()), ..spec.clone() };
         assert_eq!(refused(control), "the user's name has control characters");
         let background = Spec { class: Class::Background, ..spec.clone() };

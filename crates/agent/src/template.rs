@@ -71,6 +71,7 @@ max_duration = "60s"
 max_horizon = "24h"        # time until the start
 max_pending = 100          # reservations that have not ended
 max_time_error = "40s"     # sum of both clocks' errors; a clock that nothing synchronizes has 16 s
+max_priority = 0           # a test displaces those of lower priority; users of this point are not limited
 allow_udp = false          # UDP tests at a rate
 
 [assign]

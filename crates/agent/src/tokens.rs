@@ -103,6 +103,11 @@ pub(crate) fn user_of(name: &str) -> String {
     format!("{USER_PREFIX}{name}")
 }
 
+/// Whether a user is a program with a token.
+pub(crate) fn is_program(user: &str) -> bool {
+    user.starts_with(USER_PREFIX)
+}
+
 impl Tokens {
     /// Reads the tokens of a point.
     ///

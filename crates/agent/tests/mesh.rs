@@ -45,7 +45,8 @@ fn why_a_test_was_not_run_is_a_rule_or_a_conflict() {
     let mesh = Mesh::of(&["a", "b"]);
     let limits = mesh.directories[1].join("limits.toml");
     let text = std::fs::read_to_string(&limits).unwrap();
-    std::fs::write(&limits, text.replace("max_duration = \"60s\"", "max_duration = \"20s\"")).unwrap();
+    let text = text.replace("max_duration = \"60s\"", "max_duration = \"20s\"");
+    std::fs::write(&limits, text.replace("max_priority = 0", "max_priority = 1")).unwrap();
     let _agents: Vec<Agent> = mesh.directories.iter().map(|directory| Agent::start(directory)).collect();
     let a = mesh.client(0);
     let why = |wanted: NewReservation| end(&a, &a.reserve(wanted).unwrap().id).text;
@@ -63,6 +64,12 @@ fn why_a_test_was_not_run_is_a_rule_or_a_conflict() {
     );
     let udp = why(NewReservation { rate_bps: Some(1_000_000), ..wanted("a", "b", "throughput") });
     assert!(udp.contains("refused by allow_udp = false of class mesh"), "{udp}");
+    // Users of a are not limited at a, but at b.
+    let high = why(NewReservation { priority: 2, ..wanted("a", "b", "throughput") });
+    assert!(
+        high.contains("point b does not allow it: refused by max_priority of class mesh: priority 2 requested, at most 1"),
+        "{high}"
+    );
     // A conflict, named at the point that has it.
     let first = a.reserve(NewReservation { in_us: 60_000_000, ..wanted("a", "b", "throughput") }).unwrap();
     wait_until("the booking", || {

@@ -69,8 +69,12 @@ fn occupies(known: &Reservation) -> bool {
     known.has_slot() || matches!(known.phase, Phase::Ended(Outcome::Finished | Outcome::Failed(_)))
 }
 
-impl Admission for Enforced {
-    fn admit(&self, candidate: &Candidate<'_>) -> Result<(), String> {
+impl Enforced {
+    /// Decides on a request. `priority`: `None` if its user may displace reservations of any priority.
+    ///
+    /// # Errors
+    /// The rule that does not allow it, in words.
+    pub fn admit_with(&self, candidate: &Candidate<'_>, priority: Option<i32>) -> Result<(), String> {
         let request = candidate.request;
         let test = TestRequest {
             user: request.spec.user.clone(),
@@ -81,8 +85,15 @@ impl Admission for Enforced {
             duration: request.spec.duration,
             starts_in: candidate.start.saturating_sub(candidate.now.utc),
             time_error: candidate.now.error + candidate.other_error,
+            priority,
         };
         let decision = self.limits.decide(&test, &self.usage(candidate));
         if decision.is_allowed() { Ok(()) } else { Err(decision.to_string()) }
+    }
+}
+
+impl Admission for Enforced {
+    fn admit(&self, candidate: &Candidate<'_>) -> Result<(), String> {
+        self.admit_with(candidate, Some(candidate.request.spec.priority))
     }
 }

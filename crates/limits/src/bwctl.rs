@@ -337,6 +337,7 @@ fn class(resolved: &Resolved, permissions: [bool; 3]) -> Class {
         max_horizon: seconds("event_horizon"),
         max_pending: number("pending"),
         max_time_error: seconds("max_time_error"),
+        max_priority: None,
         allow_open: Some(permissions[0]),
         allow_tcp: Some(permissions[1]),
         allow_udp: Some(permissions[2]),

@@ -6,7 +6,7 @@ use reservation::Transport;
 use serde::Serialize;
 use units::Bytes;
 
-use crate::{Class, Limits, TestRequest};
+use crate::{Class, Limits, TestRequest, tree::DEFAULT_MAX_PRIORITY};
 
 /// The reservations so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -164,6 +164,12 @@ impl Limits {
         if let Some(limit) = class.max_time_error {
             let passes = request.time_error <= limit;
             check("max_time_error", request.time_error.to_string(), limit.to_string(), passes);
+        }
+        let limit = class.max_priority.or(is_root.then_some(DEFAULT_MAX_PRIORITY));
+        if let (Some(limit), Some(priority)) = (limit, request.priority)
+            && (class.max_priority.is_some() || priority > limit)
+        {
+            check("max_priority", format!("priority {priority}"), limit.to_string(), priority <= limit);
         }
         if let Some(limit) = class.max_pending {
             let is_counted = |pending: &&Pending| {

@@ -35,6 +35,7 @@ impl fmt::Display for Limits {
                 ("max_horizon", class.max_horizon.map(text)),
                 ("max_pending", class.max_pending.map(|number| number.to_string())),
                 ("max_time_error", class.max_time_error.map(text)),
+                ("max_priority", class.max_priority.map(|number| number.to_string())),
                 ("allow_open", class.allow_open.map(|allow| allow.to_string())),
                 ("allow_tcp", class.allow_tcp.map(|allow| allow.to_string())),
                 ("allow_udp", class.allow_udp.map(|allow| allow.to_string())),

@@ -27,12 +27,14 @@ pub struct TestRequest {
     pub starts_in: Time,
     /// Sum of both clocks' errors.
     pub time_error: Time,
+    /// Its priority; `None`: it may displace reservations of any priority.
+    pub priority: Option<i32>,
 }
 
 /// Why a text is not a test.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{part:?} in the test {text:?} is neither tcp, udp or other, nor a rate, a duration, in=TIME or error=TIME; an example: udp,500mbit,30s,in=60s"
+    "{part:?} in the test {text:?} is neither tcp, udp or other, nor a rate, a duration, in=TIME, error=TIME or priority=NUMBER; an example: udp,500mbit,30s,in=60s"
 )]
 pub struct TestRequestError {
     text: String,
@@ -40,7 +42,7 @@ pub struct TestRequestError {
 }
 
 impl TestRequest {
-    /// Reads a test: `tcp,30s` or `udp,500mbit,30s,in=60s,error=10ms`. The user and the addresses are not set.
+    /// Reads a test: `tcp,30s` or `udp,500mbit,30s,in=60s,error=10ms,priority=1`. The user and the addresses are not set.
     ///
     /// # Errors
     /// The part that cannot be read.
@@ -54,6 +56,7 @@ impl TestRequest {
             duration: DEFAULT_DURATION,
             starts_in: Time::ZERO,
             time_error: Time::ZERO,
+            priority: Some(0),
         };
         for part in text.split(',').map(str::trim) {
             let invalid = || TestRequestError { text: text.into(), part: part.into() };
@@ -65,6 +68,9 @@ impl TestRequest {
                 _ => match part.split_once('=') {
                     Some(("in", value)) => request.starts_in = time(value)?,
                     Some(("error", value)) => request.time_error = time(value)?,
+                    Some(("priority", value)) => {
+                        request.priority = Some(value.parse().map_err(|_| invalid())?);
+                    }
                     Some(_) => return Err(invalid()),
                     None => match part.parse::<Time>() {
                         Ok(duration) => request.duration = duration,
@@ -88,7 +94,8 @@ mod tests {
         assert_eq!((request.rate, request.duration), (Some(BitRate(500_000_000)), Time::from_secs(30)));
         assert_eq!((request.starts_in, request.time_error), (Time::from_secs(60), Time::from_millis(10)));
         assert_eq!(TestRequest::parse_test("tcp").unwrap().duration, Time::from_secs(10));
-        for text in ["", "sctp", "tcp,", "tcp,in", "tcp,in=", "tcp,at=3s", "tcp,30"] {
+        assert_eq!(TestRequest::parse_test("tcp,priority=-3").unwrap().priority, Some(-3));
+        for text in ["", "tcp,priority=high", "sctp", "tcp,", "tcp,in", "tcp,in=", "tcp,at=3s", "tcp,30"] {
             assert!(TestRequest::parse_test(text).is_err(), "{text}");
         }
     }

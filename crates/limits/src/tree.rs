@@ -6,6 +6,9 @@ use units::{BitRate, Bytes, Time};
 
 use crate::{Error, Net};
 
+/// The root's highest priority unless it states one.
+pub(crate) const DEFAULT_MAX_PRIORITY: i32 = 0;
+
 /// The limits of one class. `None`: the parent's; at the root there is no limit, and permissions have the default stated below.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Class {
@@ -21,6 +24,8 @@ pub struct Class {
     pub max_pending: Option<u64>,
     /// Largest sum of both clocks' errors: slots are padded by it, so a large sum would block the calendar.
     pub max_time_error: Option<Time>,
+    /// Highest priority; by default 0. A reservation displaces those of lower priority.
+    pub max_priority: Option<i32>,
     /// Whether requests without authentication are allowed; by default they are not.
     pub allow_open: Option<bool>,
     /// Whether TCP tests are allowed; by default they are.
@@ -72,7 +77,7 @@ pub(crate) trait Value: PartialOrd + Copy {
 macro_rules! printed {
     ($($type:ty),*) => { $(impl Value for $type { fn text(&self) -> String { self.to_string() } })* };
 }
-printed!(BitRate, Time, u64, bool);
+printed!(BitRate, Time, u64, i32, bool);
 
 impl Limits {
     /// The links with budgets.
@@ -139,6 +144,7 @@ impl Limits {
             self.narrows(name, "max_horizon", |class| class.max_horizon, None)?;
             self.narrows(name, "max_pending", |class| class.max_pending, None)?;
             self.narrows(name, "max_time_error", |class| class.max_time_error, None)?;
+            self.narrows(name, "max_priority", |class| class.max_priority, Some(DEFAULT_MAX_PRIORITY))?;
             self.narrows(name, "allow_open", |class| class.allow_open, Some(false))?;
             self.narrows(name, "allow_tcp", |class| class.allow_tcp, Some(true))?;
             self.narrows(name, "allow_udp", |class| class.allow_udp, Some(false))?;

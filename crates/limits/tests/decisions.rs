@@ -97,6 +97,14 @@ fn the_first_rule_that_does_not_pass_decides() {
         ),
         ("", "10.1.0.1", "tcp", "allowed in class guests"),
         ("mallory", "10.2.0.1", "tcp", "allowed in class friends"),
+        (
+            "alice",
+            "",
+            "tcp,priority=1",
+            "refused by max_priority of class root: priority 1 requested, at most 0",
+        ),
+        ("alice", "", "tcp,priority=0", "allowed in class friends"),
+        ("alice", "", "tcp,priority=-1", "allowed in class friends"),
     ] {
         assert_eq!(decided(user, address, test), expected, "{user} {address} {test}");
     }
@@ -196,4 +204,29 @@ fn a_permission_that_the_root_does_not_give_is_an_error() {
 fn a_printed_file_reads_back() {
     let text = limits().to_string();
     assert_eq!(text.parse::<Limits>().unwrap(), limits(), "{text}");
+}
+
+#[test]
+fn priorities_are_limited_by_class() {
+    let file = FILE.replace("max_pending = 5", "max_pending = 5\nmax_priority = 10");
+    let file = file.replace("max_pending = 2", "max_pending = 2\nmax_priority = 3");
+    let limits: Limits = file.parse().unwrap();
+    let decide =
+        |user: &str, test: &str| limits.decide(&request(user, "", test), &Usage::default()).to_string();
+    assert_eq!(decide("alice", "tcp,priority=3"), "allowed in class friends");
+    assert_eq!(
+        decide("alice", "tcp,priority=4"),
+        "refused by max_priority of class friends: priority 4 requested, at most 3"
+    );
+    assert_eq!(
+        decide("bob", "tcp,priority=11"),
+        "refused by max_priority of class root: priority 11 requested, at most 10"
+    );
+    // Without a limit: the point's own operator.
+    let operator = TestRequest { priority: None, ..request("alice", "", "tcp") };
+    assert!(limits.decide(&operator, &Usage::default()).is_allowed());
+    // A class may only narrow: the root's default is 0.
+    let widened = FILE.replace("max_pending = 2", "max_pending = 2\nmax_priority = 1");
+    assert!(matches!(widened.parse::<Limits>(), Err(Error::Widens { key: "max_priority", .. })));
+    assert_eq!(limits.to_string().parse::<Limits>().unwrap(), limits);
 }

@@ -139,6 +139,11 @@ pub fn import_psconfig(
         let Some(times) = times(&schedule.unwrap_or_default(), measurement.is_continuous, &mut note) else {
             continue;
         };
+        if let Some(priority) = task.priority.filter(|priority| *priority > 0) {
+            note(format!(
+                "the other points must allow its priority: max_priority = {priority} in their limits.toml"
+            ));
+        }
         let mut group_notes = Vec::new();
         for (first, second) in group.pairs(&file.addresses, &mut group_notes) {
             let (from, to) = if measurement.is_reverse { (second, first) } else { (first, second) };
@@ -412,6 +417,7 @@ mod tests {
         assert_eq!(config.tests[3].spec.test.rate, Some(units::BitRate(5_000_000)));
         let notes = imported.notes.join("\n");
         for part in [
+            "task rtt: the other points must allow its priority: max_priority = 3",
             "task bg: a continuous test becomes one of",
             "task bg: no point of the mesh has the address d.example; name it: --map d.example=POINT",
             "task class: address classes are not supported",

@@ -84,6 +84,8 @@ async fn serve(
     stop: &StopHandle,
     on_ready: impl FnOnce(SocketAddr),
 ) -> Result<(), Error> {
+    // Connections of points and HTTP clients, databases, tests. If it cannot be raised, the limits of each still hold.
+    let _ = os::raise_file_limit();
     let identity = Identity::open(&config.state)?;
     let owner = identity.name()?;
     if owner != config.name {

@@ -2,7 +2,8 @@
 //!
 //! - headers that trickle, and connections without a request: [`Limits::request`]
 //! - responses that are not read, or too slowly: [`Limits::part`]
-//! - open connections and unread responses of all: beyond the maximum, the connection that has waited longest for its client is closed
+//! - open connections and unread responses of all: beyond the maximum, the connection that has waited longest for its client is closed;
+//!   a new connection is refused if requests of all others are being processed
 //!
 //! The documents of requests have their own deadline ([`super::BODY_TIMEOUT`]). If one is not read, the connection is closed after the
 //! response.
@@ -43,6 +44,10 @@ const MAX_HEADER_BYTES: usize = 16 * 1024;
 const SEND_BUFFER_BYTES: usize = 512 * 1024;
 /// Part of a response that must be read within [`Limits::part`], bytes.
 const PART_BYTES: usize = 64 * 1024;
+
+/// The response if no connection can be closed for a new one.
+const FULL: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 39\r\nRetry-After: 1\r\n\
+                    Connection: close\r\n\r\ntoo many connections; repeat it later.\n";
 
 /// Limits on the resources that clients use.
 #[derive(Debug, Clone, Copy)]
@@ -97,22 +102,28 @@ impl Connections {
         }
     }
 
+    /// Whether one more connection can be served: there is space, or a connection that waits for its client can be closed.
+    fn has_space(&self) -> bool {
+        let open = self.lock();
+        open.len() < self.limits.connections || open.values().any(|connection| !connection.is_working)
+    }
+
     /// Closes connections until the maxima hold.
     fn limit(&self) {
         let mut open = self.lock();
         loop {
             let unread: usize = open.values().map(|connection| connection.unread_bytes).sum();
-            let has_too_much = unread > self.limits.unread_bytes;
-            if !has_too_much && open.len() <= self.limits.connections {
-                return;
-            }
-            let waits = |connection: &Connection| {
-                !connection.is_working && (!has_too_much || connection.unread_bytes > 0)
-            };
-            let waiting = open.iter().filter(|(_, connection)| waits(connection));
-            let Some(number) =
+            let longest_waiting = |min_unread_bytes: usize| {
+                let waits = |connection: &Connection| {
+                    !connection.is_working && connection.unread_bytes >= min_unread_bytes
+                };
+                let waiting = open.iter().filter(|(_, connection)| waits(connection));
                 waiting.min_by_key(|(_, connection)| connection.active).map(|(number, _)| *number)
-            else {
+            };
+            let (has_too_much, has_too_many) =
+                (unread > self.limits.unread_bytes, open.len() > self.limits.connections);
+            let unread = has_too_much.then(|| longest_waiting(1)).flatten();
+            let Some(number) = unread.or_else(|| has_too_many.then(|| longest_waiting(0)).flatten()) else {
                 return;
             };
             if let Some(task) = open.remove(&number).and_then(|connection| connection.task) {
@@ -135,6 +146,10 @@ pub(super) async fn serve(listener: TcpListener, router: Router, limits: Limits)
                 continue;
             }
         };
+        if !connections.has_space() {
+            refuse(&stream);
+            continue;
+        }
         number += 1;
         let connection =
             Connection { is_working: false, unread_bytes: 0, active: Instant::now(), task: None };
@@ -144,6 +159,13 @@ pub(super) async fn serve(listener: TcpListener, router: Router, limits: Limits)
         connections.change(number, |connection| connection.task = Some(task));
         connections.limit();
     }
+}
+
+/// Tells a client that all connections are in use, as far as the kernel takes it at once.
+fn refuse(stream: &TcpStream) {
+    // A request that has arrived, and is not read, would reset the connection.
+    let _ = stream.try_read(&mut [0; MAX_HEADER_BYTES]);
+    let _ = stream.try_write(FULL.as_bytes());
 }
 
 async fn serve_connection(stream: TcpStream, router: Router, connections: Arc<Connections>, number: u64) {
@@ -283,6 +305,7 @@ mod tests {
     use std::{
         io::{ErrorKind, Read, Write},
         net::{SocketAddr, TcpStream},
+        sync::atomic::{AtomicBool, AtomicUsize, Ordering},
         thread,
     };
 
@@ -295,6 +318,10 @@ mod tests {
     const LARGE_BYTES: usize = 16 << 20;
     /// Longer than anything here takes on a busy machine.
     const TIMEOUT: Duration = Duration::from_secs(60);
+
+    /// Number of requests of `/held` that have begun, and whether they end. One test uses them.
+    static HELD: AtomicUsize = AtomicUsize::new(0);
+    static IS_RELEASED: AtomicBool = AtomicBool::new(false);
 
     const SHORT: Limits = Limits {
         request: Duration::from_secs(2),
@@ -314,6 +341,16 @@ mod tests {
                 let router = Router::new()
                     .route("/small", get(|| async { "small" }))
                     .route("/large", get(|| async { vec![b'x'; LARGE_BYTES] }))
+                    .route(
+                        "/held",
+                        get(|| async {
+                            HELD.fetch_add(1, Ordering::SeqCst);
+                            while !IS_RELEASED.load(Ordering::SeqCst) {
+                                sleep(Duration::from_millis(10)).await;
+                            }
+                            "released"
+                        }),
+                    )
                     .route(
                         "/slow",
                         get(|| async {
@@ -430,6 +467,33 @@ mod tests {
             let length = read_to_end(&mut stream);
             assert!(length < LARGE_BYTES, "{length} bytes");
         }
+    }
+
+    #[test]
+    fn requests_in_progress_are_limited_too() {
+        let address = start(SHORT);
+        let mut busy: Vec<TcpStream> = (0..SHORT.connections).map(|_| connect(address)).collect();
+        busy.iter_mut().for_each(|stream| request(stream, "/held"));
+        let begin = Instant::now();
+        while HELD.load(Ordering::SeqCst) < SHORT.connections {
+            assert!(begin.elapsed() < TIMEOUT, "the requests did not arrive");
+            thread::sleep(Duration::from_millis(10));
+        }
+        for _ in 0..3 {
+            let mut late = connect(address);
+            request(&mut late, "/small");
+            let mut response = String::new();
+            late.read_to_string(&mut response).unwrap();
+            assert!(response.starts_with("HTTP/1.1 503 "), "{response}");
+            assert!(response.ends_with("\r\n\r\ntoo many connections; repeat it later.\n"), "{response}");
+        }
+        IS_RELEASED.store(true, Ordering::SeqCst);
+        for stream in &mut busy {
+            let mut response = [0; 12];
+            stream.read_exact(&mut response).unwrap();
+            assert_eq!(&response, b"HTTP/1.1 200");
+        }
+        assert_serves(address);
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub struct ExplainArgs {
     /// The requester: an authenticated user (alice, alice@192.0.2.1), or the address of a host without authentication
     #[arg(value_name = "USER")]
     requester: Requester,
-    /// The test: tcp, udp or other; rate; duration; in=TIME until its start; error=TIME of both clocks, as in
+    /// The test: tcp, udp or other; rate; duration; in=TIME until its start; error=TIME of both clocks; priority=NUMBER, as in
     /// udp,500mbit,30s,in=60s
     #[arg(value_name = "TEST", value_parser = TestRequest::parse_test)]
     test: TestRequest,

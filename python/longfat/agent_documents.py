@@ -106,9 +106,9 @@ MeshPair = TypedDict(
         "since_us": Optional[int],
         # The last test found this other cause; one more test decides.
         "unconfirmed_text": Optional[str],
-        # Goodput of the last test, bit/s.
+        # Goodput of the last throughput test by TCP; without one, of the last diagnosis, bit/s.
         "goodput_bps": Optional[float],
-        # Best goodput of a test, bit/s.
+        # Best goodput of such a test, bit/s.
         "best_goodput_bps": Optional[float],
         # Share of lost packets in the last latency test; without one, of retransmitted segments in the last
         # throughput test.
@@ -117,7 +117,7 @@ MeshPair = TypedDict(
         "min_rtt_us": Optional[float],
         # Typical round-trip time of the last latency test; without one, of the last throughput test, microseconds.
         "typical_rtt_us": Optional[float],
-        # Start of the last throughput test or diagnosis with a result, microseconds since 1970.
+        # Start of the last throughput test by TCP; without one, of the last diagnosis, microseconds since 1970.
         "tested_us": Optional[int],
         # Why its tests get no result.
         "problem": Optional[str],

@@ -102,14 +102,20 @@ pub(super) fn read_change(row: &mut Row<'_>) -> sql::Result<CauseChange> {
 pub(super) const CHANGE: &str = "lead, peer, kind, start_us, cause, id";
 
 impl Archive {
-    /// The changes of a pair's cause since a time, oldest first, and the last one before that time.
-    pub fn changes(&self, from: &str, to: &str, since_us: i64) -> Result<Vec<CauseChange>, Error> {
+    /// The changes of a pair's cause that tests of a kind found since a time, oldest first, and the last one before that time.
+    pub fn changes(
+        &self,
+        from: &str,
+        to: &str,
+        kind: &str,
+        since_us: i64,
+    ) -> Result<Vec<CauseChange>, Error> {
         let query = format!(
-            "SELECT {CHANGE} FROM causes WHERE lead = ?1 AND peer = ?2 AND start_us >= coalesce(
-                 (SELECT max(start_us) FROM causes WHERE lead = ?1 AND peer = ?2 AND start_us <= ?3), ?3)
-             ORDER BY start_us, kind"
+            "SELECT {CHANGE} FROM causes WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us >= coalesce(
+                 (SELECT max(start_us) FROM causes WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us <= ?4), ?4)
+             ORDER BY start_us"
         );
-        self.read_changes(&query, values![from, to, since_us])
+        self.read_changes(&query, values![from, to, kind, since_us])
     }
 
     fn read_changes(&self, query: &str, values: &[Value]) -> Result<Vec<CauseChange>, Error> {
@@ -170,7 +176,7 @@ mod tests {
     }
 
     fn causes(archive: &Archive) -> Vec<(i64, String)> {
-        let changes = archive.changes("a", "b", 0).unwrap();
+        let changes = archive.changes("a", "b", "throughput", 0).unwrap();
         changes.into_iter().map(|change| (change.since_us, change.cause)).collect()
     }
 
@@ -195,8 +201,8 @@ mod tests {
         assert_eq!(archive.cause_before(&pending[0]).unwrap().as_deref(), Some("path_rate"));
         archive.settle_change(&pending[0]).unwrap();
         assert_eq!(archive.pending_changes().unwrap(), []);
-        assert_eq!(archive.changes("a", "b", 2000).unwrap().len(), 2, "the cause at the beginning too");
-        assert_eq!(archive.changes("a", "b", 4000).unwrap().len(), 1);
+        let since = |since_us| archive.changes("a", "b", "throughput", since_us).unwrap().len();
+        assert_eq!((since(2000), since(4000)), (2, 1), "the cause at the beginning too");
     }
 
     #[test]

@@ -362,9 +362,12 @@ mod tests {
                 for since_us in [0, 30_000_000_000] {
                     let hours = |archive: &Archive| archive.hours(&pair.from, &pair.to, since_us).unwrap();
                     assert_eq!(hours(embedded), hours(common));
-                    let changes =
-                        |archive: &Archive| archive.changes(&pair.from, &pair.to, since_us).unwrap();
-                    assert_eq!(changes(embedded), changes(common));
+                    for kind in ["throughput", "diagnose"] {
+                        let changes = |archive: &Archive| {
+                            archive.changes(&pair.from, &pair.to, kind, since_us).unwrap()
+                        };
+                        assert_eq!(changes(embedded), changes(common));
+                    }
                 }
             }
             pairs.len()

@@ -91,13 +91,13 @@ pub struct PairFacts {
     pub to: String,
     /// Number of its tests.
     pub tests: TestCounts,
-    /// The best goodput so far, bit/s.
+    /// The best goodput of TCP so far, bit/s.
     pub best_goodput_bps: Option<f64>,
-    /// The newest throughput test with a result; without one, the newest diagnosis.
+    /// The newest throughput test by TCP with a result; without one, the newest diagnosis.
     pub throughput: Option<NewestResult>,
     /// The newest latency test with a result.
     pub latency: Option<NewestResult>,
-    /// The conclusion of the newest throughput test or diagnosis that has one.
+    /// The conclusion of the newest throughput test that has one; without one, of the newest diagnosis.
     pub conclusion: Option<Conclusion>,
     /// The last change of the cause: that of throughput tests; without one, of diagnoses.
     pub cause: Option<CauseChange>,
@@ -119,19 +119,37 @@ impl PairFacts {
         if let Some(counter) = self.tests.counter(row) {
             *counter += 1;
         }
-        let is_measured = row.state == State::Finished && !matches!(row.kind.as_str(), "stream" | "transfer");
-        if is_measured {
-            self.best_goodput_bps =
-                [self.best_goodput_bps, row.figures.goodput_bps].into_iter().flatten().reduce(f64::max);
+    }
+
+    /// Keeps the best goodput of the tests that decide on the cause. [`PairFacts::add_newest`] has added the test; `deciding` is the kind
+    /// that decided before.
+    fn add_best(&mut self, row: &TestRow, deciding: Option<&str>) {
+        if row.state != State::Finished || !shows_path(row) || self.deciding_kind() != Some(&row.kind) {
+            return;
         }
+        // Goodputs of diagnoses do not count beside those of throughput tests.
+        let before = self.best_goodput_bps.filter(|_| deciding != Some("diagnose") || row.kind == "diagnose");
+        self.best_goodput_bps = [before, row.figures.goodput_bps].into_iter().flatten().reduce(f64::max);
+    }
+
+    /// The kind of the tests that decide on the cause: throughput tests; without one, diagnoses.
+    fn deciding_kind(&self) -> Option<&str> {
+        let kinds = [
+            self.throughput.as_ref().map(|newest| &newest.kind),
+            self.cause.as_ref().map(|cause| &cause.kind),
+        ];
+        let kinds = kinds.into_iter().flatten().map(String::as_str);
+        kinds.max_by_key(|kind| *kind == "throughput")
     }
 
     /// Keeps what a test shows unless a newer one shows the same.
     fn add_newest(&mut self, row: &TestRow) {
         let is_of_path = matches!(row.kind.as_str(), "throughput" | "diagnose");
-        let has_goodput = row.figures.goodput_bps.is_some() && row.state != State::Running;
+        // A throughput test decides from the first one on.
+        let is_decided_by_others = row.kind != "throughput" && self.deciding_kind() == Some("throughput");
+        let is_first = row.kind == "throughput" && self.deciding_kind() != Some("throughput");
         let shown = match row.kind.as_str() {
-            _ if is_of_path && has_goodput => Some(&mut self.throughput),
+            _ if shows_path(row) => Some(&mut self.throughput),
             "latency" if row.state == State::Finished => Some(&mut self.latency),
             _ => None,
         };
@@ -149,7 +167,8 @@ impl PairFacts {
             });
         }
         let is_newest = self.conclusion.as_ref().is_none_or(|old| row.start_us >= old.start_us);
-        if let Some(cause) = cause::of(row).filter(|_| is_of_path && is_newest) {
+        let concludes = is_of_path && !is_decided_by_others && (is_newest || is_first);
+        if let Some(cause) = cause::of(row).filter(|_| concludes) {
             self.conclusion = Some(Conclusion { start_us: row.start_us, cause, reason: row.reason.clone() });
         }
     }
@@ -160,6 +179,14 @@ impl PairFacts {
             self.cause = Some(change);
         }
     }
+}
+
+/// Whether a test shows what TCP gets on the path: UDP sends at a rate, and has no verdict.
+fn shows_path(row: &TestRow) -> bool {
+    matches!(row.kind.as_str(), "throughput" | "diagnose")
+        && row.state != State::Running
+        && row.figures.verdict.is_some()
+        && row.figures.goodput_bps.is_some()
 }
 
 /// Whether a result of a kind and start replaces an older one. A diagnosis counts where there is no throughput test.
@@ -193,7 +220,9 @@ pub(super) fn update_pair(
     let known = read_pair(database, &row.from, &row.to)?;
     let mut pair = known.clone().unwrap_or_else(|| PairFacts::of_pair(&row.from, &row.to));
     pair.count(row, before);
+    let deciding = pair.deciding_kind().map(str::to_owned);
     pair.add_newest(row);
+    pair.add_best(row, deciding.as_deref());
     if let Some(change) = update_cause(database, row)? {
         pair.add_change(change);
     }
@@ -382,5 +411,52 @@ pub(super) mod tests {
         assert_eq!(pair.latency, None);
         assert_eq!(archive.pair("a", "b").unwrap().as_ref(), Some(pair));
         assert_eq!(archive.pair("b", "a").unwrap(), None);
+    }
+
+    #[test]
+    fn the_figures_of_a_pair_are_those_of_tcp_and_of_the_kind_that_decides() {
+        let mut archive = archive();
+        let diagnosis = |number, verdict| TestRow { kind: "diagnose".into(), ..finished(number, verdict) };
+        let pair = |archive: &Archive| archive.pair("a", "b").unwrap().unwrap();
+        // Without a throughput test, diagnoses decide.
+        archive.put(&diagnosis(900, "receive_buffer"), &[]).unwrap();
+        let facts = pair(&archive);
+        assert_eq!(
+            (facts.best_goodput_bps, facts.throughput.unwrap().kind.as_str()),
+            (Some(900.0), "diagnose")
+        );
+        assert_eq!(facts.conclusion.unwrap().cause, "receive_buffer");
+        // The first one decides, although the diagnosis is newer.
+        archive.put(&finished(10, "loss"), &[]).unwrap();
+        let facts = pair(&archive);
+        assert_eq!((facts.best_goodput_bps, facts.conclusion.unwrap().cause.as_str()), (Some(10.0), "loss"));
+        // UDP at a rate, and diagnoses, change nothing of it.
+        let udp = TestRow {
+            figures: Figures { goodput_bps: Some(5000.0), ..Figures::default() },
+            ..test(2000, State::Finished, None, None)
+        };
+        for row in [udp, diagnosis(3000, "policer"), diagnosis(3001, "policer")] {
+            archive.put(&row, &[]).unwrap();
+        }
+        let facts = pair(&archive);
+        assert_eq!(facts.best_goodput_bps, Some(10.0));
+        assert_eq!(facts.throughput.unwrap().start_us, 10_000);
+        assert_eq!(
+            (facts.cause.unwrap().cause, facts.conclusion.unwrap().cause),
+            ("loss".into(), "loss".into())
+        );
+        assert_eq!(facts.tests.finished, 5);
+        archive.put(&finished(4000, "loss"), &[]).unwrap();
+        assert_eq!(pair(&archive).best_goodput_bps, Some(4000.0));
+        // The changes of each kind are separate.
+        let changes = |kind: &str, since_us| archive.changes("a", "b", kind, since_us).unwrap();
+        let causes = |kind: &str| changes(kind, 0).into_iter().map(|change| change.cause).collect::<Vec<_>>();
+        assert_eq!(causes("throughput"), ["loss"]);
+        assert_eq!(causes("diagnose"), ["receive_buffer", "policer"]);
+        assert_eq!(
+            changes("throughput", 3_500_000).len(),
+            1,
+            "the cause at the beginning, not that of another kind"
+        );
     }
 }

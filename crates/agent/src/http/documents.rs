@@ -72,9 +72,9 @@ pub struct MeshPair {
     pub since_us: Option<i64>,
     /// The last test found this other cause; one more test decides.
     pub unconfirmed_text: Option<String>,
-    /// Goodput of the last test, bit/s.
+    /// Goodput of the last throughput test by TCP; without one, of the last diagnosis, bit/s.
     pub goodput_bps: Option<f64>,
-    /// Best goodput of a test, bit/s.
+    /// Best goodput of such a test, bit/s.
     pub best_goodput_bps: Option<f64>,
     /// Share of lost packets in the last latency test; without one, of retransmitted segments in the last throughput test.
     pub loss_share: Option<f64>,
@@ -82,7 +82,7 @@ pub struct MeshPair {
     pub min_rtt_us: Option<f64>,
     /// Typical round-trip time of the last latency test; without one, of the last throughput test, microseconds.
     pub typical_rtt_us: Option<f64>,
-    /// Start of the last throughput test or diagnosis with a result, microseconds since 1970.
+    /// Start of the last throughput test by TCP; without one, of the last diagnosis, microseconds since 1970.
     pub tested_us: Option<i64>,
     /// Why its tests get no result.
     pub problem: Option<String>,
@@ -109,12 +109,14 @@ impl MeshPair {
             Some(_) => PairState::Limited,
         };
         let words = |cause: &String| cause::in_words(cause, &from, &to);
-        let last_cause = conclusion.as_ref().map(|conclusion| &conclusion.cause);
+        let cause_text = cause.as_ref().map(words);
+        // Throughput tests and diagnoses have different names for the same cause.
+        let last_text = conclusion.as_ref().map(|conclusion| words(&conclusion.cause));
         let rtt = latency.as_ref().or(throughput.as_ref());
         MeshPair {
             state,
-            cause_text: cause.as_ref().map(words),
-            unconfirmed_text: last_cause.filter(|last| Some(*last) != cause.as_ref()).map(words),
+            unconfirmed_text: last_text.filter(|last| cause_text.as_ref() != Some(last)),
+            cause_text,
             since_us,
             goodput_bps: throughput.as_ref().and_then(|newest| newest.goodput_bps),
             best_goodput_bps,
@@ -416,5 +418,9 @@ mod tests {
         let pair = MeshPair::of(facts);
         assert_eq!(pair.state, PairState::Good);
         assert_eq!(pair.unconfirmed_text.as_deref(), Some("receive buffer of b"));
+        // The same cause by the name that diagnoses give it.
+        let mut facts = self::facts("b", Some("receive_window"), 10.0);
+        facts.conclusion = Some(Conclusion { start_us: 10, cause: "receive_buffer".into(), reason: None });
+        assert_eq!(MeshPair::of(facts).unconfirmed_text, None);
     }
 }

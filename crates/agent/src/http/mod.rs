@@ -358,7 +358,12 @@ fn respond(site: &Site, route: &Route, query: &str) -> Result<Response, Refusal>
                 return Err(Refusal::Invalid("from and to are missing".into()));
             };
             let since_us = filter.since_us.unwrap_or(0);
-            let changes = archive.changes(&from, &to, since_us)?;
+            // Only those of the kind that decides: others name causes by other words.
+            let cause = archive.pair(&from, &to)?.and_then(|pair| pair.cause);
+            let changes = match cause {
+                Some(cause) => archive.changes(&from, &to, &cause.kind, since_us)?,
+                None => Vec::new(),
+            };
             json(&PairDocument {
                 schema: SCHEMA.into(),
                 now_us,

@@ -206,12 +206,11 @@ impl Authority {
     /// Deletes all invitations of a name, used or not.
     pub(crate) fn delete_invitations(&self, name: &str) -> Result<(), Error> {
         let directory = self.directory.join("invitations");
-        let failed = |path: &Path| files::failed("delete", path);
         for entry in fs::read_dir(&directory).map_err(files::failed("read", &directory))? {
             let path = entry.map_err(files::failed("read", &directory))?.path();
             let text = fs::read(&path).unwrap_or_default();
             if serde_json::from_slice::<StoredInvitation>(&text).is_ok_and(|issued| issued.name == name) {
-                fs::remove_file(&path).map_err(failed(&path))?;
+                fs::remove_file(&path).map_err(files::failed("delete", &path))?;
             }
         }
         Ok(())

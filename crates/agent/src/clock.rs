@@ -1,15 +1,29 @@
-//! The two clocks of a point, as the operating system provides them.
+//! The two clocks of a point, as the operating system provides them, and whether UTC is reliable enough to remove what is old by it.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, Ordering},
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
 };
 
 use reservation::Now;
+use tokio::{net::unix::pipe::Receiver, sync::mpsc, time::sleep};
 use units::Time;
+
+use crate::event_loop::Inbound;
 
 /// The error that the kernel reports for an unsynchronized clock (NTP_PHASE_LIMIT).
 const UNKNOWN_ERROR: Time = Time::from_secs(16);
+
+/// A step forward by more than this may be a mistake.
+const LARGE_STEP: Time = Time::from_secs(3600);
+/// Time after a large step forward in which nothing is removed: users may notice a wrong clock.
+const DOUBT: Time = Time::from_secs(86_400);
+/// Interval at which the clock is read where the kernel reports no steps.
+const POLL: Duration = Duration::from_secs(5);
 
 /// The source of a point's UTC.
 #[derive(Debug, Clone, Default)]
@@ -31,5 +45,104 @@ impl Clock {
             utc: Time(utc.as_nanos().saturating_add_signed(self.offset_ns.load(Ordering::Relaxed))),
             error: self.error.unwrap_or_else(|| os::clock_error().map_or(UNKNOWN_ERROR, time)),
         }
+    }
+
+    /// Whether something synchronizes UTC: the kernel has an estimate of its error, or the configuration states it.
+    pub(crate) fn is_synchronized(&self) -> bool {
+        self.error.is_some()
+            || os::clock_error().is_ok_and(|error| Time::from_duration(error) < UNKNOWN_ERROR)
+    }
+}
+
+/// Whether results may be removed because they are old: a clock that is wrong would destroy the archive.
+#[derive(Debug)]
+pub(crate) struct RemovalGuard {
+    last: Now,
+    /// Until then nothing is removed, steady clock.
+    doubt_until: Time,
+}
+
+impl RemovalGuard {
+    /// `newest_us`: the start of the newest known test, microseconds since 1970. The clock may have been stepped while the agent did not run.
+    pub fn new(now: Now, newest_us: Option<i64>) -> Self {
+        let newest = newest_us.map(|us| Time::from_micros(u64::try_from(us).unwrap_or(0)));
+        let is_doubtful = newest.is_some_and(|newest| now.utc > newest + LARGE_STEP);
+        let doubt_until = if is_doubtful { now.steady + DOUBT } else { Time::ZERO };
+        RemovalGuard { last: now, doubt_until }
+    }
+
+    /// Reads the clocks.
+    pub fn observe(&mut self, now: Now) {
+        let expected = self.last.utc + now.steady.saturating_sub(self.last.steady);
+        if now.utc > expected + LARGE_STEP {
+            tracing::warn!("UTC was stepped forward by more than an hour: no results are removed for a day");
+            self.doubt_until = now.steady + DOUBT;
+        }
+        self.last = now;
+    }
+
+    /// Whether UTC has not been doubtful for long enough.
+    pub fn permits(&self, now: Now) -> bool {
+        now.steady >= self.doubt_until
+    }
+}
+
+/// Sends a notice to the loop whenever the system's clock is stepped.
+pub(crate) async fn report_steps(inbox: mpsc::Sender<Inbound>) {
+    if let Err(error) = report_kernels_steps(&inbox).await {
+        tracing::info!("the kernel does not report steps of the clock ({error}); it is read every 5 s");
+        while inbox.send(Inbound::ClockStepped).await.is_ok() {
+            sleep(POLL).await;
+        }
+    }
+}
+
+async fn report_kernels_steps(inbox: &mpsc::Sender<Inbound>) -> io::Result<()> {
+    // Any descriptor that does not block can be read as a pipe.
+    let steps = Receiver::from_owned_fd_unchecked(os::clock_steps()?)?;
+    loop {
+        steps.readable().await?;
+        let is_stepped = match steps.try_read(&mut [0; 8]) {
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+            Ok(_) => true,
+        };
+        if is_stepped && inbox.send(Inbound::ClockStepped).await.is_err() {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now(steady_s: u64, utc_s: u64) -> Now {
+        let [steady, utc] = [steady_s, utc_s].map(Time::from_secs);
+        Now { steady, utc, error: Time::ZERO }
+    }
+
+    #[test]
+    fn a_large_step_forward_protects_old_results_for_a_day() {
+        let mut guard = RemovalGuard::new(now(100, 1_800_000_000), Some(1_799_999_000_000_000));
+        assert!(guard.permits(now(100, 1_800_000_000)));
+        // Time that passes, a small step, and steps back are no reason.
+        for (steady, utc) in [(100_100, 1_800_100_000), (100_101, 1_800_103_000), (100_102, 1_700_000_000)] {
+            guard.observe(now(steady, utc));
+            assert!(guard.permits(now(steady, utc)), "{utc}");
+        }
+        // Back to the right time: that is a step forward too.
+        let wrong = now(100_103, 1_900_000_000);
+        guard.observe(wrong);
+        assert!(!guard.permits(wrong));
+        guard.observe(now(150_000, 1_800_149_900));
+        assert!(!guard.permits(now(100_102 + 86_400, 1_800_000_000)));
+        assert!(guard.permits(now(100_103 + 86_400, 1_800_000_000)));
+    }
+
+    #[test]
+    fn a_step_while_the_agent_did_not_run_counts() {
+        let guard = RemovalGuard::new(now(100, 1_900_000_000), Some(1_800_000_000_000_000));
+        assert!(!guard.permits(now(101, 1_900_000_001)) && guard.permits(now(86_500, 1_900_086_400)));
+        assert!(RemovalGuard::new(now(100, 1_900_000_000), None).permits(now(100, 1_900_000_000)));
     }
 }

@@ -9,7 +9,8 @@ use tokio::{
 };
 
 use crate::{
-    CalendarFile, Config, Error, Identity, Members, control_server, event_loop::EventLoop, files, network,
+    CalendarFile, Config, Error, Identity, Members, clock, control_server, event_loop::EventLoop, files,
+    network,
 };
 
 /// Maximum number of arrivals that wait for the loop.
@@ -111,6 +112,7 @@ async fn serve(
     let network = network::Network::new(&identity, &members, inbox.clone())?;
     let mut agent =
         EventLoop::open(config, file, point, members, Arc::clone(&network), inbox.clone(), observer)?;
+    tokio::spawn(clock::report_steps(inbox.clone()));
     tokio::spawn(control_server::listen(control, inbox));
     let http = match http {
         Some(listen) => Some(

@@ -1,7 +1,11 @@
 //! Clocks and sleeping (clock_gettime(2), clock_nanosleep(2)).
 #![allow(unsafe_code)]
 
-use std::time::Duration;
+use std::{
+    io,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    time::Duration,
+};
 
 /// CLOCK_MONOTONIC, ns: the clock of bpf_ktime_get_ns() and of the kernel's timers.
 pub fn monotonic_ns() -> u64 {
@@ -23,6 +27,27 @@ pub fn clock_error() -> std::io::Result<Duration> {
     // SAFETY: `state` is a valid timex to write to.
     crate::check(unsafe { libc::adjtimex(&raw mut state) })?;
     Ok(Duration::from_micros(u64::try_from(state.maxerror).unwrap_or(0)))
+}
+
+/// A descriptor that becomes readable when CLOCK_REALTIME is stepped; reading it then fails with ECANCELED, once for each step. It does not
+/// block (timerfd_create(2), TFD_TIMER_CANCEL_ON_SET).
+///
+/// # Errors
+/// If the kernel has no such timers.
+pub fn clock_steps() -> io::Result<OwnedFd> {
+    // SAFETY: the call has no pointers.
+    let fd = unsafe { libc::timerfd_create(libc::CLOCK_REALTIME, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC) };
+    // SAFETY: the call succeeded, so the descriptor is new and has no other owner.
+    let timer = unsafe { OwnedFd::from_raw_fd(crate::check(fd)?) };
+    // It never expires by itself.
+    let [zero, never] = [0, libc::time_t::MAX].map(|tv_sec| libc::timespec { tv_sec, tv_nsec: 0 });
+    let time = libc::itimerspec { it_interval: zero, it_value: never };
+    let flags = libc::TFD_TIMER_ABSTIME | libc::TFD_TIMER_CANCEL_ON_SET;
+    // SAFETY: `time` is a valid itimerspec; the old value is not requested.
+    crate::check(unsafe {
+        libc::timerfd_settime(timer.as_raw_fd(), flags, &raw const time, std::ptr::null_mut())
+    })?;
+    Ok(timer)
 }
 
 /// CLOCK_REALTIME since 1970, UTC: the clock of the kernel's packet timestamps.
@@ -66,6 +91,15 @@ mod tests {
         let error = clock_error().unwrap();
         assert!(Duration::ZERO < error && error <= Duration::from_secs(16), "{error:?}");
         assert!(boottime().as_nanos() as u64 >= monotonic_ns() / 2);
+    }
+
+    #[test]
+    fn a_clock_that_runs_is_not_stepped() {
+        let mut steps = std::fs::File::from(clock_steps().unwrap());
+        for _ in 0..2 {
+            let error = io::Read::read(&mut steps, &mut [0; 8]).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ mod transmit;
 mod user;
 
 pub use clock::{
-    boottime, clock_error, monotonic_ns, realtime, realtime_ns, reduce_timer_slack, sleep_until,
+    boottime, clock_error, clock_steps, monotonic_ns, realtime, realtime_ns, reduce_timer_slack, sleep_until,
 };
 pub use device::DeviceControl;
 pub use poll::{wait_any, wait_readable, wait_writable};

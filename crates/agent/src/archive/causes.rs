@@ -43,19 +43,23 @@ pub struct CauseChange {
     pub test: String,
 }
 
-/// Records a change of the cause; returns it.
-pub(super) fn update_cause(database: &dyn Database, row: &TestRow) -> sql::Result<Option<CauseChange>> {
-    if cause::of(row).is_none() {
+/// Records a change of the cause; returns it. Tests that start after `latest_start_us` are in the future by mistake.
+pub(super) fn update_cause(
+    database: &dyn Database,
+    row: &TestRow,
+    latest_start_us: i64,
+) -> sql::Result<Option<CauseChange>> {
+    if cause::of(row).is_none() || row.start_us > latest_start_us {
         return Ok(None);
     }
-    let pair: &[Value] = values![row.from, row.to, row.kind];
+    let pair: &[Value] = values![row.from, row.to, row.kind, latest_start_us];
     let query = format!(
-        "SELECT {COLUMNS} FROM tests WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND {CONCLUSIVE}
+        "SELECT {COLUMNS} FROM tests WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us <= ?4 AND {CONCLUSIVE}
          ORDER BY start_us DESC, id DESC LIMIT {CONFIRMATIONS}"
     );
     let newest = read_all(database, &query, pair, read)?;
-    let current =
-        "SELECT cause FROM causes WHERE lead = ?1 AND peer = ?2 AND kind = ?3 ORDER BY start_us DESC LIMIT 1";
+    let current = "SELECT cause FROM causes WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us <= ?4
+         ORDER BY start_us DESC LIMIT 1";
     let current: Option<String> = read_first(database, current, pair, |row| row.next())?;
     let Some(new) = newest.first().and_then(cause::of) else { return Ok(None) };
     let is_confirmed = newest.len() == CONFIRMATIONS
@@ -84,6 +88,20 @@ pub(super) fn update_cause(database: &dyn Database, row: &TestRow) -> sql::Resul
         cause: new,
         test: first.id.clone(),
     }))
+}
+
+/// The last change of a pair until a time, as [`super::PairFacts::cause`] has it.
+pub(super) fn last_change(
+    database: &dyn Database,
+    from: &str,
+    to: &str,
+    until_us: i64,
+) -> sql::Result<Option<CauseChange>> {
+    let query = format!(
+        "SELECT {CHANGE} FROM causes WHERE lead = ?1 AND peer = ?2 AND start_us <= ?3
+         ORDER BY CASE WHEN kind = 'throughput' THEN 0 ELSE 1 END, start_us DESC LIMIT 1"
+    );
+    read_first(database, &query, values![from, to, until_us], read_change)
 }
 
 /// Reads the columns [`CHANGE`].
@@ -203,6 +221,30 @@ mod tests {
         assert_eq!(archive.pending_changes().unwrap(), []);
         let since = |since_us| archive.changes("a", "b", "throughput", since_us).unwrap().len();
         assert_eq!((since(2000), since(4000)), (2, 1), "the cause at the beginning too");
+    }
+
+    /// The clock was wrong for two tests, and was corrected.
+    #[test]
+    fn tests_in_the_future_do_not_freeze_a_pair() {
+        let mut archive = archive();
+        archive.put(&finished(1, "path_rate"), &[]).unwrap();
+        for number in [1_000_000, 1_000_001] {
+            archive.put(&finished(number, "loss"), &[]).unwrap();
+        }
+        let pair = |archive: &Archive| archive.pair("a", "b").unwrap().unwrap();
+        assert_eq!(pair(&archive).throughput.unwrap().start_us, 1_000_001_000);
+        archive.set_latest_start(500_000);
+        archive.put(&finished(2, "path_rate"), &[]).unwrap();
+        let facts = pair(&archive);
+        assert_eq!((facts.throughput.unwrap().start_us, facts.conclusion.unwrap().start_us), (2000, 2000));
+        assert_eq!(facts.cause.unwrap().since_us, 1000);
+        for number in [3, 4] {
+            archive.put(&finished(number, "receive_window"), &[]).unwrap();
+        }
+        // One that another point sends with a wrong clock.
+        archive.put(&finished(2_000_000, "loss"), &[]).unwrap();
+        let facts = pair(&archive);
+        assert_eq!((facts.cause.unwrap().since_us, facts.throughput.unwrap().start_us), (3000, 4000));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::{
     COLUMNS, FORMAT, attention, forward, pairs, read,
-    sql::{self, Database},
+    sql::{self, Database, Row},
     tables,
 };
 
@@ -46,7 +46,8 @@ pub(super) fn create(database: &dyn Database, version: Option<i64>) -> sql::Resu
     }
     if version == FIRST_VERSION {
         let query = format!("SELECT {COLUMNS} FROM tests WHERE state <> 'running' ORDER BY start_us");
-        return database.query(&query, &[], &mut |row| pairs::update_pair(database, &read(row)?, None));
+        let update = |row: &mut Row<'_>| pairs::update_pair(database, &read(row)?, None, i64::MAX);
+        return database.query(&query, &[], &mut |row| update(row));
     }
     pairs::convert(database, version == THIRD_VERSION)
 }

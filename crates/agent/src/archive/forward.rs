@@ -6,7 +6,11 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -15,7 +19,7 @@ use tokio::sync::mpsc;
 
 use super::{
     Archive, PostgresAddress, Retention, TestRow, get,
-    postgres::{set_stored_number, stored_number},
+    postgres::{server_time_us, set_stored_number, stored_number},
     put,
     sql::{Field, read_all, read_first, values},
 };
@@ -37,6 +41,14 @@ const RETRY: Duration = Duration::from_secs(5);
 const RETENTION_INTERVAL: Duration = Duration::from_secs(3600);
 /// Pause of retention after the start, and between two steps.
 const RETENTION_PAUSE: Duration = Duration::from_secs(1);
+
+/// How far in the future a test may start (the reservation's horizon), microseconds.
+const MAX_AHEAD_US: i64 = 7 * super::retention::DAY_US;
+
+/// This point's UTC, microseconds since 1970.
+fn unix_us() -> i64 {
+    i64::try_from(os::realtime().as_micros()).unwrap_or(i64::MAX)
+}
 
 /// A waiting row: its number and its test's id.
 type Spooled = (i64, String);
@@ -92,9 +104,10 @@ impl Archive {
 
     /// Stores rows of a spool in the common archive, in one transaction.
     fn store(&mut self, spool: &str, rows: &[TestRow], number: i64) -> Result<(), Error> {
+        let latest_start_us = self.latest_start_us;
         self.write(|database| {
             for row in rows {
-                put(database, row)?;
+                put(database, row, latest_start_us)?;
             }
             set_stored_number(database, spool, number)
         })
@@ -112,10 +125,11 @@ impl Forwarder {
         path: &Path,
         address: &PostgresAddress,
         retention: Retention,
+        may_remove: Arc<AtomicBool>,
         inbox: mpsc::Sender<Inbound>,
     ) -> Result<Forwarder, Error> {
         let (wake, woken) = sync_channel(1);
-        let work = Work { path: path.into(), address: address.clone(), retention, inbox, woken };
+        let work = Work { path: path.into(), address: address.clone(), retention, may_remove, inbox, woken };
         let spawned = thread::Builder::new().name("archive".into()).spawn(move || work.run());
         spawned.map_err(|cause| Error::system("start the thread of the common archive", cause))?;
         Ok(Forwarder { wake })
@@ -132,6 +146,8 @@ struct Work {
     path: PathBuf,
     address: PostgresAddress,
     retention: Retention,
+    /// Whether this point's clock is reliable enough to remove old results.
+    may_remove: Arc<AtomicBool>,
     inbox: mpsc::Sender<Inbound>,
     woken: Receiver<()>,
 }
@@ -180,6 +196,7 @@ impl Work {
                 for (_, id) in &waiting {
                     rows.extend(get(&*own.database, id).map_err(own.failed("read"))?);
                 }
+                common.set_latest_start(unix_us().saturating_add(MAX_AHEAD_US));
                 common.store(&spool, &rows, *number)?;
                 last = *number;
                 if !self.report(last) {
@@ -188,8 +205,10 @@ impl Work {
                 continue;
             }
             if retention_at <= Instant::now() {
-                let now_us = i64::try_from(os::realtime().as_micros()).unwrap_or(i64::MAX);
-                let has_more = common.apply_common_retention(now_us, &self.retention)?;
+                // A wrong clock of one point must not remove the results of all: the server's must agree.
+                let now_us = unix_us().min(server_time_us(&*common.database).map_err(common.failed("read"))?);
+                let has_more = self.may_remove.load(Ordering::Acquire)
+                    && common.apply_common_retention(now_us, &self.retention)?;
                 retention_at = Instant::now() + if has_more { RETENTION_PAUSE } else { RETENTION_INTERVAL };
             }
             match self.woken.recv_timeout(retention_at.saturating_duration_since(Instant::now())) {
@@ -265,7 +284,8 @@ mod tests {
         let retention = Retention::default();
         let start = || {
             let (sender, inbox) = mpsc::channel(100);
-            (Forwarder::start(&path, &address, retention, sender).unwrap(), inbox)
+            let may_remove = Arc::new(AtomicBool::new(true));
+            (Forwarder::start(&path, &address, retention, may_remove, sender).unwrap(), inbox)
         };
         let (forwarder, mut inbox) = start();
         cluster.start();

@@ -161,6 +161,8 @@ pub(crate) struct Archive {
     is_in_batch: bool,
     /// Rows of tests that this point leads are also put into the spool.
     spool_of: Option<String>,
+    /// Tests that start later, microseconds since 1970, are in the future by mistake: they are not the newest of their pair.
+    latest_start_us: i64,
 }
 
 impl Archive {
@@ -207,7 +209,18 @@ impl Archive {
     }
 
     fn new(name: String, path: Option<PathBuf>, database: Box<dyn Database>) -> Archive {
-        Archive { name, path, database, is_in_batch: false, spool_of: None }
+        Archive { name, path, database, is_in_batch: false, spool_of: None, latest_start_us: i64::MAX }
+    }
+
+    /// Sets the latest start of a test that is not in the future by mistake.
+    pub fn set_latest_start(&mut self, time_us: i64) {
+        self.latest_start_us = time_us;
+    }
+
+    /// The start of the newest test until now.
+    pub fn newest_start(&self, now_us: i64) -> Result<Option<i64>, Error> {
+        let query = "SELECT start_us FROM tests WHERE start_us <= ?1 ORDER BY start_us DESC LIMIT 1";
+        read_first(&*self.database, query, values![now_us], |row| row.next()).map_err(self.failed("read"))
     }
 
     /// Size of the file, bytes.
@@ -259,8 +272,9 @@ impl Archive {
     /// Adds or replaces a row, and adds its receivers to the outbox.
     pub fn put(&mut self, row: &TestRow, send_to: &[PointName]) -> Result<(), Error> {
         let is_spooled = self.spool_of.as_ref() == Some(&row.from);
+        let latest_start_us = self.latest_start_us;
         self.write(|database| {
-            put(database, row)?;
+            put(database, row, latest_start_us)?;
             for point in send_to {
                 let insert = "INSERT INTO outbox VALUES (?1, ?2) ON CONFLICT DO NOTHING";
                 database.execute(insert, values![row.id, point.0])?;
@@ -412,7 +426,7 @@ fn get(database: &dyn Database, id: &str) -> sql::Result<Option<TestRow>> {
     read_first(database, &format!("SELECT {COLUMNS} FROM tests WHERE id = ?1"), values![id], read)
 }
 
-fn put(database: &dyn Database, row: &TestRow) -> sql::Result<()> {
+fn put(database: &dyn Database, row: &TestRow, latest_start_us: i64) -> sql::Result<()> {
     let before = get(database, &row.id)?;
     let values = values_of(row);
     let insert = format!(
@@ -428,7 +442,7 @@ fn put(database: &dyn Database, row: &TestRow) -> sql::Result<()> {
     }
     // A result that replaces one of another pair, whose sender had no right to it, is a new one of its pair.
     let before = before.filter(|before| (&before.from, &before.to) == (&row.from, &row.to));
-    pairs::update_pair(database, row, before.as_ref())
+    pairs::update_pair(database, row, before.as_ref(), latest_start_us)
 }
 
 #[cfg(test)]

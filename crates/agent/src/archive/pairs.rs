@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Archive, COLUMNS, State, TestRow,
-    causes::{CHANGE, CauseChange, read_change, update_cause},
+    causes::{CHANGE, CauseChange, last_change, read_change, update_cause},
     read,
     sql::{self, Database, Field, Row, placeholders, read_all, read_first, values},
 };
@@ -142,19 +142,25 @@ impl PairFacts {
         kinds.max_by_key(|kind| *kind == "throughput")
     }
 
-    /// Keeps what a test shows unless a newer one shows the same.
-    fn add_newest(&mut self, row: &TestRow) {
+    /// Keeps what a test shows unless a newer one shows the same. Tests that start after `latest_start_us` are in the future by mistake.
+    fn add_newest(&mut self, row: &TestRow, latest_start_us: i64) {
+        if row.start_us > latest_start_us {
+            return;
+        }
         let is_of_path = matches!(row.kind.as_str(), "throughput" | "diagnose");
         // A throughput test decides from the first one on.
         let is_decided_by_others = row.kind != "throughput" && self.deciding_kind() == Some("throughput");
-        let is_first = row.kind == "throughput" && self.deciding_kind() != Some("throughput");
+        let is_first = row.kind == "throughput" && self.deciding_kind() == Some("diagnose");
         let shown = match row.kind.as_str() {
             _ if shows_path(row) => Some(&mut self.throughput),
             "latency" if row.state == State::Finished => Some(&mut self.latency),
             _ => None,
         };
         let shown = shown.filter(|shown| {
-            shown.as_ref().is_none_or(|old| replaces((&row.kind, row.start_us), (&old.kind, old.start_us)))
+            shown.as_ref().is_none_or(|old| {
+                old.start_us > latest_start_us
+                    || replaces((&row.kind, row.start_us), (&old.kind, old.start_us))
+            })
         });
         if let Some(shown) = shown {
             *shown = Some(NewestResult {
@@ -166,7 +172,10 @@ impl PairFacts {
                 typical_rtt_us: row.figures.typical_rtt_us,
             });
         }
-        let is_newest = self.conclusion.as_ref().is_none_or(|old| row.start_us >= old.start_us);
+        let is_newest = self
+            .conclusion
+            .as_ref()
+            .is_none_or(|old| row.start_us >= old.start_us || old.start_us > latest_start_us);
         let concludes = is_of_path && !is_decided_by_others && (is_newest || is_first);
         if let Some(cause) = cause::of(row).filter(|_| concludes) {
             self.conclusion = Some(Conclusion { start_us: row.start_us, cause, reason: row.reason.clone() });
@@ -216,14 +225,18 @@ pub(super) fn update_pair(
     database: &dyn Database,
     row: &TestRow,
     before: Option<&TestRow>,
+    latest_start_us: i64,
 ) -> sql::Result<()> {
     let known = read_pair(database, &row.from, &row.to)?;
     let mut pair = known.clone().unwrap_or_else(|| PairFacts::of_pair(&row.from, &row.to));
     pair.count(row, before);
+    if pair.cause.as_ref().is_some_and(|cause| cause.since_us > latest_start_us) {
+        pair.cause = last_change(database, &row.from, &row.to, latest_start_us)?;
+    }
     let deciding = pair.deciding_kind().map(str::to_owned);
-    pair.add_newest(row);
+    pair.add_newest(row, latest_start_us);
     pair.add_best(row, deciding.as_deref());
-    if let Some(change) = update_cause(database, row)? {
+    if let Some(change) = update_cause(database, row, latest_start_us)? {
         pair.add_change(change);
     }
     if known.as_ref() == Some(&pair) { Ok(()) } else { write_pair(database, &pair) }
@@ -324,10 +337,10 @@ pub(super) fn convert(database: &dyn Database, has_newest: bool) -> sql::Result<
         Ok(())
     })?;
     let source = if has_newest { "newest" } else { "tests" };
-    database.query(&format!("SELECT {COLUMNS} FROM {source}"), &[], &mut |row| {
+    database.query(&format!("SELECT {COLUMNS} FROM {source} ORDER BY start_us"), &[], &mut |row| {
         let row = read(row)?;
         if let Some(pair) = pairs.get_mut(&(row.from.clone(), row.to.clone())) {
-            pair.add_newest(&row);
+            pair.add_newest(&row, i64::MAX);
         }
         Ok(())
     })?;

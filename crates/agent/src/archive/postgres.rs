@@ -254,6 +254,12 @@ pub(super) fn check_version(database: &dyn Database) -> sql::Result<()> {
     }
 }
 
+/// The server's UTC, microseconds since 1970.
+pub(super) fn server_time_us(database: &dyn Database) -> sql::Result<i64> {
+    let query = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)";
+    Ok(read_first(database, query, &[], |row| row.next())?.unwrap_or(0))
+}
+
 /// The number of the last row of a spool that is stored.
 pub(super) fn stored_number(database: &dyn Database, spool: &str) -> sql::Result<i64> {
     let query = "SELECT number FROM spools WHERE name = ?1";

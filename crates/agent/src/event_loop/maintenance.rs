@@ -1,13 +1,13 @@
 //! Periodic maintenance by the loop: retention of results, alerts, and renewal of the point's certificate.
 
-use std::{collections::BTreeMap, fs, path::Path, thread};
+use std::{collections::BTreeMap, fs, path::Path, sync::atomic::Ordering, thread};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use reservation::{Now, PointName};
 use units::Time;
 
-use super::{Batch, EventLoop, Inbound};
+use super::{Batch, EventLoop, Inbound, unix_us};
 use crate::{
     Authority, Error, Identity,
     alert::{Alert, Sent},
@@ -84,11 +84,13 @@ impl EventLoop {
     /// Runs the tasks that are due.
     pub(super) fn run_maintenance(&mut self, now: Now, batch: &mut Batch) -> Result<(), Error> {
         if self.maintenance.retention_at <= now.steady {
-            let runs_dir = self.config.state.join("runs");
-            let now_us = i64::try_from(now.utc.as_nanos() / 1000).unwrap_or(i64::MAX);
-            let remove = |record: &str| remove_record(&runs_dir, record);
-            let (retention, own) = (&self.config.retention, self.config.name.0.as_str());
-            let has_more = self.archive.apply_retention(now_us, retention, own, remove)?;
+            let may_remove = self.may_remove.load(Ordering::Acquire);
+            if !may_remove {
+                tracing::info!(
+                    "no old results are removed: the clock is not synchronized, or may have been stepped"
+                );
+            }
+            let has_more = may_remove && self.apply_retention(now)?;
             if self.config.alerts.is_none() && !has_more {
                 self.archive.settle_all_changes()?;
             }
@@ -104,6 +106,14 @@ impl EventLoop {
             self.renew(batch)?;
         }
         Ok(())
+    }
+
+    /// Applies one step of the retention; returns whether more steps are due.
+    fn apply_retention(&mut self, now: Now) -> Result<bool, Error> {
+        let runs_dir = self.config.state.join("runs");
+        let remove = |record: &str| remove_record(&runs_dir, record);
+        let (retention, own) = (&self.config.retention, self.config.name.0.as_str());
+        self.archive.apply_retention(unix_us(now), retention, own, remove)
     }
 
     /// A row was stored: a cause may have changed.

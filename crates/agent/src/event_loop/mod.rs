@@ -8,7 +8,16 @@ mod members;
 mod requests;
 mod tests;
 
-use std::{collections::BTreeMap, iter, net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    iter,
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use reservation::{
     Action, Event, Message, Now, Outcome, Phase, Point, PointName, ReservationId, Role, Step, TaskName,
@@ -21,22 +30,25 @@ use units::Time;
 
 use self::{
     maintenance::Maintenance,
+    requests::unix_us,
     tests::{Ended, Run},
 };
 use crate::{
     CalendarFile, Config, Error, Members, Moment, StepObserver,
     alert::Sent,
     archive::{Archive, CauseChange, Forwarder},
+    clock::RemovalGuard,
     control::{Reply, Request},
     frame::Frame,
     network::Network,
+    received,
     rules::Rules,
     test::Endpoint,
 };
 
 /// Maximum number of arrivals that are handled as one batch.
 const MAX_BATCH: usize = 256;
-/// A step of UTC is detected within this time while reservations are open.
+/// The clock is read at least this often while reservations are open. The kernel reports steps ([`crate::clock`]).
 const CLOCK_CHECK: Time = Time::from_secs(5);
 /// The longest sleep.
 const MAX_SLEEP: Time = Time::from_secs(3600);
@@ -83,6 +95,8 @@ pub(crate) enum Inbound {
         /// Receives the reply.
         reply: oneshot::Sender<Reply>,
     },
+    /// UTC was stepped, or may have been.
+    ClockStepped,
     /// The server of a test is open.
     Serving {
         /// The reservation.
@@ -154,6 +168,9 @@ pub(crate) struct EventLoop {
     /// When unconfirmed results are resent.
     outbox_due: Option<Time>,
     maintenance: Maintenance,
+    removal_guard: RemovalGuard,
+    /// Whether the thread of the common archive may remove old results.
+    may_remove: Arc<AtomicBool>,
     /// Requests for calendars of other points.
     requested_calendars: Vec<(PointName, oneshot::Sender<Reply>)>,
     started: Time,
@@ -173,14 +190,16 @@ impl EventLoop {
     ) -> Result<EventLoop, Error> {
         let path = config.state.join("archive.sqlite");
         let archive = Archive::open(&path, config.postgres.as_ref().map(|_| &config.name))?;
-        let forwarder = config
-            .postgres
-            .as_ref()
-            .map(|address| Forwarder::start(&path, address, config.retention, inbox.clone()));
+        let now = config.clock.now();
+        let removal_guard = RemovalGuard::new(now, archive.newest_start(unix_us(now))?);
+        let may_remove = Arc::new(AtomicBool::new(false));
+        let forwarder = config.postgres.as_ref().map(|address| {
+            Forwarder::start(&path, address, config.retention, Arc::clone(&may_remove), inbox.clone())
+        });
         let forwarder = forwarder.transpose()?;
         let mut rules = Rules::new(config.limits.clone());
         rules.set_members(&members);
-        let started = config.clock.now().steady;
+        let started = now.steady;
         let mut agent = EventLoop {
             config,
             file,
@@ -195,6 +214,8 @@ impl EventLoop {
             next_run: 1,
             outbox_due: Some(started),
             maintenance: Maintenance::new(started),
+            removal_guard,
+            may_remove,
             requested_calendars: Vec::new(),
             started,
             observer,
@@ -210,6 +231,7 @@ impl EventLoop {
     /// Resumes after the previous run of the agent, however it ended.
     fn resume(&mut self) -> Result<(), Error> {
         let now = self.now();
+        self.observe_clock(now);
         let mut batch = Batch::default();
         if self.file.is_empty() {
             let first = self.first_number(now)?;
@@ -282,6 +304,7 @@ impl EventLoop {
         inbound: &mut mpsc::Receiver<Inbound>,
     ) -> Result<(), Error> {
         let now = self.now();
+        self.observe_clock(now);
         let mut batch = Batch::default();
         let others = iter::from_fn(|| inbound.try_recv().ok());
         for arrived in first.into_iter().chain(others).take(MAX_BATCH) {
@@ -293,6 +316,14 @@ impl EventLoop {
         self.repeat(now, &mut batch)?;
         self.run_maintenance(now, &mut batch)?;
         self.commit(now, batch)
+    }
+
+    /// Reads the clock: what may be removed by it, and which tests are in the future by mistake.
+    fn observe_clock(&mut self, now: Now) {
+        self.removal_guard.observe(now);
+        let may_remove = self.removal_guard.permits(now) && self.config.clock.is_synchronized();
+        self.may_remove.store(may_remove, Ordering::Release);
+        self.archive.set_latest_start(received::latest_start_us(now, &self.config.settings));
     }
 
     /// Time until something is due.
@@ -315,6 +346,8 @@ impl EventLoop {
             Inbound::Control { user, request, reply } => {
                 self.on_request(now, &user, request, reply, batch)?
             }
+            // The loop has read the clock.
+            Inbound::ClockStepped => {}
             Inbound::Serving { id, run, endpoint } => self.on_serving(&id, run, endpoint, batch),
             Inbound::Forwarded { number } => self.archive.forwarded(number)?,
             Inbound::Alerted { change, sent } => self.on_alerted(now, change, sent)?,

@@ -440,7 +440,7 @@ impl EventLoop {
 }
 
 /// UTC, microseconds since 1970.
-fn unix_us(now: Now) -> i64 {
+pub(super) fn unix_us(now: Now) -> i64 {
     i64::try_from(now.utc.as_nanos() / 1000).unwrap_or(i64::MAX)
 }
 

@@ -462,7 +462,8 @@ impl EventLoop {
             to: other_name(spec),
             kind: spec.test.kind.clone(),
             task: known.task.as_ref().map(|occurrence| occurrence.task.0.clone()),
-            start_us: us(known.slot.map_or(spec.earliest, |slot| slot.start)),
+            start_us: us(known.slot.map_or(spec.earliest, |slot| slot.start))
+                .min(received::latest_start_us(self.now(), &self.config.settings)),
             duration_us: us(spec.duration),
             state: State::Running,
             reason: None,

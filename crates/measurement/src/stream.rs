@@ -121,7 +121,26 @@ impl StreamRecorder {
     ///
     /// # Errors
     /// If the record cannot be written.
-    pub fn finish(mut self, parameters: &Parameters) -> Result<RecordedStream> {
+    pub fn finish(self, parameters: &Parameters) -> Result<RecordedStream> {
+        self.complete(Some(parameters))
+    }
+
+    /// Completes the record of a stream that has failed, as a partial one; `None` without a sample.
+    ///
+    /// # Errors
+    /// If the record cannot be written.
+    pub fn finish_partial(mut self) -> Result<Option<RecordedStream>> {
+        if self.last.is_none() {
+            if let Some(writer) = self.writer.take() {
+                writer.abort();
+            }
+            return Ok(None);
+        }
+        self.summary.runs[0].partial = true;
+        self.complete(None).map(Some)
+    }
+
+    fn complete(mut self, parameters: Option<&Parameters>) -> Result<RecordedStream> {
         let last = self.last.unwrap_or_default();
         let missed = MissedPackets::of(&last);
         let context = FlowContext {
@@ -130,7 +149,7 @@ impl StreamRecorder {
             to: self.test.to.clone(),
             is_rate_controlled: true,
             unknown_path: true,
-            pacing_bps: Some(parameters.rate.as_f64()),
+            pacing_bps: Some(self.test.rate.as_f64()),
             pacing_option: RATE_OPTION.into(),
             ..FlowContext::default()
         };
@@ -143,7 +162,9 @@ impl StreamRecorder {
             ..FlowTimes::default()
         };
         let mut flow = verdict::summarize(&self.rows, &self.events, &times, &context);
-        self.set_play_out(parameters, &last, missed, &mut flow);
+        if let Some(parameters) = parameters {
+            self.set_play_out(parameters, &last, missed, &mut flow);
+        }
         let run = &mut self.summary.runs[0];
         run.duration_s = last.time.as_secs_f64();
         run.wall_s = run.duration_s;
@@ -281,6 +302,14 @@ mod tests {
             packets: Some(1000),
             vdif: None,
         };
+        let mut failed = StreamRecorder::new(Some(&directory), test.clone()).unwrap();
+        failed.add(&sample(Time::from_millis(500), 400, 395)).unwrap();
+        let partial = failed.finish_partial().unwrap().unwrap();
+        let path = partial.path.unwrap();
+        assert!(::record::Run::open(&path).unwrap().run().partial && partial.run.flows.len() == 1);
+        let silent = StreamRecorder::new(Some(&directory), test.clone()).unwrap();
+        assert!(silent.finish_partial().unwrap().is_none());
+        assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
         let mut recorder = StreamRecorder::new(Some(&directory), test).unwrap();
         recorder.add(&sample(Time::from_millis(500), 400, 395)).unwrap();
         recorder.add(&sample(Time::from_millis(1100), 1000, 990)).unwrap();

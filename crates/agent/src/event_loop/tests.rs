@@ -23,7 +23,8 @@ use crate::{
     received::{self, Refusal},
     servers::other_name,
     test::{
-        self, Endpoint, Figures, Kind, LeadJob, Measured, PeerJob, TestParameters, TransferReport, server_of,
+        self, Endpoint, Figures, FoundRecord, Kind, LeadJob, Measured, PeerJob, TestParameters,
+        TransferReport, server_of,
     },
 };
 
@@ -436,10 +437,15 @@ impl EventLoop {
                 row.reason_kind = Some("restarted".into());
             }
             let started_s = u64::try_from(row.start_us / 1_000_000).unwrap_or(0);
-            if let Some((path, run)) = test::find_record(&runs_dir, &row.id, started_s.saturating_sub(60)) {
-                row.figures = Figures::of(&run);
+            if let Some(found) = test::find_record(&runs_dir, &row.id, started_s.saturating_sub(60)) {
+                let FoundRecord { path, run, others } = found;
+                test::remove_others(&others, Some(&path));
+                // The tests of a diagnosis are complete before their conclusion.
+                let is_part = row.kind == Kind::Diagnose.name();
+                let figures = Figures::of(&run);
+                row.figures = if is_part { figures.without_verdict() } else { figures };
                 row.record = Some(path.display().to_string());
-                if !run.partial {
+                if !run.partial && !is_part {
                     row.state = State::Finished;
                     row.reason = Some("the agent was killed after the test; the record is complete".into());
                     row.reason_kind = None;

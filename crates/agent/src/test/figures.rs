@@ -57,14 +57,31 @@ impl Figures {
     }
 }
 
+impl Figures {
+    /// Those of a test that is a part of another one, or that failed: its verdict is not the result.
+    pub(crate) fn without_verdict(self) -> Figures {
+        Figures { verdict: None, evidence: None, ..self }
+    }
+}
+
 /// The title that marks a record as that of a reservation.
 pub(super) fn title(id: &str, text: &str) -> String {
     format!("{id}: {text}")
 }
 
-/// The record of a reservation whose agent was killed during the test or right after it: its directory and its run. Records that were
-/// not written since `started_s` (seconds since 1970) are not read.
-pub(crate) fn find_record(runs_dir: &Path, id: &str, started_s: u64) -> Option<(PathBuf, RunSummary)> {
+/// The records of a reservation whose agent was killed during the test or right after it.
+#[derive(Debug)]
+pub(crate) struct FoundRecord {
+    /// The directory of the test's record.
+    pub path: PathBuf,
+    /// Its run.
+    pub run: RunSummary,
+    /// The other records: a diagnosis has several.
+    pub others: Vec<PathBuf>,
+}
+
+/// Finds the records of a reservation. Records that were not written since `started_s` (seconds since 1970) are not read.
+pub(crate) fn find_record(runs_dir: &Path, id: &str, started_s: u64) -> Option<FoundRecord> {
     let since =
         std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(started_s.saturating_sub(1));
     let directories = |path: &Path| -> Vec<PathBuf> {
@@ -74,6 +91,7 @@ pub(crate) fn find_record(runs_dir: &Path, id: &str, started_s: u64) -> Option<(
         paths.sort();
         paths
     };
+    let mut found = Vec::new();
     for record in directories(runs_dir).iter().flat_map(|scenario| directories(scenario)) {
         let path = record.join("summary.json");
         let is_recent =
@@ -87,8 +105,53 @@ pub(crate) fn find_record(runs_dir: &Path, id: &str, started_s: u64) -> Option<(
         let title = summary.title.strip_prefix("watch: ").unwrap_or(&summary.title);
         let is_its = title.strip_prefix(id).is_some_and(|rest| rest.starts_with(':'));
         if let (true, Some(run)) = (is_its, summary.runs.into_iter().next()) {
-            return Some((record, run));
+            found.push((record, run));
         }
     }
-    None
+    // Complete records first, and the bursts of a diagnosis last. Its first other test has one connection.
+    found.sort_by_key(|(_, run)| (run.part_of.is_some(), run.partial));
+    let mut found = found.into_iter();
+    let (path, run) = found.next()?;
+    Some(FoundRecord { path, run, others: found.map(|(path, _)| path).collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::{EngineName, SUMMARY_SCHEMA};
+
+    use super::*;
+
+    #[test]
+    fn the_record_of_a_diagnosis_is_that_of_its_tcp_test() {
+        let runs = tempfile::tempdir().unwrap();
+        let write = |name: &str, title: &str, part_of: Option<&str>, partial: bool| {
+            let directory = runs.path().join("test-b").join(name);
+            fs::create_dir_all(&directory).unwrap();
+            let run = RunSummary {
+                part_of: part_of.map(str::to_owned),
+                partial,
+                ..RunSummary::begun(EngineName::Test, "2026-01-01T00:00:00Z".into())
+            };
+            let summary = Summary {
+                schema: SUMMARY_SCHEMA.into(),
+                scenario: "test-b".into(),
+                title: title.into(),
+                host: schema::HostInfo { kernel: "6.12".into(), cpus: 1 },
+                runs: vec![run],
+                published: Vec::new(),
+            };
+            fs::write(directory.join("summary.json"), serde_json::to_vec(&summary).unwrap()).unwrap();
+        };
+        write("1-burst", "a/7: UDP to b", Some("diagnosis"), false);
+        write("2-other", "a/70: TCP to b", None, false);
+        assert_eq!(find_record(runs.path(), "a/7", 0).unwrap().path.file_name().unwrap(), "1-burst");
+        write("3-tcp", "a/7: TCP to b", None, false);
+        write("4-burst", "a/7: UDP to b", Some("diagnosis"), false);
+        write(".5-parallel.partial", "a/7: TCP to b", None, true);
+        let found = find_record(runs.path(), "a/7", 0).unwrap();
+        assert_eq!(found.path.file_name().unwrap(), "3-tcp");
+        super::super::remove_others(&found.others, Some(&found.path));
+        let left = fs::read_dir(runs.path().join("test-b")).unwrap().count();
+        assert_eq!((found.others.len(), left), (3, 2));
+    }
 }

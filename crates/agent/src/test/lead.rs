@@ -1,7 +1,8 @@
 //! The lead's part in a test: the client, and the record.
 
 use std::{
-    path::PathBuf,
+    fs,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -22,7 +23,11 @@ use measurement::{
 use stamp::{Key, SenderOptions};
 use units::Time;
 
-use super::{Endpoint, Figures, Kind, TestParameters, figures, stream::stream, transfer::transfer};
+use super::{
+    Endpoint, Figures, Kind, TestParameters, figures,
+    stream::stream,
+    transfer::{read_run, transfer},
+};
 
 /// The shortest test, if its start took long.
 const MIN_TEST: Duration = Duration::from_millis(500);
@@ -207,9 +212,15 @@ fn diagnose(job: &LeadJob, endpoint: &Endpoint) -> Measured {
         runs_dir: &job.runs_dir,
         stop: Arc::clone(&job.stop),
         progress: &mut progress,
+        title: Some(job.id.clone()),
         records: Vec::new(),
+        main_record: None,
     };
-    let found = MeasuredPath::new(tests).and_then(|mut path| {
+    let mut path = match MeasuredPath::new(tests) {
+        Ok(path) => path,
+        Err(error) => return Measured::failed(error),
+    };
+    let found = {
         let request = DiagnosisRequest {
             rate: None,
             max_rate: None,
@@ -219,12 +230,19 @@ fn diagnose(job: &LeadJob, endpoint: &Endpoint) -> Measured {
             congestion: None,
         };
         let plan = measurement::path::plan(&request, &mut path);
-        let found = measurement::path::diagnose(plan, &mut path)?;
-        Ok((found, path.tests.records.pop()))
-    });
-    let (found, record) = match found {
+        measurement::path::diagnose(plan, &mut path)
+    };
+    // The archive has one record of a test. The bursts of datagrams and the parallel connections are in no row, so that nothing would
+    // remove them later.
+    let record = path.tests.main_record.take();
+    remove_others(&path.tests.records, record.as_deref());
+    let found = match found {
         Ok(found) => found,
-        Err(error) => return Measured::failed(error),
+        Err(error) => {
+            let run = record.as_deref().and_then(read_run);
+            let figures = run.map(|run| Figures::of(&run).without_verdict()).unwrap_or_default();
+            return Measured { figures, record, error: Some(error.to_string()) };
+        }
     };
     let flow = found.observed.flow.as_ref();
     let limit = found.ranking.limits.first().filter(|_| !found.ranking.healthy);
@@ -241,6 +259,15 @@ fn diagnose(job: &LeadJob, endpoint: &Endpoint) -> Measured {
         evidence: limit.and_then(|limit| limit.evidence.first().cloned()),
     };
     Measured { figures, record, error: None }
+}
+
+/// Removes all records but one.
+pub(crate) fn remove_others(records: &[PathBuf], kept: Option<&Path>) {
+    for record in records.iter().filter(|record| Some(record.as_path()) != kept) {
+        if let Err(error) = fs::remove_dir_all(record) {
+            tracing::warn!("cannot remove the record {}: {error}", record.display());
+        }
+    }
 }
 
 /// An error with its causes.

@@ -14,8 +14,8 @@ use units::{BitRate, Time};
 use crate::{ServerProtocol, ServerService};
 
 pub use figures::Figures;
-pub(crate) use figures::find_record;
-pub(crate) use lead::{LeadJob, Measured, measure};
+pub(crate) use figures::{FoundRecord, find_record};
+pub(crate) use lead::{LeadJob, Measured, measure, remove_others};
 pub(crate) use peer::{Endpoint, PeerJob, serve};
 pub use transfer::TransferReport;
 

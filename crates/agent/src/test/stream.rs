@@ -60,7 +60,14 @@ pub(super) fn stream(job: &LeadJob, endpoint: &Endpoint, rate: BitRate, time: Du
     );
     let (parameters, error) = match ran {
         Ok((parameters, _)) => (parameters, unrecorded),
-        Err(error) => return Measured::failed(error),
+        Err(error) => {
+            let recorded = recorder.finish_partial().ok().flatten();
+            return recorded.map_or(Measured::failed(&error), |recorded| Measured {
+                figures: Figures::of(&recorded.run).without_verdict(),
+                record: recorded.path,
+                error: Some(error.to_string()),
+            });
+        }
     };
     match recorder.finish(&parameters) {
         Ok(recorded) => {

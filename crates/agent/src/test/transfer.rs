@@ -89,7 +89,7 @@ fn filter(addresses: impl Iterator<Item = IpAddr>, mesh_ports: &[u16]) -> String
 }
 
 /// The run of a record, the flow with most data first.
-fn read_run(path: &Path) -> Option<RunSummary> {
+pub(super) fn read_run(path: &Path) -> Option<RunSummary> {
     let mut run = record::Run::open(path).ok()?.run().clone();
     run.flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
     Some(run)

@@ -45,8 +45,12 @@ pub struct TestSeries<'a> {
     pub stop: Arc<AtomicBool>,
     /// Receives notes and intervals.
     pub progress: &'a mut dyn Progress,
-    /// Records of all tests so far.
+    /// The beginning of the records' titles.
+    pub title: Option<String>,
+    /// Records of all tests so far, also of those that failed.
     pub records: Vec<PathBuf>,
+    /// The record of the last TCP test with one connection, which is not a part of another measurement.
+    pub main_record: Option<PathBuf>,
 }
 
 /// A test.
@@ -127,7 +131,7 @@ impl TestSeries<'_> {
             request_host_info: true,
             credentials: self.peer.credentials.clone(),
             token: self.peer.token.clone(),
-            ..ClientOptions::new(&self.peer.host, spec(test))
+            ..ClientOptions::new(&self.peer.host, TestSpec { title: self.title.clone(), ..spec(test) })
         };
         let recording = Recording::new(self.runs_dir, &options).part_of(test.part_of);
         let mut observer = TestObserver {
@@ -138,13 +142,17 @@ impl TestSeries<'_> {
         let samples = observer.collector.finish();
         let ends = test::Ends { busy: tested.busy, peer_busy: tested.peer_busy };
         let record = test::complete_record(samples, tested.peer_samples, &options, &tested.report, ends)?;
+        let path = record.as_ref().and_then(|record| record.path.clone());
+        if test.protocol == Protocol::Tcp && test.streams == 1 && test.part_of.is_none() && path.is_some() {
+            self.main_record.clone_from(&path);
+        }
+        self.records.extend(path);
         match tested.error {
             None => {}
             Some(iperf3::Error::Interrupted) => return Err(Error::Interrupted),
             Some(source) => return Err(Error::Test { host: self.peer.host.clone(), source }),
         }
         let Some(record) = record else { return Ok(None) };
-        self.records.extend(record.path.clone());
         // A peer of another version may report values that this one does not understand.
         let peer_host = tested.peer_host.and_then(|host| serde_json::from_value(host).ok());
         Ok(Some(CompletedTest {

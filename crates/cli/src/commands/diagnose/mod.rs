@@ -89,7 +89,15 @@ pub fn run(args: &DiagnoseArgs, runs: &RunsLocation, json: bool) -> anyhow::Resu
     };
     let mut progress = ProgressNotes;
     let runs_dir = &runs.writable()?;
-    let tests = TestSeries { peer, runs_dir, stop, progress: &mut progress, records: Vec::new() };
+    let tests = TestSeries {
+        peer,
+        runs_dir,
+        stop,
+        progress: &mut progress,
+        title: None,
+        records: Vec::new(),
+        main_record: None,
+    };
     let mut path = MeasuredPath::new(tests)?;
     let request = DiagnosisRequest {
         rate: args.rate,

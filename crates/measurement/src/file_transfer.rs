@@ -438,6 +438,8 @@ fn busiest_processor(context: &FlowContext, rows: &[FlowSample]) -> TransferLimi
 mod tests {
     use std::time::UNIX_EPOCH;
 
+    use units::BitRate;
+
     use super::*;
 
     const SECONDS: i64 = 10;

@@ -64,9 +64,10 @@ fn stream(
         }
         FlowKind::Udp(udp) => {
             let payload = path.datagram_payload(udp);
-            let frames = model::datagram_packets(payload, path.mtu, path.ip);
-            let payload = payload / frames.max(1);
-            let frame_bytes = payload + ip + Transport::Udp.header_bytes() / frames.max(1);
+            let packets = model::datagram_packets(payload, path.mtu, path.ip);
+            let frames = packets.count;
+            let payload = payload / frames;
+            let frame_bytes = (packets.ip_bytes() / u64::from(frames)) as u32;
             Some(PacketStream { frames, received_as: 1, payload, frame_bytes, acks: 0.0, ack_bytes: 0 })
         }
         FlowKind::Xcp(_) => {

@@ -347,7 +347,7 @@ fn udp_summary(
 ) -> FlowSummary {
     let (rate, payload) = (udp.rate.as_f64(), path.datagram_payload(udp));
     let limit = path.datagram_limit_bps(payload);
-    let packets = model::datagram_packets(payload, path.mtu, path.ip);
+    let packets = model::datagram_packets(payload, path.mtu, path.ip).count;
     let complete = (1.0 - path.loss()).powi(i32::try_from(packets).unwrap_or(i32::MAX));
     let passed = (limit.unwrap_or(f64::INFINITY).min(host_bps) / rate).min(1.0) * complete;
     let goodput = rate * udp.duty() * passed;

@@ -63,5 +63,6 @@ pub use window::{
     transmit_queue_packets, window_scale, window_utilization,
 };
 pub use wire::{
-    IpVersion, Transport, datagram_goodput_bps, datagram_packets, goodput_bps, mss, payload_bytes,
+    DatagramPackets, IpVersion, Transport, datagram_goodput_bps, datagram_packets, goodput_bps, mss,
+    payload_bytes,
 };

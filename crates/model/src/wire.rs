@@ -1,6 +1,6 @@
 //! Goodput at wire rate: the link rate less headers.
 //!
-//! Sources: RFC 791 and 8200 (IP header 20 and 40 bytes), RFC 9293 and 7323 (TCP 20 bytes and 12 of
+//! Sources: RFC 791 and 8200 (IP header 20 and 40 bytes, Fragment header 8 bytes), RFC 9293 and 7323 (TCP 20 bytes and 12 of
 //! timestamps), RFC 768 (UDP 8 bytes), IEEE 802.3 (Ethernet header 14, checksum 4, preamble 8, gap 12).
 
 use units::BitRate;
@@ -29,6 +29,14 @@ impl IpVersion {
         match self {
             IpVersion::V4 => 20,
             IpVersion::V6 => 40,
+        }
+    }
+
+    /// Header bytes of a fragment: IPv6 adds the Fragment header (RFC 8200 section 4.5).
+    fn fragment_header_bytes(self) -> u32 {
+        match self {
+            IpVersion::V4 => self.header_bytes(),
+            IpVersion::V6 => self.header_bytes() + 8,
         }
     }
 }
@@ -65,20 +73,44 @@ pub fn goodput_bps(rate: BitRate, payload: u32, headers: u32, overhead: u32) -> 
     if wire == 0 { 0.0 } else { rate.as_f64() * f64::from(payload) / wire as f64 }
 }
 
-/// Payload in bits per second of back-to-back datagrams of `payload` bytes on a link of `rate`. Datagrams
-/// larger than `mtu` are fragmented at multiples of 8 bytes (RFC 791 section 3.2); each fragment has an IP
-/// header and `overhead`.
+/// Payload in bits per second of back-to-back datagrams of `payload` bytes on a link of `rate`, which counts `overhead` bytes in
+/// addition to IP for each packet.
 pub fn datagram_goodput_bps(rate: BitRate, payload: u32, mtu: u32, ip: IpVersion, overhead: u32) -> f64 {
     let packets = datagram_packets(payload, mtu, ip);
-    let body = payload + Transport::Udp.header_bytes();
-    let wire = u64::from(body) + u64::from(packets) * u64::from(ip.header_bytes() + overhead);
+    let wire = packets.ip_bytes() + u64::from(packets.count) * u64::from(overhead);
     rate.as_f64() * f64::from(payload) / wire as f64
 }
 
-/// Number of packets of a datagram of `payload` bytes.
-pub fn datagram_packets(payload: u32, mtu: u32, ip: IpVersion) -> u32 {
-    let (body, max_body) = (payload + Transport::Udp.header_bytes(), mtu.saturating_sub(ip.header_bytes()));
-    if body <= max_body { 1 } else { body.div_ceil((max_body / 8 * 8).max(8)) }
+/// The packets of one datagram or echo.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DatagramPackets {
+    /// Their number.
+    pub count: u32,
+    /// IP bytes of each packet but the last.
+    pub full_bytes: u32,
+    /// IP bytes of the last packet.
+    pub last_bytes: u32,
+}
+
+impl DatagramPackets {
+    /// IP bytes of all packets.
+    pub fn ip_bytes(&self) -> u64 {
+        u64::from(self.count - 1) * u64::from(self.full_bytes) + u64::from(self.last_bytes)
+    }
+}
+
+/// The packets of a datagram of `payload` bytes after the header of UDP, or of an echo after that of ICMP, which has 8 bytes too.
+/// Datagrams larger than `mtu` are fragmented at multiples of 8 bytes (RFC 791 section 3.2).
+pub fn datagram_packets(payload: u32, mtu: u32, ip: IpVersion) -> DatagramPackets {
+    let body = payload.saturating_add(Transport::Udp.header_bytes());
+    let whole = body.saturating_add(ip.header_bytes());
+    if whole <= mtu {
+        return DatagramPackets { count: 1, full_bytes: whole, last_bytes: whole };
+    }
+    let header = ip.fragment_header_bytes();
+    let part = (mtu.saturating_sub(header) / 8 * 8).max(8);
+    let count = body.div_ceil(part);
+    DatagramPackets { count, full_bytes: header + part, last_bytes: header + body - (count - 1) * part }
 }
 
 #[cfg(test)]
@@ -101,9 +133,15 @@ mod tests {
         let gigabit = BitRate(1_000_000_000);
         let whole = datagram_goodput_bps(gigabit, 1_472, 1_500, IpVersion::V4, 38);
         assert_eq!((whole / 1e6).round(), 957.0);
-        assert_eq!(datagram_packets(8_000, 1_500, IpVersion::V4), 6);
+        assert_eq!(datagram_packets(8_000, 1_500, IpVersion::V4).count, 6);
         let cut = datagram_goodput_bps(gigabit, 8_000, 1_500, IpVersion::V4, 38);
         assert_eq!(cut, 1e9 * 8_000.0 / (8_008.0 + 6.0 * 58.0));
+        // (1500 - 48) / 8 * 8 = 1448 bytes a fragment: 8 bytes beyond five fragments.
+        let packets = datagram_packets(5 * 1_448, 1_500, IpVersion::V6);
+        assert_eq!(packets, DatagramPackets { count: 6, full_bytes: 1_496, last_bytes: 56 });
+        let cut = datagram_goodput_bps(gigabit, 5 * 1_448, 1_500, IpVersion::V6, 38);
+        assert_eq!(cut, 1e9 * 7_240.0 / (7_248.0 + 6.0 * 86.0));
+        assert_eq!(datagram_packets(1_452, 1_500, IpVersion::V6).count, 1);
     }
 
     #[test]

@@ -1,4 +1,9 @@
-//! IP fragments (RFC 791 section 3.2) of a datagram larger than the MTU. They travel as one object.
+//! IP fragments (RFC 791 section 3.2, RFC 8200 section 4.5) of a datagram larger than the MTU. They travel as one object.
+
+/// Bytes of an IPv6 header.
+const IPV6_HEADER: u32 = 40;
+/// The Fragment header of IPv6 (RFC 8200 section 4.5), bytes. IPv4 has the same fields in its header.
+const FRAGMENT_HEADER: u32 = 8;
 
 /// Some or all fragments of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +37,11 @@ impl Fragments {
         let count = payload.div_ceil(bytes);
         let last_bytes = payload - (count - 1) * bytes;
         Fragments { bytes, last_bytes, count: count as u16, dont_fragment: false, total_bytes }
+    }
+
+    /// Bytes of the headers of IP in each packet of this object.
+    pub(crate) fn header_bytes(&self, ip_header: u32) -> u32 {
+        if self.count == 1 && self.is_whole() { ip_header } else { fragment_header_bytes(ip_header) }
     }
 
     /// True if this object has the whole datagram.
@@ -72,7 +82,12 @@ impl Fragments {
 
 /// Largest IP payload of a fragment, a multiple of eight bytes.
 fn fragment_payload(mtu: u32, ip_header: u32) -> u32 {
-    (mtu.saturating_sub(ip_header) / 8 * 8).max(8)
+    (mtu.saturating_sub(fragment_header_bytes(ip_header)) / 8 * 8).max(8)
+}
+
+/// Bytes of the headers of IP in a fragment.
+fn fragment_header_bytes(ip_header: u32) -> u32 {
+    if ip_header == IPV6_HEADER { ip_header + FRAGMENT_HEADER } else { ip_header }
 }
 
 /// Maximum number of datagrams in reassembly; the oldest is discarded.
@@ -124,6 +139,18 @@ mod tests {
         assert_eq!((others.count, others.first_bytes(), others.last_bytes), (2, 1480, 1048));
         let fits = Fragments::new(1480, 1500, 20);
         assert!(fits.is_whole() && fits.dont_fragment && Fragments::new(1481, 1500, 20).count == 2);
+    }
+
+    #[test]
+    fn fragments_of_ipv6_have_another_header() {
+        let whole = Fragments::new(1460, 1500, 40);
+        assert_eq!((whole.count, whole.header_bytes(40)), (1, 40));
+        // (1500 - 48) / 8 * 8 bytes each.
+        let mut all = Fragments::new(2_897, 1500, 40);
+        assert_eq!((all.bytes, all.last_bytes, all.count, all.header_bytes(40)), (1448, 1, 3, 48));
+        let last = all.split_off(2);
+        assert_eq!((last.count, last.is_whole(), last.header_bytes(40)), (1, false, 48));
+        assert_eq!(Fragments::new(4_008, 1500, 20).header_bytes(20), 20);
     }
 
     #[test]

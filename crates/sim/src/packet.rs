@@ -119,8 +119,8 @@ impl SimPacket {
     #[inline(never)]
     fn other_shape(&self) -> (u32, u32, u32) {
         let of = |fragments: &Fragments| {
-            let (first, last) = (fragments.first_bytes(), fragments.last_bytes);
-            (u32::from(fragments.count), self.header + first, self.header + last)
+            let header = fragments.header_bytes(self.header);
+            (u32::from(fragments.count), header + fragments.first_bytes(), header + fragments.last_bytes)
         };
         match &self.body {
             Body::Echo(echo) => of(&echo.fragments),

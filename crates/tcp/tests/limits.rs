@@ -48,7 +48,11 @@ fn segments_are_at_most_half_the_peers_largest_window() {
         pair.run(6 * SECOND);
         let window = pair.sender.sk().max_window;
         assert!((4000..20_000).contains(&window), "{profile:?}: {window}");
-        assert!(pair.largest <= window / 2 && pair.largest > window / 3, "{profile:?}: {} of {window}", pair.largest);
+        assert!(
+            pair.largest <= window / 2 && pair.largest > window / 3,
+            "{profile:?}: {} of {window}",
+            pair.largest
+        );
         assert_eq!(pair.sender.sk().mss_cache, pair.largest, "{profile:?}");
         let windows = (pair.read - start) as f64 / f64::from(window);
         let round_trips = 5.0 * SECOND as f64 / rtt as f64;

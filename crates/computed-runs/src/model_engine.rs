@@ -1,6 +1,8 @@
 //! The model as an engine: closed forms for each flow, from the scenario and the kernel's version alone.
 
 mod scope;
+#[cfg(test)]
+mod tests;
 
 pub use scope::ignored as ignored_effect;
 
@@ -138,9 +140,9 @@ fn sharer<'a>(
     Some((flow, path, sharer))
 }
 
-/// The kernel of a flow's sender; `default` if its host has no key `kernel`.
-fn kernel_of(scenario: &Scenario, flow: &FlowSpec, default: KernelVersion) -> KernelVersion {
-    let own = scenario.host(&flow.from).and_then(|host| host.kernel);
+/// The kernel of a host; `default` if it has no key `kernel`.
+fn kernel_of(scenario: &Scenario, host: &str, default: KernelVersion) -> KernelVersion {
+    let own = scenario.host(host).and_then(|host| host.kernel);
     own.map_or(default, |(major, minor)| KernelVersion::new(major.into(), minor.into()))
 }
 
@@ -249,12 +251,13 @@ fn inputs(
     flow: &FlowSpec,
     tcp: &TcpSpec,
     path: &FlowPath<'_>,
-    kernel: KernelVersion,
+    default_kernel: KernelVersion,
     cc: &Cc,
 ) -> PathInputs {
-    let kernel = kernel_of(scenario, flow, kernel);
+    let kernel = kernel_of(scenario, &flow.from, default_kernel);
+    let receiver_kernel = kernel_of(scenario, &flow.to, default_kernel);
     let (send, receive) = buffers(sysctls, scenario, flow, tcp);
-    let defaults = buffer_defaults(kernel);
+    let default_send = buffer_defaults(kernel).tcp_wmem_max;
     let buffer = |known: verdict::Buffer, default: Bytes| match known {
         verdict::Buffer::Tuned([_, _, largest]) => SocketBuffer::Tuned { largest: Bytes(largest) },
         verdict::Buffer::Fixed(requested) => SocketBuffer::Fixed { requested: Bytes(requested) },
@@ -278,22 +281,23 @@ fn inputs(
         kernel,
         cc: cc.name().into(),
         law: on_kernel(control_law(cc, path.rtt, path.mtu), kernel),
-        receive_buffer: buffer(receive, defaults.tcp_rmem_max),
+        receive_buffer: buffer(receive, buffer_defaults(receiver_kernel).tcp_rmem_max),
         window_scaling: [&flow.from, &flow.to].iter().all(|host| {
             let value = setting(sysctls, scenario.host(host), WINDOW_SCALING);
             value.is_none_or(|value| value.trim() != "0")
         }),
         send_buffer: if overfills_buffer(tcp, path, kernel) {
-            SocketBuffer::Tuned { largest: defaults.tcp_wmem_max }
+            SocketBuffer::Tuned { largest: default_send }
         } else {
-            buffer(send, defaults.tcp_wmem_max)
+            buffer(send, default_send)
         },
+        receiver_kernel,
         read_rate: tcp.read_rate,
         write_rate: tcp.write_rate,
         pacing: tcp.pacing,
         size: tcp.size,
         duration: active_time(scenario, flow),
-        hosts: busy_hosts(scenario, flow, path, |host| has_offloads(host, kernel)),
+        hosts: busy_hosts(scenario, flow, path, |host| has_offloads(host, default_kernel)),
     }
 }
 

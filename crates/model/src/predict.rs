@@ -61,8 +61,10 @@ pub struct PathInputs {
     pub ip: IpVersion,
     /// Probability that a segment is lost.
     pub loss: f64,
-    /// The kernel of both hosts.
+    /// The sender's kernel.
     pub kernel: KernelVersion,
+    /// The receiver's kernel, which decides how much of the receive buffer is window.
+    pub receiver_kernel: KernelVersion,
     /// Name of the congestion control, for sentences.
     pub cc: String,
     /// Its law.
@@ -156,10 +158,11 @@ pub fn predict(inputs: &PathInputs) -> Prediction {
     let segment = mss(inputs.mtu, inputs.ip, inputs.mss);
     let headers = inputs.ip.header_bytes() + Transport::Tcp.header_bytes();
     let wire_limit_bps = inputs.rate.map(|rate| goodput_bps(rate, segment, headers, inputs.overhead));
-    let share = window_share(inputs.kernel, segment, inputs.rtt);
+    let share = window_share(inputs.receiver_kernel, segment, inputs.rtt);
     let max_window = if inputs.window_scaling { f64::INFINITY } else { f64::from(u16::MAX) };
     let receive_window =
-        receive_buffer_window(inputs.receive_buffer, inputs.kernel, segment, inputs.rtt).min(max_window);
+        receive_buffer_window(inputs.receive_buffer, inputs.receiver_kernel, segment, inputs.rtt)
+            .min(max_window);
     let send_window = send_buffer_window(inputs.send_buffer);
 
     let mut limits = Vec::new();
@@ -465,6 +468,7 @@ mod tests {
             receive_buffer: buffer,
             send_buffer: buffer,
             read_rate: None,
+            receiver_kernel: kernel,
             write_rate: None,
             pacing: None,
             size: None,
@@ -501,6 +505,16 @@ mod tests {
             let send_buffer = SocketBuffer::Tuned { largest: Bytes(send) };
             let prediction = predict(&PathInputs { send_buffer, ..lab8(NEW, 16_777_216) });
             (prediction.verdict, prediction.verdict_also)
+    #[test]
+    fn the_receivers_kernel_decides_the_receive_window() {
+        let window = |kernel, receiver_kernel| {
+            predict(&PathInputs { receiver_kernel, ..lab8(kernel, 16_777_216) }).receive_window_bytes
+        };
+        assert_eq!(window(OLD, NEW), window(NEW, NEW));
+        assert_eq!(window(NEW, OLD), window(OLD, OLD));
+        assert!(window(OLD, NEW) > 1.2 * window(NEW, OLD));
+    }
+
         };
         let (receive, send) = (Cause::ReceiveWindow, Cause::SendBuffer);
         assert_eq!(sent(10_000_000), (send, None));

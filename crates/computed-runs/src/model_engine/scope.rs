@@ -151,7 +151,8 @@ fn bdp(inputs: &PathInputs) -> Option<f64> {
 /// The largest window that both buffers allow.
 fn window(inputs: &PathInputs) -> f64 {
     let segment = mss(inputs.mtu, inputs.ip, inputs.mss);
-    let receive = model::receive_buffer_window(inputs.receive_buffer, inputs.kernel, segment, inputs.rtt);
+    let receive =
+        model::receive_buffer_window(inputs.receive_buffer, inputs.receiver_kernel, segment, inputs.rtt);
     receive.min(model::send_buffer_window(inputs.send_buffer))
 }
 

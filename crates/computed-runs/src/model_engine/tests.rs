@@ -1,0 +1,39 @@
+//! Predictions for small scenarios.
+
+use scenario::ScenarioFile;
+
+use super::*;
+
+/// A host `a`, a host `b` with these keys, a link between them and these flows.
+fn scenario(hosts: [&str; 2], link: &str, flows: &str) -> Scenario {
+    let [a, b] = hosts;
+    let text = format!(
+        "duration = \"20s\"\n[hosts.a]\naddress = \"10.0.0.1/24\"\n{a}\n[hosts.b]\naddress = \"10.0.0.2/24\"\n{b}\n\
+         [[links]]\nname = \"path\"\nends = [\"a\", \"b\"]\n{link}\n{flows}"
+    );
+    let file = ScenarioFile::parse("x.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+    file.resolve(None, &[]).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A flow `f` from a to b with these keys.
+fn flow(keys: &str) -> String {
+    format!("[[flows]]\nname = \"f\"\nfrom = \"a\"\nto = \"b\"\n{keys}\n")
+}
+
+fn predicted(scenario: &Scenario) -> FlowSummary {
+    predict_flows(&|_| None, scenario, KernelVersion::new(6, 18)).swap_remove(0)
+}
+
+#[test]
+fn the_receive_window_is_that_of_the_receivers_kernel() {
+    let link = "both = { rate = \"10gbit\", delay = \"10ms\" }";
+    let window = |hosts, keys| predicted(&scenario(hosts, link, &flow(keys))).max_rcv_wnd_bytes.unwrap();
+    let fixed = "cc = \"cubic\"\nreceive_buffer = \"1MiB\"";
+    let [old, new] = ["kernel = \"6.1\"", "kernel = \"6.18\""];
+    assert_eq!(window([old, old], fixed), 1 << 20);
+    assert_eq!(window([new, old], fixed), 1 << 20);
+    assert!(window([old, new], fixed) > 6 << 18, "{}", window([old, new], fixed));
+    // tcp_rmem: 6 MiB, and 32 MiB since 6.16.
+    assert_eq!(window([new, old], "cc = \"cubic\""), 3 << 20);
+    assert!(window([old, new], "cc = \"cubic\"") > 20 << 20);
+}

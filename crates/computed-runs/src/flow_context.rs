@@ -112,13 +112,14 @@ impl<'a> FlowPath<'a> {
         direction.queue.bytes(u64::from(self.mtu + direction.overhead)).map(|bytes| bytes.0)
     }
 
-    /// Probability of a loss on the forward path, per segment. The loss of a whole super-packet counts as one.
+    /// Probability that a segment is lost or corrupted on the forward path: receivers discard corrupted ones. The loss of a whole
+    /// super-packet counts as one.
     pub fn loss(&self) -> f64 {
-        let per_segment = |d: &PipeSpec| match d.loss_unit {
+        let lost = |d: &PipeSpec| match d.loss_unit {
             LossUnit::Segment => d.loss.mean(),
             LossUnit::SuperPacket => d.loss.mean() / f64::from((SUPER_PACKET_BYTES / self.mtu.max(1)).max(1)),
         };
-        1.0 - self.forward.iter().map(|(_, _, d)| 1.0 - per_segment(d)).product::<f64>()
+        1.0 - self.forward.iter().map(|(_, _, d)| (1.0 - lost(d)) * (1.0 - d.corrupt)).product::<f64>()
     }
 }
 

@@ -37,3 +37,17 @@ fn the_receive_window_is_that_of_the_receivers_kernel() {
     assert_eq!(window([new, old], "cc = \"cubic\""), 3 << 20);
     assert!(window([old, new], "cc = \"cubic\"") > 20 << 20);
 }
+
+#[test]
+fn corrupted_segments_are_lost() {
+    let path = |keys: &str| format!("forward = {{ rate = \"100mbit\", delay = \"20ms\", {keys} }}");
+    let goodput = |keys: &str, flow_keys: &str| {
+        predicted(&scenario(["", ""], &path(keys), &flow(flow_keys))).goodput_bps.unwrap()
+    };
+    let reno = "cc = \"reno\"";
+    assert_eq!(goodput("corrupt = 0.01", reno), goodput("loss = 0.01", reno));
+    assert!(goodput("corrupt = 0.01", reno) < 0.2 * goodput("queue = \"1MB\"", reno));
+    let udp = "kind = \"udp\"\nrate = \"10mbit\"";
+    let both = goodput("corrupt = 0.1, loss = 0.2", udp);
+    assert!((both / 7.2e6 - 1.0).abs() < 1e-9, "{both}");
+}

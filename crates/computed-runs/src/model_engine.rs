@@ -82,11 +82,13 @@ fn share_bottlenecks(
     kernel: KernelVersion,
     flows: &mut [FlowSummary],
 ) {
+    // A flow that delivers nothing takes no share.
+    let competes =
+        |flow: &&FlowSpec| matches!(flow.kind, FlowKind::Tcp(_)) && !is_blocked(sysctls, scenario, flow);
+    let competing: Vec<&FlowSpec> = scenario.flows.iter().filter(competes).collect();
     let sharers: Vec<(&FlowSpec, FlowPath<'_>, CompetingFlow)> =
-        scenario.flows.iter().filter_map(|flow| sharer(sysctls, scenario, flow, kernel)).collect();
-    if sharers.len() < 2
-        || sharers.len() < scenario.flows.iter().filter(|f| matches!(f.kind, FlowKind::Tcp(_))).count()
-    {
+        competing.iter().filter_map(|flow| sharer(sysctls, scenario, flow, kernel)).collect();
+    if sharers.len() < 2 || sharers.len() < competing.len() {
         return;
     }
     let paths: Vec<&FlowPath<'_>> = sharers.iter().map(|(_, path, _)| path).collect();
@@ -195,6 +197,10 @@ fn predict_flow(
         }
         // There is no closed form for them, as the run's notes say.
         FlowKind::Udt(_) | FlowKind::Tsunami(_) | FlowKind::Stream(_) => return None,
+        FlowKind::Ping(ping) if is_blocked(sysctls, scenario, flow) => {
+            let sent = ping.count.map(u64::from);
+            FlowSummary { pings_sent: sent, pings_lost: sent, ..summary }
+        }
         FlowKind::Ping(ping) => {
             let hosts_s = if path.rtt > path.propagation { 0.0 } else { HOST_TIME_S };
             let rtt_us = (path.rtt.as_secs_f64() + hosts_s) * 1e6;
@@ -216,15 +222,15 @@ fn predict_flow(
     })
 }
 
-/// Whether no packet of a flow can arrive: a link is down, or all packets are too large for a link that does not report it.
+/// Whether no packet of a flow can arrive: a link passes none, or all packets are too large for a link that does not report it.
 fn is_blocked(sysctls: Sysctls<'_>, scenario: &Scenario, flow: &FlowSpec) -> bool {
-    let is_down = nothing_arrived::down_link(scenario, flow).is_some();
+    let is_dead = nothing_arrived::dead_link(scenario, flow).is_some();
     let probes_mtu = setting(sysctls, scenario.host(&flow.from), "net.ipv4.tcp_mtu_probing")
         .is_some_and(|value| value.trim() != "0")
         && matches!(flow.kind, FlowKind::Tcp(_));
     let is_black_hole =
         scenario.path_mtu(flow).is_some_and(|PathMtu { black_hole, .. }| black_hole.is_some());
-    is_down || is_black_hole && !probes_mtu
+    is_dead || is_black_hole && !probes_mtu
 }
 
 /// The prediction for a flow that delivers nothing.

@@ -49,13 +49,10 @@ fn cause(scenario: &Scenario, flow: &FlowSpec) -> Option<String> {
     if let Some((sentence, _)) = black_hole(scenario, flow) {
         return Some(sentence);
     }
-    if let Some(link) = down_link(scenario, flow) {
-        return Some(format!("link {link} on its path is down"));
+    if let Some(DeadLink { name, state }) = dead_link(scenario, flow) {
+        return Some(format!("link {name} on its path {state}"));
     }
     let path = hops(scenario, flow);
-    if let Some((link, _)) = path.iter().find(|(_, direction)| direction.loss.mean() >= 1.0) {
-        return Some(format!("link {link} on its path loses every packet"));
-    }
     let end = flow.stop.unwrap_or(scenario.duration).min(scenario.duration);
     let active = end.0.saturating_sub(flow.start.0);
     if active == 0 {
@@ -93,17 +90,39 @@ fn black_hole(scenario: &Scenario, flow: &FlowSpec) -> Option<(String, String)> 
     Some((hole.sentence(mtu), remedy))
 }
 
-/// A link on a flow's path, in either direction, that is down for the whole run.
-pub fn down_link<'a>(scenario: &'a Scenario, flow: &FlowSpec) -> Option<&'a str> {
-    [(&flow.from, &flow.to), (&flow.to, &flow.from)].into_iter().find_map(|(from, to)| {
+/// A link that passes no packet during the whole run.
+pub struct DeadLink<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Why it passes none, as in `is down`.
+    pub state: &'static str,
+}
+
+/// A dead link on a flow's path, in a direction that the flow needs. Replies need the reverse direction: acknowledgements, echoes, and
+/// for datagrams the resolution of addresses.
+pub fn dead_link<'a>(scenario: &'a Scenario, flow: &FlowSpec) -> Option<DeadLink<'a>> {
+    let has_replies = !scenario.fixed_neighbours || !matches!(flow.kind, FlowKind::Udp(_));
+    let reverse = has_replies.then_some((&flow.to, &flow.from));
+    [Some((&flow.from, &flow.to)), reverse].into_iter().flatten().find_map(|(from, to)| {
         let hops = scenario.path(from, to)?;
         hops.iter().find_map(|hop| {
             let link = &scenario.links[hop.link];
-            let later = link.changes.iter().map(|change| change.pipe(hop.direction));
-            let stays_down = link.pipe(hop.direction).down && later.clone().all(|direction| direction.down);
-            stays_down.then_some(link.name.as_str())
+            let mut later = link.changes.iter().map(|change| change.pipe(hop.direction));
+            let state = dead_state(link.pipe(hop.direction))?;
+            let stays_dead = later.all(|direction| dead_state(direction).is_some());
+            stays_dead.then_some(DeadLink { name: &link.name, state })
         })
     })
+}
+
+/// Why no packet passes a link's direction; `None` if packets pass it.
+fn dead_state(direction: &PipeSpec) -> Option<&'static str> {
+    match () {
+        () if direction.down => Some("is down"),
+        () if direction.loss.mean() >= 1.0 => Some("loses every packet"),
+        () if direction.corrupt >= 1.0 => Some("corrupts every packet"),
+        () => None,
+    }
 }
 
 /// The link directions that data and replies cross.

@@ -165,13 +165,14 @@ pub fn predict(inputs: &PathInputs) -> Prediction {
             .min(max_window);
     let send_window = send_buffer_window(inputs.send_buffer);
 
+    // The first of equal limits is the verdict.
     let mut limits = Vec::new();
+    limits.extend(loss_limit(inputs, segment));
     limits.extend(path_limit(inputs, wire_limit_bps, receive_window.min(send_window), segment));
     let windows = window_limits(inputs, wire_limit_bps, receive_window, share);
     let both_bind = windows.as_ref().is_some_and(|windows| windows.both_bind);
     limits.extend(windows.into_iter().flat_map(|windows| windows.limits));
     limits.extend(local_queue_limit(inputs, wire_limit_bps, receive_window.min(send_window), segment));
-    limits.extend(loss_limit(inputs, segment));
     limits.extend(application_limits(inputs));
     limits.extend(inputs.hosts.iter().filter_map(host_limit));
     limits.sort_by(|a, b| a.bps.total_cmp(&b.bps));
@@ -388,8 +389,13 @@ fn local_queue_limit(
     })
 }
 
-/// The limit by the loss-throughput law of the congestion control; BBR has none at small loss rates.
+/// The limit by the loss-throughput law of the congestion control; BBR has none at small loss rates. Nothing arrives if every segment is
+/// lost.
 fn loss_limit(inputs: &PathInputs, segment: u32) -> Option<GoodputLimit> {
+    if inputs.loss >= 1.0 {
+        let sentence = "every segment is lost".into();
+        return Some(GoodputLimit { cause: Cause::Loss, bps: 0.0, sentence });
+    }
     if inputs.loss <= 0.0 || inputs.rtt == Time::ZERO {
         return None;
     }
@@ -462,13 +468,13 @@ mod tests {
             ip: IpVersion::V4,
             loss: 0.0,
             kernel,
+            receiver_kernel: kernel,
             cc: "cubic".into(),
             law: ControlLaw::Cubic,
             window_scaling: true,
             receive_buffer: buffer,
             send_buffer: buffer,
             read_rate: None,
-            receiver_kernel: kernel,
             write_rate: None,
             pacing: None,
             size: None,
@@ -500,12 +506,6 @@ mod tests {
     }
 
     #[test]
-    fn two_nearly_equal_windows_are_both_limits() {
-        let sent = |send: u64| {
-            let send_buffer = SocketBuffer::Tuned { largest: Bytes(send) };
-            let prediction = predict(&PathInputs { send_buffer, ..lab8(NEW, 16_777_216) });
-            (prediction.verdict, prediction.verdict_also)
-    #[test]
     fn the_receivers_kernel_decides_the_receive_window() {
         let window = |kernel, receiver_kernel| {
             predict(&PathInputs { receiver_kernel, ..lab8(kernel, 16_777_216) }).receive_window_bytes
@@ -515,6 +515,12 @@ mod tests {
         assert!(window(OLD, NEW) > 1.2 * window(NEW, OLD));
     }
 
+    #[test]
+    fn two_nearly_equal_windows_are_both_limits() {
+        let sent = |send: u64| {
+            let send_buffer = SocketBuffer::Tuned { largest: Bytes(send) };
+            let prediction = predict(&PathInputs { send_buffer, ..lab8(NEW, 16_777_216) });
+            (prediction.verdict, prediction.verdict_also)
         };
         let (receive, send) = (Cause::ReceiveWindow, Cause::SendBuffer);
         assert_eq!(sent(10_000_000), (send, None));
@@ -580,6 +586,17 @@ mod tests {
         let slow = Some(BitRate(1_000_000_000));
         assert_eq!(verdict(&PathInputs { read_rate: slow, ..tuned() }), Cause::Application);
         assert_eq!(verdict(&PathInputs { pacing: slow, ..tuned() }), Cause::Pacing);
+    }
+
+    #[test]
+    fn nothing_arrives_if_every_segment_is_lost() {
+        for law in [ControlLaw::Cubic, ControlLaw::Aimd(Aimd::RENO), ControlLaw::Bbr, ControlLaw::Unknown] {
+            for (rtt, size) in [(Time::ZERO, None), (Time::from_millis(20), Some(Bytes(1000)))] {
+                let prediction = predict(&PathInputs { loss: 1.0, law, rtt, size, ..lab8(NEW, 52_428_800) });
+                let figures = (prediction.goodput_bps, prediction.steady_goodput_bps, prediction.bytes);
+                assert_eq!((figures, prediction.verdict), ((0.0, 0.0, 0.0), Cause::Loss), "{law:?}");
+            }
+        }
     }
 
     #[test]

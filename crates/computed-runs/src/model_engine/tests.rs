@@ -51,3 +51,37 @@ fn corrupted_segments_are_lost() {
     let both = goodput("corrupt = 0.1, loss = 0.2", udp);
     assert!((both / 7.2e6 - 1.0).abs() < 1e-9, "{both}");
 }
+
+#[test]
+fn nothing_arrives_over_a_link_that_passes_no_packet() {
+    let kinds = [
+        "cc = \"reno\"",
+        "cc = \"bbr\"",
+        "cc = \"cubic\"\nsize = \"1MB\"",
+        "kind = \"udp\"\nrate = \"1mbit\"",
+    ];
+    for dead in ["down = true", "loss = 1.0", "corrupt = 1.0"] {
+        for direction in ["forward", "backward"] {
+            let link =
+                format!("both = {{ rate = \"10mbit\", delay = \"10ms\" }}\n{direction} = {{ {dead} }}");
+            for kind in kinds {
+                let flow = predicted(&scenario(["", ""], &link, &flow(kind)));
+                let figures = (flow.goodput_bps, flow.steady_goodput_bps, flow.bytes);
+                assert_eq!(figures, (Some(0.0), Some(0.0), Some(0)), "{kind}: {link}");
+            }
+            let ping = predicted(&scenario(["", ""], &link, &flow("kind = \"ping\"\ncount = 3")));
+            let figures = (ping.min_rtt_us, ping.mean_rtt_us, ping.first_rtt_us, ping.max_rtt_us);
+            assert_eq!(figures, (None, None, None, None), "{link}");
+            assert_eq!((ping.pings_sent, ping.pings_lost), (Some(3), Some(3)), "{link}");
+        }
+    }
+    // Datagrams between hosts that know their addresses need no replies.
+    let one_way = scenario(["", ""], "backward = { down = true }", &flow(kinds[3]));
+    let one_way = Scenario { fixed_neighbours: true, ..one_way };
+    assert_eq!(predicted(&one_way).goodput_bps, Some(1e6));
+    // A link that comes up later.
+    let later =
+        "forward = { rate = \"1mbit\", loss = 1.0 }\nchanges = [{ at = \"1s\", forward = { loss = 0.0 } }]";
+    let ping = predicted(&scenario(["", ""], later, &flow("kind = \"ping\"")));
+    assert!(ping.min_rtt_us.is_some());
+}

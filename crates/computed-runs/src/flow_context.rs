@@ -1,6 +1,6 @@
 //! The path and the buffers of a flow: context for the verdict and input of the model.
 
-use model::{IpVersion, Transport};
+use model::{DatagramPackets, IpVersion, Transport};
 use net::{Direction, LossUnit, PipeSpec};
 use scenario::{FlowKind, FlowSpec, Host, Scenario, TcpSpec, UdpSpec};
 use units::{BitRate, Time};
@@ -50,6 +50,17 @@ impl<'a> FlowPath<'a> {
         let propagation = Time(propagation);
         let rtt = propagation + from.turnaround + to.turnaround;
         Some(FlowPath { forward, reverse, rtt, propagation, mtu, host_mtu: from.mtu, ip })
+    }
+
+    /// Time from the sender to the receiver of a datagram that is alone on the path, seconds: propagation, and transmission at each link,
+    /// which forwards whole packets.
+    pub fn one_way_s(&self, datagram: DatagramPackets) -> f64 {
+        transit_s(&self.forward, datagram)
+    }
+
+    /// Time from the sender to the receiver and back, seconds; the reply is as large as the request.
+    pub fn two_way_s(&self, request: DatagramPackets) -> f64 {
+        transit_s(&self.forward, request) + transit_s(&self.reverse, request)
     }
 
     /// The slowest direction that has a rate.
@@ -121,6 +132,21 @@ impl<'a> FlowPath<'a> {
         };
         1.0 - self.forward.iter().map(|(_, _, d)| (1.0 - lost(d)) * (1.0 - d.corrupt)).product::<f64>()
     }
+}
+
+/// Time until the last packet of a datagram, whose packets are sent at once, has crossed these link directions, seconds.
+fn transit_s(directions: &[(&str, Direction, &PipeSpec)], datagram: DatagramPackets) -> f64 {
+    let mut arrivals = vec![0.0; datagram.count as usize];
+    for (_, _, direction) in directions {
+        let mut free = 0.0_f64;
+        for (arrival, ip_bytes) in arrivals.iter_mut().zip(datagram.sizes()) {
+            let bytes = f64::from(ip_bytes) + f64::from(direction.overhead);
+            let transmission = direction.rate.mean().map_or(0.0, |rate| bytes / rate.bytes_per_sec_f64());
+            free = free.max(*arrival) + transmission;
+            *arrival = free + direction.delay.as_secs_f64();
+        }
+    }
+    arrivals.last().copied().unwrap_or_default()
 }
 
 /// The context of a flow for the verdict.

@@ -9,8 +9,8 @@ pub use scope::ignored as ignored_effect;
 use std::str::FromStr;
 
 use model::{
-    Aimd, CompetingFlow, ControlLaw, DeviceQueue, PathInputs, Prediction, SocketBuffer, buffer_defaults,
-    predict,
+    Aimd, CompetingFlow, ControlLaw, DatagramPackets, DeviceQueue, PathInputs, Prediction, SocketBuffer,
+    buffer_defaults, predict,
 };
 use net::{Discipline, PipeSpec};
 use scenario::{Cc, EngineKind, FlowKind, FlowSpec, Host, PathMtu, Scenario, TcpSpec, UdpSpec, XcpSpec};
@@ -34,6 +34,8 @@ const FIRST_KERNEL_COUNTING_SEGMENTS: KernelVersion = KernelVersion { major: 4, 
 const FIRST_KERNEL_WITH_SMALL_QUEUES: KernelVersion = KernelVersion { major: 3, minor: 6, patch: 0 };
 /// Since this version hosts send and receive super-packets (TSO 2.5, GSO 2.6.18, GRO 2.6.29).
 const FIRST_KERNEL_WITH_OFFLOADS: KernelVersion = KernelVersion { major: 2, minor: 6, patch: 0 };
+/// IP bytes of an address request or its reply as a link counts them: an ARP packet has 28 after its Ethernet header (RFC 826).
+const ADDRESS_REQUEST_BYTES: u32 = 28;
 /// Delay of a small packet inside both hosts, in addition to the path, seconds.
 const HOST_TIME_S: f64 = 0.0001;
 
@@ -202,17 +204,21 @@ fn predict_flow(
             FlowSummary { pings_sent: sent, pings_lost: sent, ..summary }
         }
         FlowKind::Ping(ping) => {
-            let hosts_s = if path.rtt > path.propagation { 0.0 } else { HOST_TIME_S };
-            let rtt_us = (path.rtt.as_secs_f64() + hosts_s) * 1e6;
+            let turnaround_s = Time(path.rtt.0 - path.propagation.0).as_secs_f64();
+            let hosts_s = if turnaround_s > 0.0 { turnaround_s } else { HOST_TIME_S };
+            let payload = u32::try_from(ping.payload.0).unwrap_or(u32::MAX);
+            let request = model::datagram_packets(payload, path.mtu, path.ip);
+            let rtt_us = (path.two_way_s(request) + hosts_s) * 1e6;
             // The first echo waits for an address resolution of one round trip.
-            let resolutions = if scenario.fixed_neighbours { 0.0 } else { 1.0 };
-            let first = (1.0 + resolutions) * rtt_us;
-            // One value of 2 and n - 1 of 1 have the mean 1 + 1/n and the deviation sqrt(n - 1) / n.
+            let resolution_s = path.two_way_s(DatagramPackets::single(ADDRESS_REQUEST_BYTES)) + hosts_s;
+            let resolution_us = if scenario.fixed_neighbours { 0.0 } else { resolution_s * 1e6 };
+            let first = rtt_us + resolution_us;
+            // One value of 1 + x and n - 1 of 1 have the mean 1 + x/n and the deviation x sqrt(n - 1) / n.
             let echoes = ping.count.map(f64::from);
             FlowSummary {
                 min_rtt_us: Some(rtt_us),
-                mean_rtt_us: echoes.map(|n| rtt_us * (1.0 + resolutions / n)),
-                mdev_rtt_us: echoes.map(|n| rtt_us * resolutions * (n - 1.0).sqrt() / n),
+                mean_rtt_us: echoes.map(|n| rtt_us + resolution_us / n),
+                mdev_rtt_us: echoes.map(|n| resolution_us * (n - 1.0).sqrt() / n),
                 median_rtt_us: Some(rtt_us),
                 max_rtt_us: Some(first),
                 first_rtt_us: Some(first),
@@ -285,6 +291,7 @@ fn inputs(
         ip: path.ip,
         loss: path.loss(),
         kernel,
+        receiver_kernel,
         cc: cc.name().into(),
         law: on_kernel(control_law(cc, path.rtt, path.mtu), kernel),
         receive_buffer: buffer(receive, buffer_defaults(receiver_kernel).tcp_rmem_max),
@@ -297,7 +304,6 @@ fn inputs(
         } else {
             buffer(send, default_send)
         },
-        receiver_kernel,
         read_rate: tcp.read_rate,
         write_rate: tcp.write_rate,
         pacing: tcp.pacing,
@@ -357,20 +363,19 @@ fn udp_summary(
 ) -> FlowSummary {
     let (rate, payload) = (udp.rate.as_f64(), path.datagram_payload(udp));
     let limit = path.datagram_limit_bps(payload);
-    let packets = model::datagram_packets(payload, path.mtu, path.ip).count;
-    let complete = (1.0 - path.loss()).powi(i32::try_from(packets).unwrap_or(i32::MAX));
+    let packets = model::datagram_packets(payload, path.mtu, path.ip);
+    let complete = (1.0 - path.loss()).powi(i32::try_from(packets.count).unwrap_or(i32::MAX));
     let passed = (limit.unwrap_or(f64::INFINITY).min(host_bps) / rate).min(1.0) * complete;
     let goodput = rate * udp.duty() * passed;
     let offered = rate * udp.duty() * active.as_secs_f64() / 8.0;
     let sent = udp.size.map_or(offered, |size| offered.min(size.0 as f64));
-    let owd_us: f64 = path.forward.iter().map(|(_, _, d)| d.delay.as_micros_f64()).sum();
     FlowSummary {
         goodput_bps: Some(goodput),
         steady_goodput_bps: Some(goodput),
         bytes: Some((sent * passed) as u64),
         wire_limit_bps: limit,
         loss_share: Some(1.0 - passed),
-        min_owd_us: Some(owd_us),
+        min_owd_us: Some(path.one_way_s(packets) * 1e6),
         ..summary
     }
 }

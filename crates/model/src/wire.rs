@@ -93,6 +93,17 @@ pub struct DatagramPackets {
 }
 
 impl DatagramPackets {
+    /// One packet of this size.
+    pub fn single(ip_bytes: u32) -> Self {
+        DatagramPackets { count: 1, full_bytes: ip_bytes, last_bytes: ip_bytes }
+    }
+
+    /// IP bytes of each packet.
+    pub fn sizes(self) -> impl Iterator<Item = u32> {
+        (1..=self.count)
+            .map(move |number| if number < self.count { self.full_bytes } else { self.last_bytes })
+    }
+
     /// IP bytes of all packets.
     pub fn ip_bytes(&self) -> u64 {
         u64::from(self.count - 1) * u64::from(self.full_bytes) + u64::from(self.last_bytes)
@@ -105,7 +116,7 @@ pub fn datagram_packets(payload: u32, mtu: u32, ip: IpVersion) -> DatagramPacket
     let body = payload.saturating_add(Transport::Udp.header_bytes());
     let whole = body.saturating_add(ip.header_bytes());
     if whole <= mtu {
-        return DatagramPackets { count: 1, full_bytes: whole, last_bytes: whole };
+        return DatagramPackets::single(whole);
     }
     let header = ip.fragment_header_bytes();
     let part = (mtu.saturating_sub(header) / 8 * 8).max(8);
@@ -139,6 +150,7 @@ mod tests {
         // (1500 - 48) / 8 * 8 = 1448 bytes a fragment: 8 bytes beyond five fragments.
         let packets = datagram_packets(5 * 1_448, 1_500, IpVersion::V6);
         assert_eq!(packets, DatagramPackets { count: 6, full_bytes: 1_496, last_bytes: 56 });
+        assert_eq!(packets.sizes().collect::<Vec<_>>(), [1_496, 1_496, 1_496, 1_496, 1_496, 56]);
         let cut = datagram_goodput_bps(gigabit, 5 * 1_448, 1_500, IpVersion::V6, 38);
         assert_eq!(cut, 1e9 * 7_240.0 / (7_248.0 + 6.0 * 86.0));
         assert_eq!(datagram_packets(1_452, 1_500, IpVersion::V6).count, 1);

@@ -85,3 +85,45 @@ fn nothing_arrives_over_a_link_that_passes_no_packet() {
     let ping = predicted(&scenario(["", ""], later, &flow("kind = \"ping\"")));
     assert!(ping.min_rtt_us.is_some());
 }
+
+/// 1 Mb/s with 14 bytes of Ethernet header: 8 us a byte.
+const SLOW: &str = "both = { rate = \"1mbit\", delay = \"10ms\", overhead = 14 }";
+
+#[test]
+fn round_trips_of_echoes_include_the_transmission_of_both_packets() {
+    let ping = predicted(&scenario(["", ""], SLOW, &flow("kind = \"ping\"\npayload = \"1000B\"\ncount = 4")));
+    let echo = 2.0 * (10_000.0 + 8.0 * (1000.0 + 28.0 + 14.0)) + HOST_TIME_S * 1e6;
+    let resolution = 2.0 * (10_000.0 + 8.0 * (28.0 + 14.0)) + HOST_TIME_S * 1e6;
+    let expect =
+        |figure: Option<f64>, us: f64| assert!((figure.unwrap() - us).abs() < 1e-3, "{figure:?} {us}");
+    expect(ping.min_rtt_us, echo);
+    expect(ping.first_rtt_us, echo + resolution);
+    expect(ping.mean_rtt_us, echo + resolution / 4.0);
+    expect(ping.mdev_rtt_us, resolution * 3.0_f64.sqrt() / 4.0);
+}
+
+#[test]
+fn one_way_delays_of_datagrams_include_their_transmission() {
+    let delay = |keys: &str| {
+        predicted(&scenario(["", ""], SLOW, &flow(&format!("kind = \"udp\"\nrate = \"100kbit\"\n{keys}"))))
+            .min_owd_us
+            .unwrap()
+    };
+    let expect = |us: f64, expected: f64| assert!((us - expected).abs() < 1e-3, "{us} {expected}");
+    expect(delay("packet = \"1000B\""), 10_000.0 + 8.0 * (1028.0 + 14.0));
+    // Three fragments of 1480, 1480 and 1048 bytes.
+    expect(delay("packet = \"4000B\""), 10_000.0 + 8.0 * (4008.0 + 3.0 * 34.0));
+}
+
+#[test]
+fn packets_of_a_datagram_overlap_on_several_links() {
+    let text = "duration = \"20s\"\n[hosts.a]\naddress = \"10.0.0.1/24\"\n[hosts.b]\naddress = \"10.0.0.2/24\"\n\
+         [switches]\nnames = [\"s\"]\n[[links]]\nends = [\"a\", \"s\"]\nforward = { rate = \"2mbit\", overhead = 0 }\n\
+         [[links]]\nends = [\"s\", \"b\"]\nforward = { rate = \"1mbit\", overhead = 0 }\n";
+    let flow = flow("kind = \"udp\"\nrate = \"100kbit\"\npacket = \"4000B\"");
+    let file = ScenarioFile::parse("x.toml", &format!("{text}{flow}")).unwrap();
+    let delay = predicted(&file.resolve(None, &[]).unwrap()).min_owd_us.unwrap();
+    // The slow link sends without a pause once the first packet of 1500 bytes has crossed the fast one.
+    let expected = 4.0 * 1500.0 + 8.0 * (4008.0 + 3.0 * 20.0);
+    assert!((delay - expected).abs() < 1e-3, "{delay} {expected}");
+}

@@ -25,6 +25,11 @@ impl EngineChoice {
         matches!(self, EngineChoice::Lab | EngineChoice::Hosts)
     }
 
+    /// True if hosts have the kernel that the run requests: the engine computes its behaviour.
+    pub fn is_computed(&self) -> bool {
+        matches!(self, EngineChoice::Model | EngineChoice::Sim)
+    }
+
     /// The engine's name in the record.
     pub fn name(&self) -> EngineName {
         match self {

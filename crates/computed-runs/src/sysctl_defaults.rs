@@ -35,7 +35,7 @@ enum Origin {
 impl Origin {
     fn of(scenario: &Scenario, host: &Host, engine: &EngineChoice, kernel: Option<KernelVersion>) -> Origin {
         let requested = kernel
-            .filter(|_| *engine == EngineChoice::Sim)
+            .filter(|_| engine.is_computed())
             .and_then(|version| Some((u8::try_from(version.major).ok()?, u8::try_from(version.minor).ok()?)));
         match (scenario.sysctl, engine) {
             (_, EngineChoice::Hosts) => Origin::Host,
@@ -159,7 +159,8 @@ mod tests {
         assert_eq!(own, [Some("1 2 3".into()), Some(OF_6_1.into())]);
         let linux_2_4 = stated("kernel = \"2.4\"", &sim);
         assert_eq!(linux_2_4, [Some("4096 87380 174760".into()), Some(OF_6_1.into())]);
-        assert_eq!(stated("kernel = \"2.4\"", &lab), [None, None], "--kernel is the simulator's");
+        assert_eq!(stated("", &EngineChoice::Model), stated("", &sim));
+        assert_eq!(stated("kernel = \"2.4\"", &lab), [None, None], "a lab has this machine's kernel");
         assert_eq!(stated("", &EngineChoice::Kernel(None)), [None, None], "a guest has its own");
     }
 
@@ -200,7 +201,10 @@ mod tests {
         assert_eq!(by(EngineChoice::Lab, None), "this machine's");
         assert_eq!(by(EngineChoice::Kernel(None), None), "the guest kernel's own");
         let newer = Some(KernelVersion::new(6, 12));
-        assert_eq!(by(EngineChoice::Sim, newer), "Linux 2.4's defaults, Linux 6.12's defaults");
+        for engine in [EngineChoice::Sim, EngineChoice::Model] {
+            assert_eq!(by(engine, newer), "Linux 2.4's defaults, Linux 6.12's defaults");
+        }
+        assert_eq!(by(EngineChoice::Lab, newer), "this machine's");
     }
 
     #[test]

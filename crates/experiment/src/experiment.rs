@@ -17,7 +17,7 @@ pub struct Experiment {
     pub path: PathBuf,
     /// This machine.
     pub host: HostInfo,
-    /// Linux version that the simulator uses for hosts without the key `kernel`; `None`: this machine's.
+    /// Linux version that the simulator and the model use for hosts without the key `kernel`; `None`: this machine's.
     pub kernel: Option<KernelVersion>,
     /// Flows whose segments the simulator records, by name.
     pub traced: Vec<String>,

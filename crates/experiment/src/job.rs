@@ -69,9 +69,7 @@ pub(crate) fn simulated_kernel(job: &Job<'_>) -> Option<String> {
     let own = scenario.flows.iter().find_map(|flow| scenario.host(&flow.from)?.kernel);
     match own {
         Some((major, minor)) => Some(format!("{major}.{minor}")),
-        None => {
-            job.experiment.kernel.filter(|_| job.engine == EngineChoice::Sim).map(|kernel| kernel.to_string())
-        }
+        None => job.experiment.kernel.map(|kernel| kernel.to_string()),
     }
 }
 

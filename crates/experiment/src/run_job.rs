@@ -216,7 +216,7 @@ fn run(
     let task =
         Task { scenario: &job.scenario, initial, observer: observer.as_mut(), writer, stop: options.stop };
     let outcome = match &job.engine {
-        EngineChoice::Model => Model { host }.run(task),
+        EngineChoice::Model => Model { host, kernel: *kernel }.run(task),
         EngineChoice::Sim => Sim { path, host, kernel: *kernel, traced }.run(task),
         EngineChoice::Lab => {
             let Some(setup) = options.lab else {

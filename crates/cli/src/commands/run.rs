@@ -55,7 +55,7 @@ pub struct RunArgs {
     /// opened]
     #[arg(long, value_name = "PORTS")]
     ports: Option<lab::Backend>,
-    /// Linux version to simulate on hosts that specify none, as in 6.1 or 2.4, with its default buffers
+    /// Linux version of hosts that specify none, in the simulator and the model, as in 6.1 or 2.4, with its default buffers
     /// [default: this machine's]
     #[arg(long, value_name = "VERSION", value_parser = parse_simulated_kernel)]
     kernel: Option<KernelVersion>,

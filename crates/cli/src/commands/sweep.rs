@@ -86,7 +86,7 @@ pub struct SweepArgs {
     /// Execute nothing: show the sweep from the results that --shard has stored
     #[arg(long, conflicts_with_all = ["fit", "again"])]
     pub gather: bool,
-    /// Linux version to simulate, as in 6.1, with its default buffers [default: this machine's]
+    /// Linux version of simulated and modelled hosts, as in 6.1, with its default buffers [default: this machine's]
     #[arg(long, value_name = "VERSION", value_parser = parse_simulated_kernel)]
     pub kernel: Option<KernelVersion>,
     /// How the lab's hosts are connected: tap, or packet (veth and packet sockets)

@@ -37,8 +37,8 @@ pub(crate) struct HostProcessing {
 /// The result of a host's step.
 #[derive(Debug)]
 pub(crate) enum ProcessedPacket {
-    /// The host handles a received packet now, or up to `jitter` later.
-    Received { packet: CompactPacket, jitter: Time },
+    /// The host of this station handles a received packet now, or up to its jitter later.
+    Received { station: u32, packet: CompactPacket },
     /// The host passes a packet to its card now.
     Sent(Route, CompactPacket),
 }
@@ -54,8 +54,9 @@ enum Work {
 #[derive(Debug)]
 struct ProcessedHost {
     name: String,
+    /// Its first station.
+    station: u32,
     turnaround: Time,
-    jitter: Time,
     cost: HostCost,
     /// The host's cost is not zero.
     has_cost: bool,
@@ -141,6 +142,10 @@ impl HostProcessing {
     pub(crate) fn new(scenario: &Scenario, defaults: &HostDefaults, stations: &[Station]) -> Option<Self> {
         let mut hosts = Vec::new();
         let mut of_host = vec![None; scenario.hosts.len()];
+        let station_of = |host: usize| {
+            stations.iter().position(|station| station.node == Node::Host(host as u32)).unwrap_or_default()
+                as u32
+        };
         for (index, host) in scenario.hosts.iter().enumerate() {
             let has_cost = host.cost != HostCost::default();
             if !has_cost && host.turnaround == Time::ZERO {
@@ -149,8 +154,8 @@ impl HostProcessing {
             of_host[index] = Some(hosts.len() as u32);
             hosts.push(ProcessedHost {
                 name: host.name.clone(),
+                station: station_of(index),
                 turnaround: host.turnaround,
-                jitter: defaults.receive_jitter_of(host),
                 cost: host.cost.clone(),
                 has_cost,
                 max_gro_segs: defaults.max_gro_segs(host),
@@ -274,7 +279,7 @@ impl ProcessedHost {
 
     fn step(&mut self, now: Time) -> Option<ProcessedPacket> {
         if let Some((_, packet)) = self.turning.pop_front_if(|(at, _)| *at <= now) {
-            return Some(ProcessedPacket::Received { packet, jitter: self.jitter });
+            return Some(ProcessedPacket::Received { station: self.station, packet });
         }
         match self.bus.pop(now) {
             Some(Work::Receive(packet)) => self.announce(now, packet),

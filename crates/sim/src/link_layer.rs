@@ -35,16 +35,18 @@ pub(crate) struct LinkLayer {
     segmenting: Vec<bool>,
 }
 
-/// Packets that have arrived at hosts, each with the time at which the host handles it. Their order is kept.
+/// Packets that have arrived at hosts, each with the time at which the host handles it. Those of a station keep their order.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
+    /// The earliest first.
     packets: VecDeque<(Time, CompactPacket)>,
     /// Hosts whose packets take time; `None` if no host's do.
     pub(crate) processing: Option<Box<HostProcessing>>,
     delay: Draws,
     /// By station: the longest time until its host's TCP handles a segment.
     jitter: Vec<Time>,
-    last: Time,
+    /// By station: when its host handles the last packet.
+    last: Vec<Time>,
     /// Directions of links that leave routers, and these routers.
     routers: Vec<(PipeId, u32)>,
 }
@@ -60,8 +62,8 @@ impl Arrivals {
             packets: VecDeque::new(),
             processing: processing.map(Box::new),
             delay: Draws::new(seed, DELAY_STREAM),
+            last: vec![Time(0); jitter.len()],
             jitter,
-            last: Time(0),
             routers,
         }
     }
@@ -73,9 +75,23 @@ impl Arrivals {
         let router = self.routers.iter().find(|(out, _)| *out == pipe).map(|(_, router)| *router);
         let Some(router) = router.filter(|_| packet.may_cause_icmp_error()) else { return };
         let dropped = DroppedPacket { pipe, router, seq: packet.seq(), bytes: packet.segment_bytes() };
-        self.last = self.last.max(at);
         let note = SimPacket { to: packet.to(), header: 0, body: Body::Dropped(dropped) };
-        self.packets.push_back((self.last, note.into()));
+        self.insert(at, note.into());
+    }
+
+    /// Adds a packet that is handled at `due`, after those of the same time.
+    #[inline]
+    fn insert(&mut self, due: Time, packet: CompactPacket) {
+        if self.packets.back().is_some_and(|(last, _)| *last > due) {
+            return self.insert_between(due, packet);
+        }
+        self.packets.push_back((due, packet));
+    }
+
+    #[inline(never)]
+    fn insert_between(&mut self, due: Time, packet: CompactPacket) {
+        let index = self.packets.partition_point(|(other, _)| *other <= due);
+        self.packets.insert(index, (due, packet));
     }
 
     /// When the next packet is handled.
@@ -93,12 +109,14 @@ impl Arrivals {
         }
     }
 
-    /// A host's TCP handles a packet at `at`, or up to `jitter` later at random.
+    /// The host of a station handles a packet at `at`, or its TCP handles it up to the host's jitter later at random.
     #[inline]
-    fn hand_over(&mut self, at: Time, jitter: Time, packet: CompactPacket) {
-        let delay = if packet.is_tcp() { self.delay.below(jitter.0 + 1) } else { 0 };
-        self.last = self.last.max(Time(at.0 + delay));
-        self.packets.push_back((self.last, packet));
+    fn hand_over(&mut self, station: u32, at: Time, packet: CompactPacket) {
+        let station = station as usize;
+        let delay = if packet.is_tcp() { self.delay.below(self.jitter[station].0 + 1) } else { 0 };
+        let due = self.last[station].max(Time(at.0 + delay));
+        self.last[station] = due;
+        self.insert(due, packet);
     }
 
     #[cold]
@@ -115,7 +133,7 @@ impl PacketSink<CompactPacket> for Arrivals {
             let Some(unprocessed) = self.process(station, at, packet) else { return };
             packet = unprocessed;
         }
-        self.hand_over(at, self.jitter[station as usize], packet);
+        self.hand_over(station, at, packet);
     }
     #[inline]
     fn drop(&mut self, pipe: PipeId, at: Time, cause: DropCause, packet: CompactPacket) {
@@ -206,7 +224,9 @@ impl LinkLayer {
     fn run_processing(&mut self, now: Time) {
         while let Some(done) = self.arrivals.processing.as_mut().and_then(|hosts| hosts.step(now)) {
             match done {
-                ProcessedPacket::Received { packet, jitter } => self.arrivals.hand_over(now, jitter, packet),
+                ProcessedPacket::Received { station, packet } => {
+                    self.arrivals.hand_over(station, now, packet);
+                }
                 ProcessedPacket::Sent(route, packet) => {
                     self.dequeued.push_back(packet.to());
                     // TCP had space when it sent the packet.

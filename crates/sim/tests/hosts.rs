@@ -253,6 +253,50 @@ fn a_host_has_its_own_ticks() {
     assert_eq!(own, samples(&run_with_keys(keys, &fast)));
 }
 
+/// Two flows between different hosts of one switch, without a common link.
+#[test]
+fn the_jitter_of_a_host_delays_no_other_host() {
+    let samples = |jitter: &str| {
+        let text = format!(
+            r#"
+duration = "2s"
+hosts."*".receive_jitter = "0s"
+hosts.h1.address = "10.0.0.1/24"
+hosts.h2.address = "10.0.0.2/24"
+hosts.h3.address = "10.0.0.3/24"
+hosts.h4 = {{ address = "10.0.0.4/24", receive_jitter = "{jitter}" }}
+switches.names = ["s1"]
+[[links]]
+ends = ["h1", "s1"]
+both = {{ rate = "50mbit", delay = "5ms" }}
+[[links]]
+ends = ["h2", "s1"]
+[[links]]
+ends = ["h3", "s1"]
+both = {{ rate = "20mbit", delay = "2ms" }}
+[[links]]
+ends = ["h4", "s1"]
+[[flows]]
+name = "steady"
+from = "h1"
+to = "h2"
+[[flows]]
+name = "disturbed"
+from = "h3"
+to = "h4"
+"#
+        );
+        let outcome = support::run(&text, &HostDefaults::default());
+        let of =
+            |name: &str| -> Vec<_> { outcome.flows.iter().filter(|row| row.flow == name).cloned().collect() };
+        (of("steady"), of("disturbed"))
+    };
+    let (steady, disturbed) = samples("0s");
+    let (with_jitter, jittered) = samples("50ms");
+    assert_eq!(steady, with_jitter);
+    assert_ne!(disturbed, jittered);
+}
+
 #[test]
 fn a_host_has_its_own_jitter() {
     let defaults = HostDefaults::default();

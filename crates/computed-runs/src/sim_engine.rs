@@ -89,7 +89,7 @@ impl Simulator<'_> {
             hosts: outcome.hosts,
             quality: Quality {
                 reliability: Reliability::Reliable,
-                notes: notes(scenario, &machine),
+                notes: [notes(scenario, &machine), unresolved_notes(&outcome.unresolved)].concat(),
                 ..Quality::default()
             },
             wall: wall(),
@@ -137,6 +137,19 @@ fn notes(scenario: &Scenario, machine: &HostDefaults) -> Vec<String> {
     let applies = |host: &Host, name: &str| name == CC_SYSCTL || sim::applies_sysctl(machine, host, name);
     notes.extend(scenario.not_modelled(EngineKind::Sim, applies));
     notes
+}
+
+/// A note for each host that dropped packets without a neighbour's address.
+fn unresolved_notes(unresolved: &[sim::UnresolvedDrops]) -> Vec<String> {
+    let note = |drops: &sim::UnresolvedDrops| {
+        let sim::UnresolvedDrops { host, queue_full, no_reply } = drops;
+        let reasons =
+            [(*queue_full, "too many waited (unres_qlen_bytes)"), (*no_reply, "three requests had no reply")];
+        let reasons = reasons.into_iter().filter(|(count, _)| *count > 0);
+        let reasons: Vec<String> = reasons.map(|(count, why)| format!("{count} because {why}")).collect();
+        format!("{host} dropped packets that waited for the address of a neighbour: {}", reasons.join(", "))
+    };
+    unresolved.iter().map(note).collect()
 }
 
 fn inherited<const N: usize>(sysctls: Sysctls<'_>, name: &str) -> Option<[u32; N]> {

@@ -19,6 +19,7 @@ use crate::{
     fragments::Fragments,
     host_processing::HostProcessing,
     link_layer::{LinkLayer, LinkLayerParts},
+    neighbours::WaitingLimit,
     packet::{Body, Echo, SimPacket, TooBig},
     path_mtu::{Path, PathMtus},
     ping::Ping,
@@ -106,6 +107,10 @@ impl<'a> Engine<'a> {
             Node::Host(host) => defaults.receive_jitter_of(&scenario.hosts[host as usize]),
             _ => Time::ZERO,
         });
+        let waiting_limits = stations.iter().map(|station| match station.node {
+            Node::Host(host) => defaults.waiting_limit(&scenario.hosts[host as usize]),
+            _ => WaitingLimit::Memory,
+        });
         let parts = LinkLayerParts {
             network,
             transmit_queues,
@@ -113,6 +118,7 @@ impl<'a> Engine<'a> {
             processing,
             path_mtus,
             fixed_neighbours: scenario.fixed_neighbours,
+            waiting_limits: waiting_limits.collect(),
             jitter: jitter.collect(),
             segmenting: defaults.segmenting_stations(scenario, &stations),
         };

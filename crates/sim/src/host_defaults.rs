@@ -5,6 +5,8 @@ use scenario::{Host, Scenario};
 use tcp::{PacketMemory, Profile};
 use units::Time;
 
+use crate::neighbours::WaitingLimit;
+
 /// Where super-packets (GSO) are segmented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Segmentation {
@@ -46,6 +48,11 @@ impl HostDefaults {
     /// Major and minor version of Linux on a host.
     pub fn kernel_of(&self, host: &Host) -> (u8, u8) {
         host.kernel.unwrap_or(self.kernel)
+    }
+
+    /// What limits the packets of a host that wait for an address.
+    pub(crate) fn waiting_limit(&self, host: &Host) -> WaitingLimit {
+        if self.kernel_of(host) < (2, 6) { WaitingLimit::Packets } else { WaitingLimit::Memory }
     }
 
     /// Longest random delay until a host's TCP processes a received segment.

@@ -11,7 +11,7 @@ use crate::{
     addresses::Route,
     compact_packet::{CompactPacket, ControlPacket},
     host_processing::{HostProcessing, ProcessedPacket},
-    neighbours::{NeighbourTables, REQUEST_BYTES},
+    neighbours::{NeighbourTables, REQUEST_BYTES, WaitingDrops, WaitingLimit},
     packet::{Body, DroppedPacket, NeighbourMessage, SimPacket, TooBig},
     path_mtu::{PathMtus, icmp_error_bytes},
     transmit_queue::{QueueSpace, TransmitQueues},
@@ -167,6 +167,8 @@ pub(crate) struct LinkLayerParts<'a> {
     pub(crate) processing: Option<HostProcessing>,
     pub(crate) path_mtus: PathMtus,
     pub(crate) fixed_neighbours: bool,
+    /// By station.
+    pub(crate) waiting_limits: Vec<WaitingLimit>,
     /// By station: the longest time until its host's TCP handles a segment.
     pub(crate) jitter: Vec<Time>,
     /// By station: its host segments super-packets before its device. Empty if no host does.
@@ -176,7 +178,7 @@ pub(crate) struct LinkLayerParts<'a> {
 impl LinkLayer {
     pub(crate) fn new(parts: LinkLayerParts<'_>, seed: u64) -> Self {
         let LinkLayerParts { network, transmit_queues, stations, processing, path_mtus, .. } = parts;
-        let neighbours = NeighbourTables::new(network.stations() as usize, parts.fixed_neighbours);
+        let neighbours = NeighbourTables::new(parts.waiting_limits, parts.fixed_neighbours);
         let router = |station: &Station| match station.node {
             Node::Router(router) => Some((station.out, router)),
             _ => None,
@@ -269,6 +271,11 @@ impl LinkLayer {
     /// Packets that the transmit queue of a sender with this route has dropped so far; 0 without a queue.
     pub(crate) fn dropped_by_queue(&mut self, route: &Route) -> u64 {
         self.transmit_queues.at(route.from).map_or(0, |queue| queue.dropped())
+    }
+
+    /// Packets that a station has dropped so far while they waited for an address.
+    pub(crate) fn dropped_waiting(&self, station: u32) -> WaitingDrops {
+        self.neighbours.dropped(station)
     }
 
     /// True if an arrival is to be handled at `now`.

@@ -100,6 +100,17 @@ pub struct HostSample {
     pub dropped: u64,
 }
 
+/// Packets that a host dropped while they waited for the address of a neighbour.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UnresolvedDrops {
+    /// The host's name.
+    pub host: String,
+    /// Packets dropped because too many waited.
+    pub queue_full: u64,
+    /// Packets dropped because no request had a reply.
+    pub no_reply: u64,
+}
+
 /// The result of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
@@ -115,6 +126,8 @@ pub struct Outcome {
     pub link_totals: Vec<LinkTotals>,
     /// The work of the hosts whose packets cost time.
     pub hosts: Vec<HostLoad>,
+    /// The hosts that dropped packets without a neighbour's address.
+    pub unresolved: Vec<UnresolvedDrops>,
     /// Virtual time until the last flow ended.
     pub duration: Time,
     /// True if the observer ended the run.

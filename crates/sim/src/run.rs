@@ -1,13 +1,15 @@
 //! One run from its first event to its last row.
 
 use engine_common::{FlowTotals, micros, sampled_pipes};
+use net::Node;
 use scenario::Scenario;
 use schema::{Event, EventKind};
 use units::Time;
 
 use crate::{
-    Controllers, Error, HostDefaults, Observer, Outcome,
+    Controllers, Error, HostDefaults, Observer, Outcome, UnresolvedDrops,
     engine::{Engine, Traffic},
+    neighbours::WaitingDrops,
     recorder::Recorder,
     sample::{SampleState, sample_bulk, sample_datagrams, sample_ping, sample_transfer, sample_xcp},
 };
@@ -73,6 +75,7 @@ pub fn run(
         flow_totals,
         link_totals: recorder.link_sampler.totals(),
         hosts: recorder.hosts,
+        unresolved: unresolved_drops(&engine),
         duration: duration.min(scenario.duration),
         interrupted,
         data_segments,
@@ -80,6 +83,29 @@ pub fn run(
         links: recorder.links,
         events: recorder.events,
     })
+}
+
+/// The hosts that dropped packets without a neighbour's address.
+fn unresolved_drops(engine: &Engine<'_>) -> Vec<UnresolvedDrops> {
+    let stations = engine_common::build_topology(engine.scenario).stations();
+    let mut drops: Vec<UnresolvedDrops> = Vec::new();
+    for (index, station) in stations.iter().enumerate() {
+        let dropped = engine.links.dropped_waiting(index as u32);
+        let Node::Host(host) = station.node else { continue };
+        if dropped == WaitingDrops::default() {
+            continue;
+        }
+        let name = &engine.scenario.hosts[host as usize].name;
+        // The stations of a host follow one another.
+        if drops.last().is_none_or(|last| last.host != *name) {
+            drops.push(UnresolvedDrops { host: name.clone(), ..UnresolvedDrops::default() });
+        }
+        if let Some(last) = drops.last_mut() {
+            last.queue_full += dropped.queue_full;
+            last.no_reply += dropped.no_reply;
+        }
+    }
+    drops
 }
 
 /// Runs the engine until the next sample and passes traces to the observer.

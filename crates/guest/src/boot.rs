@@ -1,7 +1,7 @@
 //! Boots a guest and reads its console, until it ends or is killed.
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     io::{BufRead, BufReader},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
@@ -66,7 +66,7 @@ impl Guest<'_> {
         command
             .arg(format!("mem={}M", self.memory >> 20))
             .args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro"])
-            .arg(parameter("init=", self.init.as_os_str().into())?)
+            .arg(parameter("init=", self.init.as_os_str())?)
             .args(["con=null", "con0=null,fd:1", "quiet", "panic=-1"])
             // From 6.16 on UML handles system calls without ptrace where the machine allows it; older kernels ignore this.
             .arg("seccomp=auto")
@@ -74,7 +74,7 @@ impl Guest<'_> {
             .args(["uml_dir=uml", "umid=guest"])
             .arg("--");
         for argument in self.arguments {
-            command.arg(parameter("", argument.clone())?);
+            command.arg(parameter("", argument)?);
         }
         command
             .current_dir(self.shared)
@@ -133,20 +133,15 @@ impl Drop for RunningGuest {
     }
 }
 
-/// A parameter for the kernel's command line, in quotation marks if it has spaces.
-fn parameter(name: &str, value: OsString) -> Result<OsString, Error> {
-    let text = value.to_string_lossy();
-    if text.contains(['"', '\n']) {
-        return Err(Error::Path(PathBuf::from(value.clone())));
+/// A parameter for the kernel's command line, in quotation marks: the kernel separates parameters at each byte that is a space in Latin-1
+/// (`isspace`, lib/ctype.c), and the byte 0xA0 is part of many characters of UTF-8, such as "à".
+fn parameter(name: &str, value: &OsStr) -> Result<OsString, Error> {
+    if value.as_encoded_bytes().iter().any(|byte| [b'"', b'\n'].contains(byte)) {
+        return Err(Error::Path(PathBuf::from(value)));
     }
-    let mut parameter = OsString::from(name);
-    if text.contains(char::is_whitespace) {
-        parameter.push("\"");
-        parameter.push(&value);
-        parameter.push("\"");
-    } else {
-        parameter.push(&value);
-    }
+    let mut parameter = OsString::from(format!("{name}\""));
+    parameter.push(value);
+    parameter.push("\"");
     Ok(parameter)
 }
 
@@ -154,11 +149,29 @@ fn parameter(name: &str, value: OsString) -> Result<OsString, Error> {
 mod tests {
     use super::*;
 
+    /// The parameters of a command line, as the kernel separates them (`next_arg`, lib/cmdline.c).
+    fn separated(line: &[u8]) -> Vec<Vec<u8>> {
+        let is_space = |byte: u8| matches!(byte, 9..=13 | b' ' | 0xa0);
+        let (mut parameters, mut is_quoted) = (vec![Vec::new()], false);
+        for byte in line {
+            match byte {
+                b'"' => is_quoted = !is_quoted,
+                byte if is_space(*byte) && !is_quoted => parameters.push(Vec::new()),
+                byte => parameters.last_mut().unwrap().push(*byte),
+            }
+        }
+        parameters
+    }
+
     #[test]
-    fn parameters_with_spaces_are_quoted() {
-        assert_eq!(parameter("init=", "/bin/true".into()).unwrap(), "init=/bin/true");
-        assert_eq!(parameter("init=", "/a b/true".into()).unwrap(), "init=\"/a b/true\"");
-        assert!(parameter("", "/a\"b".into()).is_err());
+    fn the_kernel_reads_each_parameter_whole() {
+        for path in ["/bin/true", "/a b/true", "/home/\u{e0} la carte/\u{420}/longfat", "/tab\there", ""] {
+            let [init, argument] = ["init=", ""].map(|name| parameter(name, path.as_ref()).unwrap());
+            let line = [init.as_encoded_bytes(), argument.as_encoded_bytes()].join(&b' ');
+            assert_eq!(separated(&line), [format!("init={path}").into_bytes(), path.as_bytes().to_vec()]);
+        }
+        assert!(parameter("", "/a\"b".as_ref()).is_err());
+        assert!(parameter("", "/a\nb".as_ref()).is_err());
     }
 
     #[test]

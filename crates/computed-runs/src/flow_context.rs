@@ -1,5 +1,7 @@
 //! The path and the buffers of a flow: context for the verdict and input of the model.
 
+use std::collections::BTreeSet;
+
 use model::{DatagramPackets, IpVersion, Transport};
 use net::{Direction, LossUnit, PipeSpec};
 use scenario::{FlowKind, FlowSpec, Host, Scenario, TcpSpec, UdpSpec};
@@ -195,15 +197,29 @@ pub fn flow_context(sysctls: Sysctls<'_>, scenario: &Scenario, flow: &FlowSpec) 
     context
 }
 
-/// The link directions with a rate that a flow's ACKs cross, and no flow's data.
-pub(crate) fn ack_path(scenario: &Scenario, flow: &FlowSpec) -> Vec<PathLink> {
-    let Some(mut path) = FlowPath::of(scenario, flow) else { return Vec::new() };
-    let all = scenario.flows.iter().filter(|flow| !matches!(flow.kind, FlowKind::Ping(_)));
-    let all = all.filter_map(|flow| FlowPath::of(scenario, flow));
-    let with_data: Vec<_> =
-        all.flat_map(|path| path.forward).map(|(name, direction, _)| (name, direction)).collect();
-    path.reverse.retain(|(name, direction, _)| !with_data.contains(&(*name, *direction)));
-    path_links(scenario, &path.reverse)
+/// The link directions that data of any flow crosses.
+pub(crate) struct DataPaths<'a>(BTreeSet<(&'a str, bool)>);
+
+impl<'a> DataPaths<'a> {
+    pub(crate) fn of(scenario: &'a Scenario) -> Self {
+        let flows = scenario.flows.iter().filter(|flow| !matches!(flow.kind, FlowKind::Ping(_)));
+        let paths = flows.filter_map(|flow| FlowPath::of(scenario, flow));
+        DataPaths(
+            paths.flat_map(|path| path.forward).map(|(name, direction, _)| key(name, direction)).collect(),
+        )
+    }
+
+    /// The link directions with a rate that a flow's ACKs cross, and no flow's data.
+    pub(crate) fn ack_path(&self, scenario: &'a Scenario, flow: &FlowSpec) -> Vec<PathLink> {
+        let Some(mut path) = FlowPath::of(scenario, flow) else { return Vec::new() };
+        path.reverse.retain(|(name, direction, _)| !self.0.contains(&key(name, *direction)));
+        path_links(scenario, &path.reverse)
+    }
+}
+
+/// A link's direction, in an order for sets.
+fn key(link: &str, direction: Direction) -> (&str, bool) {
+    (link, direction == Direction::Forward)
 }
 
 /// The directions that have a rate.

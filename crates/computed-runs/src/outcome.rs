@@ -1,6 +1,6 @@
 //! The outcome of a run: the rows that an engine measured and the summary computed from them.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use engine_common::{FlowTotals, LinkTotals, micros};
 use scenario::{FlowKind, FlowSpec, Scenario};
@@ -10,11 +10,11 @@ use schema::{
 };
 use sim::{HostLoad, HostSample};
 use units::{Picoseconds, Time};
-use verdict::{FlowContext, FlowTimes, SendingDevice, bottleneck_moves};
+use verdict::{FlowContext, FlowTimes, LinkRows, SendingDevice, bottleneck_moves};
 
 use crate::{
     Sysctls,
-    flow_context::{ack_path, describe_host_use, flow_context},
+    flow_context::{DataPaths, describe_host_use, flow_context},
     host_bursts::unexplained_drops,
     nothing_arrived,
     stream::stream_summary,
@@ -82,6 +82,11 @@ pub fn complete(
     measurement.flows.sort_by_key(|row| row.time_us);
     measurement.events.sort_by_key(|event| event.time_us);
     let is_between_hosts = summary.engine == EngineName::Hosts;
+    // Grouped once, so that the work grows with the number of rows and not with its product with the number of flows.
+    let mut flow_rows = RowsByFlow::of(scenario, std::mem::take(&mut measurement.flows));
+    let flow_events = events_by_flow(&measurement.events);
+    let link_rows = LinkRows::of(&measurement.links);
+    let data_paths = DataPaths::of(scenario);
     for (index, (flow, totals)) in scenario.flows.iter().zip(&measurement.flow_totals).enumerate() {
         let virtual_time = !matches!(summary.engine, EngineName::Lab | EngineName::Hosts);
         let idle = measurement.quality.cpu_idle_min.filter(|_| !virtual_time);
@@ -94,9 +99,9 @@ pub fn complete(
         let context = flow_context(sysctls, scenario, flow);
         let dropped_segs = measurement.device_drops_segs.get(index).copied().unwrap_or(0);
         let device = SendingDevice { dropped_segs, ..context.device };
-        let ack_path = ack_path(scenario, flow);
+        let ack_path = data_paths.ack_path(scenario, flow);
         let full_ack_link = totals.started.zip(totals.ended).and_then(|(from, to)| {
-            verdict::full_link(&ack_path, &measurement.links, micros(from), micros(to)).cloned()
+            verdict::full_link(&ack_path, &link_rows, micros(from), micros(to)).cloned()
         });
         let context = FlowContext {
             full_ack_link,
@@ -109,7 +114,8 @@ pub fn complete(
             unknown_path: is_between_hosts,
             ..context
         };
-        verdict::decide(&mut measurement.flows, &measurement.links, &context);
+        let rows = &mut flow_rows.rows[index];
+        verdict::decide(rows, &link_rows, &context);
         let times = FlowTimes {
             kind: flow.kind.name().into(),
             cc: totals.cc.clone(),
@@ -117,12 +123,13 @@ pub fn complete(
             ended_us: totals.ended.map(micros),
             bytes: totals.bytes,
         };
-        let mut flow_summary = verdict::summarize(&measurement.flows, &measurement.events, &times, &context);
+        let events = flow_events.get(flow.name.as_str()).map_or(&[][..], Vec::as_slice);
+        let mut flow_summary = verdict::summarize(rows, events, &times, &context);
         if matches!(flow.kind, FlowKind::Tcp(_)) {
-            flow_summary.evidence.extend(bottleneck_moves(&measurement.links, &context));
+            flow_summary.evidence.extend(bottleneck_moves(&link_rows, &context));
         }
         if matches!(flow.kind, FlowKind::Ping(_)) {
-            add_echo_stalls(&measurement, &mut flow_summary);
+            add_echo_stalls(rows, &measurement.events, &mut flow_summary);
         }
         if let (FlowKind::Stream(spec), Some(playout)) = (&flow.kind, &totals.playout) {
             let links = &measurement.link_totals;
@@ -166,7 +173,50 @@ pub fn complete(
         ));
     }
     nothing_arrived::explain(scenario, &mut summary);
-    MeasuredRun { summary, flows: measurement.flows, links: measurement.links, events: measurement.events }
+    MeasuredRun {
+        summary,
+        flows: flow_rows.into_rows(),
+        links: measurement.links,
+        events: measurement.events,
+    }
+}
+
+/// The rows of each flow of the scenario, in their order.
+struct RowsByFlow {
+    /// By flow; the last has the rows of no flow.
+    rows: Vec<Vec<FlowSample>>,
+    /// By row of the run: its flow's index in `rows`.
+    flows: Vec<usize>,
+}
+
+impl RowsByFlow {
+    fn of(scenario: &Scenario, all: Vec<FlowSample>) -> Self {
+        let names = scenario.flows.iter().map(|flow| flow.name.as_str()).zip(0..);
+        let indices: BTreeMap<&str, usize> = names.collect();
+        let mut rows = vec![Vec::new(); scenario.flows.len() + 1];
+        let mut flows = Vec::with_capacity(all.len());
+        for row in all {
+            let flow = indices.get(row.flow.as_str()).copied().unwrap_or(scenario.flows.len());
+            flows.push(flow);
+            rows[flow].push(row);
+        }
+        RowsByFlow { rows, flows }
+    }
+
+    /// All rows in the order of the run.
+    fn into_rows(self) -> Vec<FlowSample> {
+        let mut rows: Vec<_> = self.rows.into_iter().map(Vec::into_iter).collect();
+        self.flows.into_iter().filter_map(|flow| rows[flow].next()).collect()
+    }
+}
+
+/// The events that a flow's summary counts, by flow.
+fn events_by_flow(events: &[Event]) -> BTreeMap<&str, Vec<Event>> {
+    let mut by_flow: BTreeMap<&str, Vec<Event>> = BTreeMap::new();
+    for event in events.iter().filter(|event| event.kind == EventKind::PingLost) {
+        by_flow.entry(&event.subject).or_default().push(event.clone());
+    }
+    by_flow
 }
 
 /// The load of the processors and buses of a flow's hosts.
@@ -200,11 +250,10 @@ fn host_summary(scenario: &Scenario, load: &HostLoad) -> HostSummary {
 }
 
 /// Adds how long the measurement stalled while the first and the longest echo of a flow were under way.
-fn add_echo_stalls(measurement: &Measurement, flow_summary: &mut FlowSummary) {
-    let echoes = || measurement.flows.iter().filter(|row| row.flow == flow_summary.name);
+fn add_echo_stalls(echoes: &[FlowSample], events: &[Event], flow_summary: &mut FlowSummary) {
     let stalled = |echo: &FlowSample| {
         let rtt_us = echo.srtt_us.unwrap_or(0);
-        let stalls = measurement.events.iter().filter(|event| event.kind == EventKind::Stall);
+        let stalls = events.iter().filter(|event| event.kind == EventKind::Stall);
         // The thread that takes the timestamp can be delayed too.
         let under_way = stalls.filter(|stall| {
             stall.time_us <= echo.time_us
@@ -213,8 +262,8 @@ fn add_echo_stalls(measurement: &Measurement, flow_summary: &mut FlowSummary) {
         let total: i64 = under_way.map(|stall| stall.value).sum();
         (total > 0).then_some(total as f64)
     };
-    let first = echoes().next().and_then(stalled);
-    let longest = echoes().max_by_key(|echo| echo.srtt_us).and_then(stalled);
+    let first = echoes.first().and_then(stalled);
+    let longest = echoes.iter().max_by_key(|echo| echo.srtt_us).and_then(stalled);
     (flow_summary.first_rtt_stalled_us, flow_summary.max_rtt_stalled_us) = (first, longest);
 }
 
@@ -242,5 +291,85 @@ fn link_summary(scenario: &Scenario, totals: &LinkTotals, duration: Time) -> Lin
         duplicated: counters.duplicated,
         corrupted: counters.corrupted,
         reordered: counters.reordered,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use scenario::ScenarioFile;
+    use schema::Cause;
+
+    use super::*;
+
+    /// Two flows over one link, one limited by its pacing and one by its window, and an echo; samples of all in turn.
+    #[test]
+    fn each_flow_is_judged_by_its_own_rows_which_keep_their_order() {
+        let flow = |name: &str, keys: &str| {
+            format!("[[flows]]\nname = \"{name}\"\nfrom = \"a\"\nto = \"b\"\n{keys}\n")
+        };
+        let text = format!(
+            "duration = \"1s\"\n[hosts]\na.address = \"10.0.0.1/24\"\nb.address = \"10.0.0.2/24\"\n[[links]]\n\
+             ends = [\"a\", \"b\"]\nboth = {{ rate = \"1gbit\", delay = \"10ms\" }}\n{}{}{}",
+            flow("one", "cc = \"reno\""),
+            flow("two", "cc = \"reno\""),
+            flow("echo", "kind = \"ping\"")
+        );
+        let scenario = ScenarioFile::parse("x.toml", &text).unwrap().resolve(None, &[]).unwrap();
+        let row = |flow: &str, i: i64, window: i64, rate: i64| FlowSample {
+            time_us: i * 10_000,
+            flow: flow.into(),
+            snd_mss_bytes: Some(1448),
+            snd_cwnd_segs: Some(4000),
+            unacked_segs: Some(100),
+            snd_wnd_bytes: Some(window),
+            notsent_bytes: Some(3_000_000),
+            srtt_us: Some(20_000),
+            min_rtt_us: Some(20_000),
+            bytes_received: Some(i * rate),
+            ..FlowSample::default()
+        };
+        let echo = |i: i64| FlowSample {
+            time_us: i * 10_000,
+            flow: "echo".into(),
+            srtt_us: Some(20_000 + i),
+            ..FlowSample::default()
+        };
+        let flows: Vec<FlowSample> = (0..100)
+            .flat_map(|i| [row("two", i, 144_800, 72_400), echo(i), row("one", i, 9_000_000, 1_250_000)])
+            .collect();
+        let lost = |subject: &str| Event {
+            time_us: 5,
+            subject: subject.into(),
+            kind: EventKind::PingLost,
+            value: 1,
+        };
+        let totals = |name: &str| FlowTotals {
+            name: name.into(),
+            started: Some(Time::ZERO),
+            ended: Some(Time::from_secs(1)),
+            cc: None,
+            bytes: 0,
+            playout: None,
+        };
+        let measurement = Measurement {
+            flows: flows.clone(),
+            events: vec![lost("echo"), lost("other")],
+            flow_totals: vec![totals("one"), totals("two"), totals("echo")],
+            duration: Time::from_secs(1),
+            ..Measurement::default()
+        };
+        let initial = RunSummary::begun(EngineName::Sim, String::new());
+        let run = complete(&|_| None, &scenario, |_, _, _| {}, initial, measurement);
+        let order =
+            |rows: &[FlowSample]| -> Vec<_> { rows.iter().map(|r| (r.time_us, r.flow.clone())).collect() };
+        assert_eq!(order(&run.flows), order(&flows));
+        let verdicts: Vec<_> = run.summary.flows.iter().map(|flow| flow.verdict).collect();
+        assert_eq!(verdicts[1], Some(Cause::ReceiveWindow));
+        assert_ne!(verdicts[0], verdicts[1]);
+        let echoes = &run.summary.flows[2];
+        assert_eq!(
+            (echoes.pings_sent, echoes.pings_lost, echoes.first_rtt_us),
+            (Some(101), Some(1), Some(20_000.0))
+        );
     }
 }

@@ -84,7 +84,7 @@ fn measured(case: &Case, limit: Option<HostLimit>) -> (Vec<FlowSample>, Option<C
         pacing_bps,
         ..FlowContext::default()
     };
-    decide(&mut seen.rows, &[], &context);
+    decide(&mut seen.rows, &verdict::LinkRows::default(), &context);
     let micros = |time: Time| (time.0 / 1000) as i64;
     let times = FlowTimes {
         kind: schema::FlowKind::Tcp,

@@ -1,11 +1,12 @@
 //! The outcome of a run: what an engine measured, with the summary computed from it.
 
+use std::collections::BTreeMap;
+
 use computed_runs::{MeasuredRun, Measurement};
 use lab::Progress;
 use record::Writer;
 use scenario::{FlowSpec, Scenario};
 use schema::{Event, FlowSample, FlowSummary, LinkSample, RunSummary};
-use verdict::retransmitted_segs;
 
 use crate::{Error, RunObserver, machine::machine_setting};
 
@@ -53,8 +54,7 @@ pub(crate) fn complete(
 
 /// The measurement of a lab run, and why one of its flows failed.
 pub(crate) fn of_lab(scenario: &Scenario, outcome: lab::Outcome) -> (Measurement, Option<Error>) {
-    let device_drops_segs =
-        scenario.flows.iter().map(|flow| device_drops(scenario, flow, &outcome)).collect();
+    let device_drops_segs = device_drops(scenario, &outcome);
     let measurement = Measurement {
         flows: outcome.flows,
         links: outcome.links,
@@ -71,18 +71,48 @@ pub(crate) fn of_lab(scenario: &Scenario, outcome: lab::Outcome) -> (Measurement
     (measurement, outcome.failed.map(Into::into))
 }
 
-/// Segments of a flow that its host's devices dropped. A device does not count by flow, so its drops are divided in proportion
+/// Segments of each flow that its host's devices dropped. A device does not count by flow, so its drops are divided in proportion
 /// to retransmissions.
-fn device_drops(scenario: &Scenario, flow: &FlowSpec, outcome: &lab::Outcome) -> u64 {
-    let Some(counted) = outcome.transmitted.get(&flow.from).filter(|counted| counted.dropped > 0) else {
-        return 0;
+fn device_drops(scenario: &Scenario, outcome: &lab::Outcome) -> Vec<u64> {
+    let mut sent: BTreeMap<&str, SentSegments> = BTreeMap::new();
+    outcome.flows.iter().for_each(|row| sent.entry(&row.flow).or_default().add(row));
+    let sent_by = |flow: &FlowSpec| sent.get(flow.name.as_str()).copied().unwrap_or_default();
+    let mut by_host: BTreeMap<&str, u64> = BTreeMap::new();
+    for flow in &scenario.flows {
+        *by_host.entry(&flow.from).or_default() += sent_by(flow).retransmitted();
+    }
+    let of_flow = |flow: &FlowSpec| {
+        let Some(counted) = outcome.transmitted.get(&flow.from).filter(|counted| counted.dropped > 0) else {
+            return 0;
+        };
+        let all = by_host.get(flow.from.as_str()).copied().unwrap_or(0);
+        let own = sent_by(flow);
+        counted.segments_dropped(u64::try_from(own.mss).unwrap_or(0)) * own.retransmitted() / all.max(1)
     };
-    let retransmitted = |name: &str| retransmitted_segs(&outcome.flows, name);
-    let host_flows = scenario.flows.iter().filter(|other| other.from == flow.from);
-    let all: u64 = host_flows.map(|other| retransmitted(&other.name)).sum();
-    let own = outcome.flows.iter().filter(|row| row.flow == flow.name);
-    let mss = own.filter_map(|row| row.snd_mss_bytes).max().unwrap_or(0);
-    counted.segments_dropped(u64::try_from(mss).unwrap_or(0)) * retransmitted(&flow.name) / all.max(1)
+    scenario.flows.iter().map(of_flow).collect()
+}
+
+/// The segments that a flow sent.
+#[derive(Debug, Clone, Copy, Default)]
+struct SentSegments {
+    /// Retransmitted until the first sample and until the last.
+    first_and_last: Option<(i64, i64)>,
+    /// Their largest payload.
+    mss: i64,
+}
+
+impl SentSegments {
+    fn add(&mut self, row: &FlowSample) {
+        if let Some(count) = row.total_retrans_segs {
+            let (first, last) = self.first_and_last.unwrap_or((count, count));
+            self.first_and_last = Some((first.min(count), last.max(count)));
+        }
+        self.mss = self.mss.max(row.snd_mss_bytes.unwrap_or(0));
+    }
+
+    fn retransmitted(&self) -> u64 {
+        self.first_and_last.map_or(0, |(first, last)| u64::try_from(last - first).unwrap_or(0))
+    }
 }
 
 /// Passes rows to the record and the observer as they are measured.

@@ -1,6 +1,6 @@
 //! The goodput that a progress display shows: an average over the last second, because single samples vary.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use schema::FlowSample;
 
@@ -10,15 +10,8 @@ const SPAN_US: i64 = 1_000_000;
 /// The goodput of each flow of a run over the last second.
 #[derive(Debug, Default)]
 pub struct RecentGoodput {
-    flows: Vec<Received>,
-}
-
-/// The samples of a flow within the last second.
-#[derive(Debug)]
-struct Received {
-    flow: String,
-    /// Times (us) and bytes received until then.
-    samples: VecDeque<(i64, i64)>,
+    /// By flow: times (us) of the samples within the last second, and bytes received until then.
+    flows: BTreeMap<String, VecDeque<(i64, i64)>>,
 }
 
 impl RecentGoodput {
@@ -26,11 +19,10 @@ impl RecentGoodput {
     /// received bytes or is the first.
     pub fn add(&mut self, sample: &FlowSample) -> Option<f64> {
         let now = (sample.time_us, sample.bytes_received?);
-        let index = self.flows.iter().position(|known| known.flow == sample.flow).unwrap_or_else(|| {
-            self.flows.push(Received { flow: sample.flow.clone(), samples: VecDeque::new() });
-            self.flows.len() - 1
-        });
-        let samples = &mut self.flows[index].samples;
+        if !self.flows.contains_key(&sample.flow) {
+            self.flows.insert(sample.flow.clone(), VecDeque::new());
+        }
+        let samples = self.flows.get_mut(&sample.flow)?;
         samples.push_back(now);
         while samples.len() > 2 && now.0 - samples[0].0 > SPAN_US {
             samples.pop_front();

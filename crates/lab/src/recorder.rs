@@ -1,5 +1,7 @@
 //! Collects the rows of driver and sampler, and passes them to the observer.
 
+use std::collections::BTreeMap;
+
 use engine_common::{LinkSampler, SampledPipe};
 use schema::{Event, FlowSample, LinkSample};
 use units::Time;
@@ -20,7 +22,9 @@ pub(crate) struct Recorder<'a> {
     /// Number of rows that the observer has received.
     delivered: RowCounts,
     pub(crate) links_counted: LinkSampler<'a>,
+    /// The latest row of each flow, and where a flow's is.
     latest: Vec<FlowSample>,
+    latest_of: BTreeMap<String, usize>,
 }
 
 /// Number of rows of each table.
@@ -41,14 +45,18 @@ impl<'a> Recorder<'a> {
             delivered: RowCounts::default(),
             links_counted: LinkSampler::new(sampled),
             latest: Vec::new(),
+            latest_of: BTreeMap::new(),
         }
     }
 
     pub(crate) fn take_samples(&mut self, batch: SampleBatch) {
         for row in &batch.flows {
-            match self.latest.iter_mut().find(|l| l.flow == row.flow) {
-                Some(latest) => *latest = row.clone(),
-                None => self.latest.push(row.clone()),
+            match self.latest_of.get(&row.flow) {
+                Some(index) => self.latest[*index].clone_from(row),
+                None => {
+                    self.latest_of.insert(row.flow.clone(), self.latest.len());
+                    self.latest.push(row.clone());
+                }
             }
         }
         self.flows.extend(batch.flows);

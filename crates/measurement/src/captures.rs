@@ -125,7 +125,7 @@ fn judge_captured(flow: &CapturedFlow, rows: &mut [FlowSample]) -> FlowSummary {
     if is_far(flow, min_rtt_us.unwrap_or(0) as f64) == Some(false) {
         // The capture shows outstanding data and round-trip times as the sender sees them.
         context.device.dropped_segs = flow.lost_before_capture_segs;
-        verdict::decide(rows, &[], &context);
+        verdict::decide(rows, &verdict::LinkRows::default(), &context);
     }
     let times = FlowTimes {
         kind: FlowKind::Tcp,
@@ -237,7 +237,7 @@ fn judge_sampled(flow: &SsFlow, rows: &mut [FlowSample]) -> FlowSummary {
         unknown_path: true,
         ..FlowContext::default()
     };
-    verdict::decide(rows, &[], &context);
+    verdict::decide(rows, &verdict::LinkRows::default(), &context);
     let times = FlowTimes {
         kind: FlowKind::Tcp,
         cc: flow.cc.clone(),

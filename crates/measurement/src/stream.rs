@@ -134,7 +134,7 @@ impl StreamRecorder {
             pacing_option: RATE_OPTION.into(),
             ..FlowContext::default()
         };
-        verdict::decide(&mut self.rows, &[], &context);
+        verdict::decide(&mut self.rows, &verdict::LinkRows::default(), &context);
         let times = FlowTimes {
             kind: FlowKind::Stream,
             started_us: Some(0),

@@ -246,7 +246,7 @@ pub fn complete_record(
             size_bytes: stream.map(|stream| stream.sent.bytes).filter(|bytes| *bytes > 0),
             ..Generator::default()
         });
-        verdict::decide(&mut rows, &[], &context);
+        verdict::decide(&mut rows, &verdict::LinkRows::default(), &context);
         let mut flow = verdict::summarize(&rows, &[], &times(start, report, stream, &rows, &name), &context);
         flow.cc_kernel_name = options.congestion.clone();
         let own: Vec<FlowSample> = rows.iter().filter(|row| row.flow == name).cloned().collect();

@@ -1,5 +1,7 @@
 //! Collects rows and passes them to the observer.
 
+use std::collections::BTreeMap;
+
 use engine_common::{LinkSampler, SampledPipe};
 use net::PipeCounters;
 use schema::{Event, FlowSample, LinkSample, TraceRow};
@@ -22,7 +24,10 @@ pub(crate) struct Recorder<'a> {
     /// Number of events that are in order of time.
     sorted: usize,
     pub(crate) link_sampler: LinkSampler<'a>,
+    /// The latest row of each flow, and where a flow's is.
     latest: Vec<FlowSample>,
+    latest_of: BTreeMap<String, usize>,
+    host_of: BTreeMap<String, usize>,
 }
 
 impl<'a> Recorder<'a> {
@@ -37,23 +42,31 @@ impl<'a> Recorder<'a> {
             sorted: 0,
             link_sampler: LinkSampler::new(sampled),
             latest: Vec::new(),
+            latest_of: BTreeMap::new(),
+            host_of: BTreeMap::new(),
         }
     }
 
     /// Adds a flow's row.
     pub(crate) fn add_flow(&mut self, row: FlowSample) {
-        match self.latest.iter_mut().find(|latest| latest.flow == row.flow) {
-            Some(latest) => latest.clone_from(&row),
-            None => self.latest.push(row.clone()),
+        match self.latest_of.get(&row.flow) {
+            Some(index) => self.latest[*index].clone_from(&row),
+            None => {
+                self.latest_of.insert(row.flow.clone(), self.latest.len());
+                self.latest.push(row.clone());
+            }
         }
         self.flows.push(row);
     }
 
     /// Adds a sample of a host's work.
     pub(crate) fn add_host(&mut self, host: &str, sample: HostSample) {
-        match self.hosts.iter_mut().find(|load| load.host == host) {
-            Some(load) => load.samples.push(sample),
-            None => self.hosts.push(HostLoad { host: host.into(), samples: vec![sample] }),
+        match self.host_of.get(host) {
+            Some(index) => self.hosts[*index].samples.push(sample),
+            None => {
+                self.host_of.insert(host.into(), self.hosts.len());
+                self.hosts.push(HostLoad { host: host.into(), samples: vec![sample] });
+            }
         }
     }
 

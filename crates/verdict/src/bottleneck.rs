@@ -1,5 +1,7 @@
 //! The link that limits a path, over time: where the bottleneck moves from one link to another, or its rate changes.
 
+use std::collections::BTreeMap;
+
 use schema::LinkSample;
 use units::{BitRate, three_digits};
 
@@ -13,6 +15,24 @@ const MIN_PIECE_US: i64 = 200_000;
 /// Minimum time that a link is the bottleneck, in pieces.
 const MIN_PIECES: i64 = 4;
 
+/// The samples of links, by link: a flow's verdict reads only those of its path.
+#[derive(Debug, Clone, Default)]
+pub struct LinkRows<'a>(BTreeMap<&'a str, Vec<&'a LinkSample>>);
+
+impl<'a> LinkRows<'a> {
+    /// Groups `rows`, which are in order of time.
+    pub fn of(rows: &'a [LinkSample]) -> Self {
+        let mut by_link: BTreeMap<&str, Vec<&LinkSample>> = BTreeMap::new();
+        rows.iter().for_each(|row| by_link.entry(&row.link).or_default().push(row));
+        LinkRows(by_link)
+    }
+
+    /// The samples of both directions of a link.
+    fn of_link(&self, name: &str) -> &[&'a LinkSample] {
+        self.0.get(name).map_or(&[], Vec::as_slice)
+    }
+}
+
 /// A link of the path with its transmitted bytes.
 pub(crate) struct SentByLink<'a> {
     pub(crate) link: &'a PathLink,
@@ -20,9 +40,9 @@ pub(crate) struct SentByLink<'a> {
 }
 
 impl<'a> SentByLink<'a> {
-    pub(crate) fn of(links: &[LinkSample], link: &'a PathLink) -> Self {
+    pub(crate) fn of(links: &LinkRows<'_>, link: &'a PathLink) -> Self {
         let mut bits = Cumulative::default();
-        for row in links.iter().filter(|row| row.link == link.name && row.direction == link.direction) {
+        for row in links.of_link(&link.name).iter().filter(|row| row.direction == link.direction) {
             bits.push(row.time_us, row.sent_bytes.unwrap_or(0) as f64 * 8.0);
         }
         SentByLink { link, bits }
@@ -38,7 +58,7 @@ impl<'a> SentByLink<'a> {
 /// The fullest of the link directions `path` between two instants, microseconds since the run's start; `None` if none was full.
 pub fn full_link<'a>(
     path: &'a [PathLink],
-    links: &[LinkSample],
+    links: &LinkRows<'_>,
     from_us: i64,
     to_us: i64,
 ) -> Option<&'a PathLink> {
@@ -58,12 +78,11 @@ struct Stretch<'a> {
 }
 
 /// The moves of the bottleneck of a flow's path, and the changes of its rate, one sentence each, as in `the bottleneck moved from link
-/// a (200 Mb/s) to link b (100 Mb/s) at 30.2 s`. `links` are in order of time. Times in which no link is full are skipped.
-pub fn bottleneck_moves(links: &[LinkSample], context: &FlowContext) -> Vec<String> {
+/// a (200 Mb/s) to link b (100 Mb/s) at 30.2 s`. Times in which no link is full are skipped.
+pub fn bottleneck_moves(links: &LinkRows<'_>, context: &FlowContext) -> Vec<String> {
     let sent: Vec<SentByLink> = context.path.iter().map(|link| SentByLink::of(links, link)).collect();
     let Some((from, to)) = sent.iter().find_map(|link| link.bits.span_us()) else { return Vec::new() };
-    let samples =
-        links.iter().filter(|row| sent.first().is_some_and(|one| row.link == one.link.name)).count();
+    let samples = sent.first().map_or(0, |one| links.of_link(&one.link.name).len());
     // Both directions of a link are sampled.
     let spacing = (to - from) / (samples as i64 / 2).max(1);
     let length = (PIECE_SAMPLES * spacing).max(MIN_PIECE_US);
@@ -149,7 +168,7 @@ mod tests {
             }
             bytes += slowest / 8.0 * 0.1;
         }
-        bottleneck_moves(&rows, &FlowContext { path, ..FlowContext::default() })
+        bottleneck_moves(&LinkRows::of(&rows), &FlowContext { path, ..FlowContext::default() })
     }
 
     #[test]

@@ -33,9 +33,9 @@ mod rate_control;
 #[cfg(test)]
 mod tests;
 
-use schema::{Cause, FlowSample, LinkSample};
+use schema::{Cause, FlowSample};
 
-use crate::{FlowContext, HostLoad, bottleneck::SentByLink, series::Cumulative};
+use crate::{FlowContext, HostLoad, LinkRows, bottleneck::SentByLink, series::Cumulative};
 
 /// A link is full at this share of its rate or more.
 const FULL: f64 = 0.95;
@@ -102,7 +102,7 @@ const LOSS_STATES: [i64; 2] = [3, 4];
 
 /// Labels the samples of flow `context.name` in `rows`; other flows' samples stay unchanged. Rows must be in
 /// order of time. A flow's first sample and samples without the sender's state stay unlabelled.
-pub fn decide(rows: &mut [FlowSample], links: &[LinkSample], context: &FlowContext) {
+pub fn decide(rows: &mut [FlowSample], links: &LinkRows<'_>, context: &FlowContext) {
     let history = History::new(rows, links, context);
     let mut reductions =
         Reductions { drops_are_local: drops_are_local(rows, context), ..Reductions::default() };
@@ -242,7 +242,7 @@ impl Outstanding {
 }
 
 impl<'a> History<'a> {
-    fn new(rows: &[FlowSample], links: &[LinkSample], context: &'a FlowContext) -> Self {
+    fn new(rows: &[FlowSample], links: &LinkRows<'_>, context: &'a FlowContext) -> Self {
         let own = || rows.iter().filter(|row| row.flow == context.name);
         let mut received_bits = Cumulative::default();
         for row in own() {

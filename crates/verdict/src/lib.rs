@@ -11,7 +11,7 @@
 //!
 //! ```
 //! use schema::{Cause, FlowKind, FlowSample};
-//! use verdict::{Buffer, FlowContext, FlowTimes, decide, summarize};
+//! use verdict::{Buffer, FlowContext, FlowTimes, LinkRows, decide, summarize};
 //!
 //! let sample = |i: i64| FlowSample {
 //!     time_us: i * 10_000,
@@ -34,7 +34,7 @@
 //!     receive_buffer: Buffer::Tuned([4096, 131_072, 2_097_152]),
 //!     ..FlowContext::default()
 //! };
-//! decide(&mut rows, &[], &context);
+//! decide(&mut rows, &LinkRows::default(), &context);
 //! let times = FlowTimes { kind: FlowKind::Tcp, ended_us: Some(2_000_000), ..FlowTimes::default() };
 //! let summary = summarize(&rows, &[], &times, &context);
 //!
@@ -55,7 +55,7 @@ mod start_of_flow;
 mod steady;
 mod summarize;
 
-pub use bottleneck::{bottleneck_moves, full_link};
+pub use bottleneck::{LinkRows, bottleneck_moves, full_link};
 pub use context::{Buffer, FlowContext, Generator, HostLoad, PathLink, SendingDevice};
 pub use decide::{decide, retransmitted_segs};
 pub use receiver::judge_receiver;

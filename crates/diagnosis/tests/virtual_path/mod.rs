@@ -150,7 +150,7 @@ impl Path for VirtualPath<'_> {
             ended_us: Some(micros(seen.ended)),
             bytes: seen.bytes,
         };
-        verdict::decide(&mut seen.rows, &[], &context);
+        verdict::decide(&mut seen.rows, &verdict::LinkRows::default(), &context);
         let flow = verdict::summarize(&seen.rows, &seen.events, &times, &context);
         Ok(Some(TcpResult {
             flow,

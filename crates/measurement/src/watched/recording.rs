@@ -227,7 +227,7 @@ impl Recording {
                 self.devices.of_flow(sender, flow.mss(), flow.retransmitted(), all)
             });
             let context = FlowContext { device: device.unwrap_or_default(), ..context(&name, &flow) };
-            verdict::decide(&mut flow.rows, &[], &context);
+            verdict::decide(&mut flow.rows, &verdict::LinkRows::default(), &context);
             let mut summary = flow.summary(&context);
             summary.evidence.extend(change_of(&flow.rows));
             // The ACKs show windows between the samples.

@@ -211,7 +211,7 @@ impl Trail {
         let device = self.device.clone();
         verdict::decide(
             &mut rows,
-            &[],
+            &verdict::LinkRows::default(),
             &FlowContext { unknown_path: true, device, ..FlowContext::default() },
         );
         rows

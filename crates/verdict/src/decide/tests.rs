@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{Generator, PathLink, SendingDevice};
-use schema::LinkDirection;
+use schema::{LinkDirection, LinkSample};
 
 const MSS: i64 = 1448;
 
@@ -57,14 +57,14 @@ fn arriving(bytes: impl Fn(i64) -> i64, set: impl Fn(&mut FlowSample)) -> Vec<Ca
             ..LinkSample::default()
         });
     }
-    decide(&mut rows, &links, &context);
+    decide(&mut rows, &LinkRows::of(&links), &context);
     assert_eq!(rows[0].limited_by, None);
     rows[1..].iter().map(|r| r.limited_by.unwrap()).collect()
 }
 
 /// The labels of a flow's rows on a path that the context describes.
 fn labels(mut rows: Vec<FlowSample>, context: FlowContext) -> Vec<Option<Cause>> {
-    decide(&mut rows, &[], &FlowContext { name: "f".into(), ..context });
+    decide(&mut rows, &LinkRows::default(), &FlowContext { name: "f".into(), ..context });
     rows.into_iter().map(|row| row.limited_by).collect()
 }
 
@@ -139,7 +139,7 @@ fn starved(context: FlowContext, goodput_bps: f64, set: impl Fn(&mut FlowSample)
         row
     };
     let mut rows: Vec<FlowSample> = (0..100).map(row).collect();
-    decide(&mut rows, &[], &context);
+    decide(&mut rows, &LinkRows::default(), &context);
     rows[1..].iter().map(|r| r.limited_by.unwrap()).collect()
 }
 
@@ -276,7 +276,7 @@ fn in_context(set: impl Fn(&mut FlowSample), context: FlowContext) -> Vec<Option
             row
         })
         .collect();
-    decide(&mut rows, &[], &FlowContext { name: "f".into(), ..context });
+    decide(&mut rows, &LinkRows::default(), &FlowContext { name: "f".into(), ..context });
     rows.iter().skip(1).map(|row| row.limited_by).collect()
 }
 
@@ -413,7 +413,7 @@ fn measured(set: impl Fn(i64, &mut FlowSample)) -> Vec<Cause> {
         row
     };
     let mut rows: Vec<FlowSample> = (0..100).map(row).collect();
-    decide(&mut rows, &[], &context);
+    decide(&mut rows, &LinkRows::default(), &context);
     rows[1..].iter().map(|r| r.limited_by.unwrap()).collect()
 }
 
@@ -470,7 +470,7 @@ fn in_virtual_time_nothing_waits_for_a_host() {
             ..FlowSample::default()
         };
         let mut rows = [waiting(0), waiting(100_000)];
-        decide(&mut rows, &[], &context);
+        decide(&mut rows, &LinkRows::default(), &context);
         assert_eq!(rows[1].limited_by, Some(expected));
     }
 }
@@ -481,7 +481,7 @@ fn an_unknown_sender_stays_unlabelled() {
         FlowSample { flow: "f".into(), ..FlowSample::default() },
         FlowSample { flow: "f".into(), ..FlowSample::default() },
     ];
-    decide(&mut rows, &[], &FlowContext { name: "f".into(), ..FlowContext::default() });
+    decide(&mut rows, &LinkRows::default(), &FlowContext { name: "f".into(), ..FlowContext::default() });
     assert!(rows.iter().all(|r| r.limited_by.is_none()));
 }
 
@@ -595,10 +595,14 @@ fn a_link_that_is_full_of_acks_limits_a_flow() {
         })
         .collect();
     let path = [link];
-    assert_eq!(crate::full_link(&path, &links, 0, 990_000), Some(&path[0]));
-    assert_eq!(crate::full_link(&path, &links[..1], 0, 990_000), None, "one sample shows no rate");
+    assert_eq!(crate::full_link(&path, &LinkRows::of(&links), 0, 990_000), Some(&path[0]));
+    assert_eq!(
+        crate::full_link(&path, &LinkRows::of(&links[..1]), 0, 990_000),
+        None,
+        "one sample shows no rate"
+    );
     let faster = [PathLink { rate_bps: 70e3, ..path[0].clone() }];
-    assert_eq!(crate::full_link(&faster, &links, 0, 990_000), None);
+    assert_eq!(crate::full_link(&faster, &LinkRows::of(&links), 0, 990_000), None);
 
     let rows = |full_ack_link| {
         let rows: Vec<FlowSample> = (0..100i64)

@@ -185,17 +185,17 @@ fn predict_flow(
             let inputs = inputs(sysctls, scenario, flow, tcp, &path, kernel, &cc);
             let summary = FlowSummary { cc: Some(cc.name().into()), cc_set: settings(&cc), ..summary };
             let result = tcp_summary(summary, &inputs, &predict(&inputs));
-            if is_blocked(sysctls, scenario, flow) { blocked(result) } else { result }
+            if is_blocked(sysctls, scenario, flow) { blocked(scenario, flow, result) } else { result }
         }
         FlowKind::Udp(udp) => {
             let host_bps = host_ceiling(scenario, flow, &path, kernel);
             let result = udp_summary(summary, udp, &path, active_time(scenario, flow), host_bps);
-            if is_blocked(sysctls, scenario, flow) { blocked(result) } else { result }
+            if is_blocked(sysctls, scenario, flow) { blocked(scenario, flow, result) } else { result }
         }
         FlowKind::Xcp(xcp) => {
             let host_bps = host_ceiling(scenario, flow, &path, kernel);
             let result = xcp_summary(summary, xcp, &path, active_time(scenario, flow), host_bps);
-            if is_blocked(sysctls, scenario, flow) { blocked(result) } else { result }
+            if is_blocked(sysctls, scenario, flow) { blocked(scenario, flow, result) } else { result }
         }
         // There is no closed form for them, as the run's notes say.
         FlowKind::Udt(_) | FlowKind::Tsunami(_) | FlowKind::Stream(_) => return None,
@@ -239,8 +239,11 @@ fn is_blocked(sysctls: Sysctls<'_>, scenario: &Scenario, flow: &FlowSpec) -> boo
     is_dead || is_black_hole && !probes_mtu
 }
 
-/// The prediction for a flow that delivers nothing.
-fn blocked(result: FlowSummary) -> FlowSummary {
+/// The prediction for a flow that delivers nothing. Only packets of a TCP handshake, which are small, have a round-trip time on a path
+/// with a black hole.
+fn blocked(scenario: &Scenario, flow: &FlowSpec, result: FlowSummary) -> FlowSummary {
+    let is_connected =
+        matches!(flow.kind, FlowKind::Tcp(_)) && nothing_arrived::dead_link(scenario, flow).is_none();
     let mut limited = Limited::default();
     *limited.share_mut(Cause::Loss) = 1.0;
     FlowSummary {
@@ -252,6 +255,8 @@ fn blocked(result: FlowSummary) -> FlowSummary {
         limited_steady: result.verdict.map_or(result.limited_steady, |_| limited),
         verdict: result.verdict.map(|_| Cause::Loss),
         evidence: Vec::new(),
+        min_rtt_us: result.min_rtt_us.filter(|_| is_connected),
+        min_owd_us: None,
         ..result
     }
 }

@@ -68,6 +68,7 @@ fn nothing_arrives_over_a_link_that_passes_no_packet() {
                 let flow = predicted(&scenario(["", ""], &link, &flow(kind)));
                 let figures = (flow.goodput_bps, flow.steady_goodput_bps, flow.bytes);
                 assert_eq!(figures, (Some(0.0), Some(0.0), Some(0)), "{kind}: {link}");
+                assert_eq!((flow.min_rtt_us, flow.min_owd_us), (None, None), "{kind}: {link}");
             }
             let ping = predicted(&scenario(["", ""], &link, &flow("kind = \"ping\"\ncount = 3")));
             let figures = (ping.min_rtt_us, ping.mean_rtt_us, ping.first_rtt_us, ping.max_rtt_us);

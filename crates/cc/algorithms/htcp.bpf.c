@@ -9,21 +9,26 @@
  * paths; it is at least 1. After a loss w = beta w with beta = RTT_min / RTT_max, from 0.5 to 0.8, which just
  * empties the bottleneck's queue; 0.5 if the throughput has changed by more than a fifth since the previous loss.
  *
- * Differences from the paper, both as in Linux:
+ * By default it is Linux's tcp_htcp; `draft` selects the draft's growth.
+ *
+ * Differences from the draft, in both forms:
  *  1. RTT_max increases by at most 20 ms per sample, only in state Open, and decays by 5 % of its distance to RTT_min
  *     at each loss.
  *  2. beta is 0.5 if RTT_min is at most 10 ms.
+ * Linux's alone:
+ *  3. Times are in ticks, f is a whole number, also after the scaling, and alpha and beta have 7 fraction bits.
+ *  4. The window grows by one segment with the first ACK after those that have brought w / alpha segments. That ACK does
+ *     not count, and no fraction is kept: growth is slower than alpha per round trip, by a seventh at 12 segments with
+ *     delayed ACKs. Outside of state Open an ACK counts as one segment.
+ *  5. alpha changes with each segment of growth and each loss, not with each ACK.
+ *  6. A throughput sample takes alpha segments less than a window. An undo does not restore what the loss itself has
+ *     changed: RTT_max and the throughput before.
  *
- * Differences from the kernel's tcp_htcp:
- *  1. Times are in microseconds, not in jiffies, f and alpha have 10 fraction bits (the kernel's f is a whole
- *     number, also after the scaling), and beta is at most 0.8 where the kernel's is 0.797.
- *  2. alpha follows Delta with each ACK; in the kernel with each segment of growth.
- *  3. Growth is per acknowledged segment, and fractions of segments accumulate.
- *  4. Delta is at most 1000 s. A throughput sample takes a whole window; in the kernel alpha segments less.
- *  5. An undo restores RTT_max and the throughput from before the loss; the kernel saves them after the loss has
- *     changed them.
+ * With `draft`: times are in microseconds, f, alpha and beta have 10 fraction bits, growth is per acknowledged segment
+ * with fractions, the part of an ACK that slow start does not use counts for congestion avoidance, and Delta is at most
+ * 1000 s.
  *
- * Unlike the kernel's: times in microseconds and alpha in 1/1024; the kernel has ticks and whole numbers.
+ * Differences from the kernel's tcp_htcp: none in behaviour.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -33,6 +38,8 @@
 
 char _license[] SEC("license") = "Dual MIT/GPL";
 
+/* The draft's growth per acknowledged segment and exact times, instead of Linux's. */
+const volatile bool draft = false;
 /* Scales growth by the RTT. */
 const volatile bool rtt_scaling = true;
 /* Resets the share to its minimum if the throughput has changed by over a fifth between two losses. */
@@ -46,8 +53,9 @@ const volatile __u32 beta_max_scale = 1024;
 /* Time after a loss in which growth is Reno's. */
 const volatile __u32 low_speed_us = 1000000;
 
-/* alpha, beta and f carry 10 fraction bits. */
+/* The draft's alpha, beta and f carry 10 fraction bits, Linux's alpha and beta 7. */
 #define ONE 1024ULL
+#define LINUX_ONE 128U
 #define ALPHA_LEAST_RTT_US 10000U
 #define ALPHA_MOST_RTT_US 200000U
 #define ALPHA_REFERENCE_RTT_US 100000U
@@ -56,16 +64,21 @@ const volatile __u32 low_speed_us = 1000000;
 #define RTT_STEP_US 20000U
 #define DELTA_MAX_MS 1000000ULL
 
+extern unsigned long CONFIG_HZ __kconfig;
+
+/* Times are in microseconds, Linux's in ticks. */
 struct htcp {
 	struct fractions kept;
-	__u64 last_loss_us; /* start of Delta */
-	__u64 undo_last_loss_us;
-	__u64 interval_start_us; /* throughput is measured from here */
+	__u64 last_loss; /* start of Delta */
+	__u64 undo_last_loss;
+	__u64 interval_start; /* throughput is measured from here */
 	__u32 interval_segs;
+	__u32 alpha; /* Linux's */
+	__u32 pkts_acked; /* segments that the next ACK counts as in Linux */
 	__u32 beta;
-	__u32 min_rtt_us; /* 0: no sample yet */
-	__u32 max_rtt_us;
-	__u32 undo_max_rtt_us;
+	__u32 min_rtt; /* 0: no sample yet */
+	__u32 max_rtt;
+	__u32 undo_max_rtt;
 	/* Throughput in segments per second: smoothed, its maximum since the last loss, and the maximum before that. */
 	__u32 rate;
 	__u32 max_rate;
@@ -86,15 +99,15 @@ static __always_inline __u64 least_beta(void)
 /* f of Delta and RTT. */
 static __always_inline __u64 growth(const struct htcp *ca, __u64 now_us)
 {
-	__u64 delta_us = now_us - ca->last_loss_us;
+	__u64 delta_us = now_us - ca->last_loss;
 	__u64 f = ONE, x_ms, rtt_us;
 
 	if (delta_us > low_speed_us) {
 		x_ms = min((delta_us - low_speed_us) / 1000, DELTA_MAX_MS);
 		f += 10 * x_ms * ONE / 1000 + x_ms * x_ms * ONE / (4 * 1000 * 1000);
 	}
-	if (rtt_scaling && ca->min_rtt_us) {
-		rtt_us = min(max(ca->min_rtt_us, ALPHA_LEAST_RTT_US), ALPHA_MOST_RTT_US);
+	if (rtt_scaling && ca->min_rtt) {
+		rtt_us = min(max(ca->min_rtt, ALPHA_LEAST_RTT_US), ALPHA_MOST_RTT_US);
 		f = max(f * rtt_us / ALPHA_REFERENCE_RTT_US, ONE);
 	}
 	return f;
@@ -120,47 +133,171 @@ static __always_inline void adapt_beta(struct htcp *ca)
 			return;
 		}
 	}
-	if (ca->adapt && ca->min_rtt_us > BETA_LEAST_RTT_US && ca->max_rtt_us)
-		ca->beta = max(min(ca->min_rtt_us * ONE / ca->max_rtt_us, most), least);
+	if (ca->adapt && ca->min_rtt > BETA_LEAST_RTT_US && ca->max_rtt)
+		ca->beta = max(min(ca->min_rtt * ONE / ca->max_rtt, most), least);
 	else
 		ca->adapt = true;
 }
 
 static __always_inline void measure_rtt(struct htcp *ca, __u32 rtt_us, __u8 state)
 {
-	if (!ca->min_rtt_us || rtt_us < ca->min_rtt_us)
-		ca->min_rtt_us = rtt_us;
+	if (!ca->min_rtt || rtt_us < ca->min_rtt)
+		ca->min_rtt = rtt_us;
 	if (state != TCP_CA_Open)
 		return;
-	if (ca->max_rtt_us < ca->min_rtt_us)
-		ca->max_rtt_us = ca->min_rtt_us;
-	if (rtt_us > ca->max_rtt_us && rtt_us - ca->max_rtt_us <= RTT_STEP_US)
-		ca->max_rtt_us = rtt_us;
+	if (ca->max_rtt < ca->min_rtt)
+		ca->max_rtt = ca->min_rtt;
+	if (rtt_us > ca->max_rtt && rtt_us - ca->max_rtt <= RTT_STEP_US)
+		ca->max_rtt = rtt_us;
 }
 
 /* One sample per acknowledged window, and at most one per round trip. */
 static __always_inline void measure_rate(struct tcp_sock *tp, struct htcp *ca, __u32 acked, __u8 state)
 {
-	__u64 now_us = tp->tcp_mstamp, taken_us = now_us - ca->interval_start_us;
+	__u64 now_us = tp->tcp_mstamp, taken_us = now_us - ca->interval_start;
 	__u32 sample;
 
 	if (state != TCP_CA_Open && state != TCP_CA_Disorder) {
 		ca->interval_segs = 0;
-		ca->interval_start_us = now_us;
+		ca->interval_start = now_us;
 		return;
 	}
 	ca->interval_segs += acked;
-	if (ca->interval_segs < tp->snd_cwnd || !ca->min_rtt_us || taken_us < ca->min_rtt_us)
+	if (ca->interval_segs < tp->snd_cwnd || !ca->min_rtt || taken_us < ca->min_rtt)
 		return;
 
 	sample = min(ca->interval_segs * USEC_PER_SEC / taken_us, ~0U);
-	if (now_us - ca->last_loss_us < 4ULL * ca->min_rtt_us)
+	if (now_us - ca->last_loss < 4ULL * ca->min_rtt)
 		ca->max_rate = ca->rate = sample;
 	else
 		ca->rate = (3ULL * ca->rate + sample) / 4;
 	ca->max_rate = max(ca->max_rate, ca->rate);
 	ca->interval_segs = 0;
-	ca->interval_start_us = now_us;
+	ca->interval_start = now_us;
+}
+
+/* The shares as Linux has them, in 1/128. */
+static __always_inline __u32 in_128ths(__u32 share, __u32 scale)
+{
+	return min((__u64)share * LINUX_ONE / max(scale, 1U), (__u64)LINUX_ONE);
+}
+
+/* Ticks of a time, rounded up as usecs_to_jiffies does. */
+static __always_inline __u32 ticks(__u64 us)
+{
+	return (us * CONFIG_HZ + USEC_PER_SEC - 1) / USEC_PER_SEC;
+}
+
+/* htcp_alpha_update: Delta, f and its scale are whole numbers. */
+static __always_inline void linux_update_alpha(struct htcp *ca)
+{
+	__u32 hz = CONFIG_HZ, low_speed = (__u64)low_speed_us * hz / USEC_PER_SEC;
+	__u32 delta = tcp_jiffies32 - (__u32)ca->last_loss, factor = 1, scale;
+
+	if (delta > low_speed) {
+		delta -= low_speed;
+		factor = 1 + (10 * delta + (delta / 2) * (delta / 2) / hz) / hz;
+	}
+	if (rtt_scaling && ca->min_rtt) {
+		/* 100 ms / RTT in 1/8, between 0.5 and 10. */
+		scale = min(max(hz * 8 / (10 * ca->min_rtt), 4U), 80U);
+		factor = max(factor * 8 / scale, 1U);
+	}
+	ca->alpha = 2 * factor * (LINUX_ONE - ca->beta);
+	if (!ca->alpha)
+		ca->alpha = LINUX_ONE;
+}
+
+/* htcp_beta_update. */
+static __always_inline void linux_adapt_beta(struct htcp *ca)
+{
+	__u32 least = in_128ths(beta_min, beta_min_scale), most = in_128ths(beta_max, beta_max_scale);
+	__u32 before = ca->old_max_rate;
+
+	ca->beta = least;
+	if (bandwidth_switch) {
+		ca->old_max_rate = ca->max_rate;
+		/* between(), with numbers of 32 bits. */
+		if (2 * before < 5 * ca->max_rate - 4 * before) {
+			ca->adapt = false;
+			return;
+		}
+	}
+	if (ca->adapt && ca->min_rtt > ticks(BETA_LEAST_RTT_US) && ca->max_rtt)
+		ca->beta = max(min(ca->min_rtt * LINUX_ONE / ca->max_rtt, most), least);
+	else
+		ca->adapt = true;
+}
+
+/* measure_rtt. */
+static __always_inline void linux_measure_rtt(struct htcp *ca, __u32 rtt, __u8 state)
+{
+	if (!ca->min_rtt || rtt < ca->min_rtt)
+		ca->min_rtt = rtt;
+	if (state != TCP_CA_Open)
+		return;
+	if (ca->max_rtt < ca->min_rtt)
+		ca->max_rtt = ca->min_rtt;
+	if (rtt > ca->max_rtt && rtt <= ca->max_rtt + ticks(RTT_STEP_US))
+		ca->max_rtt = rtt;
+}
+
+/* measure_achieved_throughput. */
+static __always_inline void linux_measure_rate(struct tcp_sock *tp, struct htcp *ca, __u32 acked, __u8 state)
+{
+	__u32 now = tcp_jiffies32, taken = now - (__u32)ca->interval_start, whole = ca->alpha / LINUX_ONE;
+	__u32 sample;
+
+	if (state != TCP_CA_Open && state != TCP_CA_Disorder) {
+		ca->interval_segs = 0;
+		ca->interval_start = now;
+		return;
+	}
+	ca->interval_segs += acked;
+	if (ca->interval_segs < tp->snd_cwnd - max(whole, 1U) || taken < ca->min_rtt || !ca->min_rtt)
+		return;
+	sample = ca->interval_segs * (__u32)CONFIG_HZ / taken;
+	if ((now - (__u32)ca->last_loss) / ca->min_rtt <= 3) {
+		ca->max_rate = ca->rate = sample;
+	} else {
+		ca->rate = (3 * ca->rate + sample) / 4;
+		ca->max_rate = max(ca->max_rate, ca->rate);
+	}
+	ca->interval_segs = 0;
+	ca->interval_start = now;
+}
+
+static __always_inline void linux_cong_avoid(struct tcp_sock *tp, struct htcp *ca, __u32 acked)
+{
+	if (tcp_in_slow_start(tp)) {
+		tcp_slow_start(tp, acked);
+		return;
+	}
+	if (tp->snd_cwnd_cnt * ca->alpha / LINUX_ONE >= tp->snd_cwnd) {
+		if (tp->snd_cwnd < tp->snd_cwnd_clamp)
+			tp->snd_cwnd++;
+		tp->snd_cwnd_cnt = 0;
+		linux_update_alpha(ca);
+	} else {
+		tp->snd_cwnd_cnt += ca->pkts_acked;
+	}
+	ca->pkts_acked = 1;
+}
+
+/* htcp_recalc_ssthresh. */
+static __always_inline __u32 linux_ssthresh(struct tcp_sock *tp, struct htcp *ca)
+{
+	linux_adapt_beta(ca);
+	linux_update_alpha(ca);
+	if (ca->min_rtt && ca->max_rtt > ca->min_rtt)
+		ca->max_rtt = ca->min_rtt + (ca->max_rtt - ca->min_rtt) * 95 / 100;
+	return max(tp->snd_cwnd * ca->beta / LINUX_ONE, 2U);
+}
+
+/* The clock of Delta and of the throughput. */
+static __always_inline __u64 time_now(const struct tcp_sock *tp)
+{
+	return draft ? tp->tcp_mstamp : tcp_jiffies32;
 }
 
 SEC("struct_ops")
@@ -170,13 +307,15 @@ void BPF_PROG(htcp_init, struct sock *sk)
 
 	ca->kept.slow_start = 0;
 	ca->kept.avoidance = 0;
-	ca->last_loss_us = tcp_sk(sk)->tcp_mstamp;
-	ca->interval_start_us = ca->last_loss_us;
+	ca->last_loss = time_now(tcp_sk(sk));
+	ca->interval_start = draft ? ca->last_loss : 0;
 	ca->interval_segs = 0;
-	ca->beta = least_beta();
-	ca->min_rtt_us = 0;
-	ca->max_rtt_us = 0;
-	ca->undo_max_rtt_us = 0;
+	ca->alpha = LINUX_ONE;
+	ca->pkts_acked = 1;
+	ca->beta = draft ? least_beta() : in_128ths(beta_min, beta_min_scale);
+	ca->min_rtt = 0;
+	ca->max_rtt = 0;
+	ca->undo_max_rtt = 0;
 	ca->rate = 0;
 	ca->max_rate = 0;
 	ca->old_max_rate = 0;
@@ -191,6 +330,15 @@ void BPF_PROG(htcp_pkts_acked, struct sock *sk, const struct ack_sample *sample)
 	struct htcp *ca = inet_csk_ca(sk);
 	__u8 state = BPF_CORE_READ_BITFIELD(inet_csk(sk), icsk_ca_state);
 
+	if (!draft) {
+		if (state == TCP_CA_Open)
+			ca->pkts_acked = (__u16)sample->pkts_acked;
+		if (sample->rtt_us > 0)
+			linux_measure_rtt(ca, ticks(sample->rtt_us), state);
+		if (bandwidth_switch)
+			linux_measure_rate(tcp_sk(sk), ca, sample->pkts_acked, state);
+		return;
+	}
 	if (sample->rtt_us > 0)
 		measure_rtt(ca, sample->rtt_us, state);
 	if (bandwidth_switch)
@@ -206,6 +354,10 @@ void BPF_PROG(htcp_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 
 	if (!tcp_is_cwnd_limited(sk))
 		return;
+	if (!draft) {
+		linux_cong_avoid(tp, ca, acked);
+		return;
+	}
 	if (tcp_in_slow_start(tp)) {
 		acked = tcp_slow_start(tp, acked);
 		if (!acked)
@@ -221,11 +373,13 @@ __u32 BPF_PROG(htcp_ssthresh, struct sock *sk)
 	struct htcp *ca = inet_csk_ca(sk);
 	__u64 kept;
 
-	ca->undo_max_rtt_us = ca->max_rtt_us;
+	if (!draft)
+		return linux_ssthresh(tcp_sk(sk), ca);
+	ca->undo_max_rtt = ca->max_rtt;
 	ca->undo_old_max_rate = ca->old_max_rate;
 	adapt_beta(ca);
-	if (ca->max_rtt_us > ca->min_rtt_us)
-		ca->max_rtt_us = ca->min_rtt_us + (ca->max_rtt_us - ca->min_rtt_us) * 95ULL / 100;
+	if (ca->max_rtt > ca->min_rtt)
+		ca->max_rtt = ca->min_rtt + (ca->max_rtt - ca->min_rtt) * 95ULL / 100;
 	kept = (__u64)tcp_sk(sk)->snd_cwnd * ca->beta / ONE;
 	return max(kept, 2ULL);
 }
@@ -238,13 +392,17 @@ void BPF_PROG(htcp_set_state, struct sock *sk, __u8 new_state)
 
 	if (new_state == TCP_CA_Open && ca->may_undo) {
 		ca->may_undo = false;
-		ca->last_loss_us = tcp_sk(sk)->tcp_mstamp;
+		ca->last_loss = time_now(tcp_sk(sk));
 	}
 	if (new_state < TCP_CA_CWR)
 		return;
 	ca->may_undo = true;
-	ca->undo_last_loss_us = ca->last_loss_us;
-	ca->last_loss_us = tcp_sk(sk)->tcp_mstamp;
+	ca->undo_last_loss = ca->last_loss;
+	ca->last_loss = time_now(tcp_sk(sk));
+	if (!draft) {
+		ca->undo_max_rtt = ca->max_rtt;
+		ca->undo_old_max_rate = ca->old_max_rate;
+	}
 }
 
 SEC("struct_ops")
@@ -254,8 +412,8 @@ __u32 BPF_PROG(htcp_undo_cwnd, struct sock *sk)
 
 	if (ca->may_undo) {
 		ca->may_undo = false;
-		ca->last_loss_us = ca->undo_last_loss_us;
-		ca->max_rtt_us = ca->undo_max_rtt_us;
+		ca->last_loss = ca->undo_last_loss;
+		ca->max_rtt = ca->undo_max_rtt;
 		ca->old_max_rate = ca->undo_old_max_rate;
 	}
 	return tcp_reno_undo_cwnd(sk);

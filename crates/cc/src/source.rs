@@ -165,6 +165,6 @@ mod tests {
         }
         let is_unchanged =
             |name: &str| Algorithm::all().iter().any(|a| a.name == name && a.departure().is_none());
-        assert!(["highspeed", "bic", "hybla", "reno", "scalable"].into_iter().all(is_unchanged));
+        assert!(["highspeed", "bic", "htcp", "hybla", "reno", "scalable"].into_iter().all(is_unchanged));
     }
 }

@@ -1,9 +1,16 @@
-//! H-TCP: growth as a function of the time since the last loss, and the back-off that follows RTT and
-//! throughput.
+//! H-TCP as its draft has it (`draft`): growth as a function of the time since the last loss, and the back-off that
+//! follows RTT and throughput. `golden_linux.rs` has Linux's form.
 
 use crate::ideal;
 use cc::{ParameterValue, ParameterValues};
 use ideal::{Flow, assert_close, values};
+
+/// The draft's form with these parameters.
+fn draft<const N: usize>(pairs: [(&str, ParameterValue); N]) -> ParameterValues {
+    let mut all = values(pairs);
+    all.insert("draft".into(), ParameterValue::Bool(true));
+    all
+}
 
 /// f of Delta, in seconds, before it is scaled by the RTT.
 fn f(delta_s: f64) -> f64 {
@@ -25,7 +32,7 @@ fn since_loss(delta_s: f64, rtt_us: u64, values: &ParameterValues) -> Flow {
 fn alpha_follows_the_time_since_the_loss() {
     // At 100 ms f is not scaled; beta is 0.5 after a first loss, so alpha = f.
     for delta_s in [0.0, 0.5, 1.0, 1.1, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0] {
-        let alpha = since_loss(delta_s, 100_000, &ParameterValues::new()).growth_at_once(20);
+        let alpha = since_loss(delta_s, 100_000, &draft([])).growth_at_once(20);
         assert_close(alpha, f(delta_s), 0.005, &format!("Delta = {delta_s} s"));
     }
 }
@@ -37,7 +44,7 @@ fn alpha_is_scaled_by_the_rtt() {
         [(1_000, 0.1), (10_000, 0.1), (50_000, 0.5), (150_000, 1.5), (200_000, 2.0), (500_000, 2.0)]
     {
         for delta_s in [1.0, 5.0, 10.0] {
-            let alpha = since_loss(delta_s, rtt_us, &ParameterValues::new()).growth_at_once(20);
+            let alpha = since_loss(delta_s, rtt_us, &draft([])).growth_at_once(20);
             assert_close(
                 alpha,
                 (f(delta_s) * scale).max(1.0),
@@ -46,13 +53,13 @@ fn alpha_is_scaled_by_the_rtt() {
             );
         }
     }
-    let unscaled = values([("rtt_scaling", ParameterValue::Bool(false))]);
+    let unscaled = draft([("rtt_scaling", ParameterValue::Bool(false))]);
     assert_close(since_loss(5.0, 10_000, &unscaled).growth_at_once(20), f(5.0), 0.005, "unscaled");
 }
 
 #[test]
 fn growth_restarts_at_each_loss() {
-    let mut flow = since_loss(10.0, 100_000, &ParameterValues::new());
+    let mut flow = since_loss(10.0, 100_000, &draft([]));
     assert!(flow.growth_at_once(10) > 90.0);
     flow.lose();
     // Includes up to one segment of earlier growth.
@@ -85,15 +92,10 @@ fn beta_is_the_ratio_of_minimum_and_maximum_rtt() {
         (50_000, 200_000, 0.5),
         (8_000, 10_000, 0.5),
     ] {
-        assert_close(
-            beta(&ParameterValues::new(), min_us, max_us),
-            expected,
-            0.01,
-            &format!("{min_us} to {max_us} us"),
-        );
+        assert_close(beta(&draft([]), min_us, max_us), expected, 0.01, &format!("{min_us} to {max_us} us"));
     }
     let wide =
-        values([("beta_min", ParameterValue::Decimal(0.25)), ("beta_max", ParameterValue::Decimal(1.0))]);
+        draft([("beta_min", ParameterValue::Decimal(0.25)), ("beta_max", ParameterValue::Decimal(1.0))]);
     assert_close(beta(&wide, 50_000, 150_000), 0.333, 0.01, "from 0.25");
     assert_close(beta(&wide, 100_000, 105_000), 0.952, 0.01, "to 1");
 }
@@ -116,12 +118,12 @@ fn beta_is_a_half_if_throughput_changed_by_a_fifth() {
     // RTT_max = RTT_min here, so beta is 0.8 if it adapts.
     for (window, expected) in [(1000, 0.8), (1150, 0.8), (1250, 0.5), (850, 0.8), (700, 0.5)] {
         assert_close(
-            after(window, &ParameterValues::new()),
+            after(window, &draft([])),
             expected,
             0.01,
             &format!("1000, then {window} segments a round trip"),
         );
     }
-    let without = values([("bandwidth_switch", ParameterValue::Bool(false))]);
+    let without = draft([("bandwidth_switch", ParameterValue::Bool(false))]);
     assert_close(after(2000, &without), 0.8, 0.01, "without the switch");
 }

@@ -1,4 +1,4 @@
-//! `highspeed`, `bic` and `hybla` by default against Linux's modules, ACK by ACK.
+//! `highspeed`, `bic`, `hybla` and `htcp` by default against Linux's modules, ACK by ACK.
 //!
 //! Each reference below is derived again from the rules of the kernel's module (the C file lists the
 //! differences from them), as plain as possible: integers as the module has them, a linear search, no shared code.
@@ -42,6 +42,8 @@ trait Reference {
     fn ack(&mut self, sk: &mut Sock, acked: u32);
     fn ssthresh(&mut self, sk: &Sock) -> u32;
     fn time_out(&mut self) {}
+    /// The losses are repaired now.
+    fn repaired(&mut self, _now: u32) {}
 }
 
 /// tcp_highspeed.
@@ -229,6 +231,121 @@ impl Reference for Hybla {
     }
 }
 
+/// tcp_htcp at 250 Hz. Times are in ticks.
+struct Htcp {
+    /// 1/128.
+    alpha: u32,
+    beta: u32,
+    adapts: bool,
+    next_count: u32,
+    min_rtt: u32,
+    max_rtt: u32,
+    last_loss: u32,
+    /// Segments of the throughput sample, and its start.
+    segments: u32,
+    since: u32,
+    rate: u32,
+    max_rate: u32,
+    old_max_rate: u32,
+}
+
+impl Htcp {
+    fn new(now: u32) -> Htcp {
+        Htcp {
+            alpha: 128,
+            beta: 64,
+            adapts: false,
+            next_count: 1,
+            min_rtt: 0,
+            max_rtt: 0,
+            last_loss: now,
+            segments: 0,
+            since: 0,
+            rate: 0,
+            max_rate: 0,
+            old_max_rate: 0,
+        }
+    }
+
+    fn update_alpha(&mut self, now: u32) {
+        let delta = now - self.last_loss;
+        let mut f = 1;
+        if delta > 250 {
+            let x = delta - 250;
+            f += (10 * x + (x / 2) * (x / 2) / 250) / 250;
+        }
+        if self.min_rtt > 0 {
+            f = (f * 8 / (2000 / (10 * self.min_rtt)).clamp(4, 80)).max(1);
+        }
+        self.alpha = 2 * f * (128 - self.beta);
+    }
+
+    fn sample(&mut self, sk: &Sock, acked: u32) {
+        let rtt = (sk.srtt_eighths_us / 8).div_ceil(4000);
+        self.next_count = acked;
+        if self.min_rtt == 0 || rtt < self.min_rtt {
+            self.min_rtt = rtt;
+        }
+        self.max_rtt = self.max_rtt.max(self.min_rtt);
+        // 20 ms.
+        if rtt > self.max_rtt && rtt <= self.max_rtt + 5 {
+            self.max_rtt = rtt;
+        }
+        self.segments += acked;
+        let taken = sk.jiffies - self.since;
+        if self.segments < sk.cwnd.wrapping_sub((self.alpha / 128).max(1)) || taken < self.min_rtt {
+            return;
+        }
+        let rate = self.segments * 250 / taken;
+        if (sk.jiffies - self.last_loss) / self.min_rtt <= 3 {
+            (self.rate, self.max_rate) = (rate, rate);
+        } else {
+            self.rate = (3 * self.rate + rate) / 4;
+            self.max_rate = self.max_rate.max(self.rate);
+        }
+        (self.segments, self.since) = (0, sk.jiffies);
+    }
+}
+
+impl Reference for Htcp {
+    fn ack(&mut self, sk: &mut Sock, acked: u32) {
+        self.sample(sk, acked);
+        if sk.cwnd < sk.ssthresh {
+            sk.slow_start(acked);
+            return;
+        }
+        if sk.cnt * self.alpha / 128 >= sk.cwnd {
+            sk.cwnd += 1;
+            sk.cnt = 0;
+            self.update_alpha(sk.jiffies);
+        } else {
+            sk.cnt += self.next_count;
+        }
+        self.next_count = 1;
+    }
+
+    fn ssthresh(&mut self, sk: &Sock) -> u32 {
+        let before = std::mem::replace(&mut self.old_max_rate, self.max_rate);
+        let is_alike = (4 * before..=6 * before).contains(&(5 * self.max_rate));
+        self.beta = 64;
+        // 10 ms are 2.5 ticks, rounded up.
+        if !is_alike {
+            self.adapts = false;
+        } else if self.adapts && self.min_rtt > 3 {
+            self.beta = (self.min_rtt * 128 / self.max_rtt).clamp(64, 102);
+        } else {
+            self.adapts = true;
+        }
+        self.update_alpha(sk.jiffies);
+        self.max_rtt = self.min_rtt + (self.max_rtt - self.min_rtt) * 95 / 100;
+        (sk.cwnd * self.beta / 128).max(2)
+    }
+
+    fn repaired(&mut self, now: u32) {
+        self.last_loss = now;
+    }
+}
+
 /// Random numbers: a linear congruential generator.
 struct Random(u64);
 
@@ -260,11 +377,13 @@ fn compare(mut flow: Flow, mut reference: impl Reference, seed: u64, steps: u32)
                 let ssthresh = reference.ssthresh(&sk);
                 reference.time_out();
                 flow.time_out();
+                reference.repaired(flow.jiffies());
                 assert_eq!(flow.sk.snd_ssthresh, ssthresh, "timeout, seed {seed} step {step}");
             }
             1..4 => {
                 let ssthresh = reference.ssthresh(&sk);
                 flow.lose();
+                reference.repaired(flow.jiffies());
                 assert_eq!(flow.sk.snd_ssthresh, ssthresh, "loss at {}, seed {seed} step {step}", sk.cwnd);
             }
             4 => flow.set_rtt(u64::from(1 + random.below(600)) * 1000),
@@ -311,6 +430,31 @@ fn hybla_is_the_kernels() {
     for (seed, rtt_us) in [(1, 1_000), (2, 25_000), (3, 60_000), (4, 200_000), (5, 410_000), (6, 3_000_000)] {
         compare(flow("hybla", rtt_us), Hybla::new(8 * rtt_us as u32), seed, 20_000);
     }
+}
+
+#[test]
+fn htcp_is_the_kernels() {
+    for (seed, rtt_us) in [(1, 1_000), (2, 9_000), (3, 13_000), (4, 60_000), (5, 200_000), (6, 600_000)] {
+        let flow = flow("htcp", rtt_us);
+        let reference = Htcp::new(flow.jiffies());
+        compare(flow, reference, seed, 20_000);
+    }
+}
+
+#[test]
+fn htcp_needs_an_ack_more_than_its_formula_for_each_segment_of_growth() {
+    // alpha is 1: a segment for each 12 acknowledged, and an ACK that does not count.
+    let acks_until_growth = |per_ack: u32| {
+        let mut flow = flow("htcp", 50_000).at_window(12);
+        flow.ack(per_ack);
+        let before = flow.sk.snd_cwnd;
+        let acks = (1..).find(|_| {
+            flow.ack(per_ack);
+            flow.sk.snd_cwnd > before
+        });
+        acks.unwrap() + 1
+    };
+    assert_eq!((acks_until_growth(1), acks_until_growth(2), acks_until_growth(4)), (13, 7, 4));
 }
 
 #[test]

@@ -104,7 +104,8 @@ fn the_list_is_filtered() {
 fn texts_of_records_cannot_control_the_terminal() {
     const ESCAPE: &str = "\u{1b}]0;owned\u{7}\u{9b}2Jname";
     let test_dir = four_runs();
-    let id = &ids(&test_dir.run(&["ls", "--engine", "sim", "--json"]).json())[0];
+    let sims = ids(&test_dir.run(&["ls", "--engine", "sim", "--json"]).json());
+    let id = sims[0].as_str();
     let path = test_dir.path(&format!("runs/s/{id}/summary.json"));
     let mut summary: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
     summary["title"] = ESCAPE.into();

@@ -76,7 +76,7 @@ impl Fact {
 }
 
 /// All facts about a run; `settings` are those that [`distinguishing`] gives.
-fn facts(scenario: &str, run: &RunSummary, mut settings: Settings<'_>) -> Vec<Fact> {
+fn facts<'a>(scenario: &str, run: &'a RunSummary, mut settings: Settings<'a>) -> Vec<Fact> {
     let plain = |kind, value: &str| Fact { field: String::new(), kind, value: value.to_owned() };
     let mut facts = vec![plain(0, scenario)];
     facts.extend(run.variant.as_deref().map(|variant| plain(1, variant)));

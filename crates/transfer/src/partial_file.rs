@@ -575,7 +575,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         for length in [1, 232, 233, 234, 243, 255] {
             let path = directory.path().join("n".repeat(length));
-            let writer = open(path.clone(), 3).unwrap().start(0, Order::InOrder).unwrap();
+            let writer = open(path.clone(), 3).unwrap().start(0, Order::InOrder, &Meter::new()).unwrap();
             writer.write(0, b"abc".to_vec()).unwrap();
             let (_, whole) = writer.finish(3, &AtomicBool::new(false)).unwrap();
             whole.commit(0o600, 0).unwrap();

@@ -111,6 +111,7 @@ mod tests {
         fn packets(&self) -> (u64, u64) {
             (0, 0)
         }
+        fn publish_to(&mut self, _counts: SharedCounts) {}
     }
 
     fn pair() -> (TcpStream, TcpStream) {

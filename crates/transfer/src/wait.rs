@@ -87,6 +87,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::sampler::SharedCounts;
 
     /// Counts how often it is served.
     struct Served(&'static AtomicU64);

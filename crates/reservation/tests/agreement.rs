@@ -411,7 +411,8 @@ fn a_refused_request_of_a_third_party_leaves_nothing() {
     assert!(!step.events.is_empty());
     let known = lead.reservations().count();
     let free = throughput(1, seconds(500), 0, 30);
-    let cases: [(&dyn Fn(&mut Spec), &dyn Admission, &str); 6] = [
+    type Case<'a> = (&'a dyn Fn(&mut Spec), &'a dyn Admission, &'a str);
+    let cases: [Case<'_>; 6] = [
         (&|_| {}, &Closed, "closed"),
         (&|spec| *spec = booked.clone(), &AdmitAll, "no free slot"),
         (&|spec| spec.latest = Time::MAX, &AdmitAll, "its latest start is more than"),
@@ -445,7 +446,7 @@ fn ended_reservations_are_forgotten_whatever_their_latest_start() {
     let (id, _) = point.reserve(now, spec, &AdmitAll);
     let _ = point.cancel(now, &id, &"x".repeat(1 << 20), &AdmitAll);
     assert!(point.explain(&id).unwrap().len() < 3000);
-    now.utc = now.utc + seconds(15 * 86_400);
+    now.utc += seconds(15 * 86_400);
     let _ = point.handle_timeout(now, &AdmitAll);
     assert_eq!(point.reservations().count(), 0);
 }

@@ -252,7 +252,7 @@ enum Data {
     Tcp,
     TcpStreams(TcpStreams),
     Stream(Box<dyn DataStream>),
-    Tsunami(Receiving, Parameters),
+    Tsunami(Receiving),
 }
 
 fn session(
@@ -489,7 +489,7 @@ fn open_data(control: &mut Control<'_>, agreement: &Agreement, token: Option<&To
                 ..Parameters::default()
             };
             control.send(&ready(Some(port)))?;
-            Ok(Data::Tsunami(Receiving::new(socket, port, peer.ip()), parameters))
+            Ok(Data::Tsunami(Receiving::new(socket, port, peer.ip(), parameters)))
         }
     }
 }
@@ -541,12 +541,11 @@ fn receive_file(
     let mut writer = partial.start(from, order, meter)?;
     observer.begin(name, bytes, from);
     let mut at = from;
-    if let Data::Tsunami(receiving, parameters) = data {
+    if let Data::Tsunami(receiving) = data {
         receiving.discard_old()?;
         let range = (from, bytes);
         let key = agreement.key.as_bytes();
-        receiving
-            .receive(control, key, *parameters, range, &mut writer, counts, |at| observer.progress(at))?;
+        receiving.receive(control, key, range, &mut writer, counts, |at| observer.progress(at))?;
     } else if let Data::TcpStreams(streams) = data {
         streams.receive(control, (from, bytes), &mut writer, |at| observer.progress(at))?;
     } else {

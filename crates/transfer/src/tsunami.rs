@@ -156,13 +156,14 @@ pub(crate) struct Receiving {
     port: u16,
     /// The sender, whose datagrams alone count.
     peer: IpAddr,
+    parameters: Parameters,
     incoming: Incoming,
 }
 
 impl Receiving {
     /// Receives from `peer` at `socket`, which has this port.
-    pub(crate) fn new(socket: Socket, port: u16, peer: IpAddr) -> Self {
-        Receiving { socket, port, peer, incoming: Incoming::with_sources() }
+    pub(crate) fn new(socket: Socket, port: u16, peer: IpAddr, parameters: Parameters) -> Self {
+        Receiving { socket, port, peer, parameters, incoming: Incoming::with_sources() }
     }
 
     /// Receives a file into `writer`; it already has the first `from` bytes.
@@ -170,7 +171,6 @@ impl Receiving {
         &mut self,
         control: &mut Control<'_>,
         secret: &[u8],
-        parameters: Parameters,
         (from, bytes): (u64, u64),
         writer: &mut FileWriter,
         counts: &SharedCounts,
@@ -182,7 +182,7 @@ impl Receiving {
             let receiver = ReceiverCounts { received_bytes, ..ReceiverCounts::default() };
             counts.publish(SenderCounts::default(), receiver);
         };
-        let mut client = Client::new(secret, "file", parameters, self.port, from);
+        let mut client = Client::new(secret, "file", self.parameters, self.port, from);
         let start = Instant::now();
         let mut moved = Instant::now();
         let mut pending = Pending::default();

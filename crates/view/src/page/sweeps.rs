@@ -240,8 +240,11 @@ mod tests {
 
     use super::*;
 
-    /// Records of these engines and settings, oldest first, each with a goodput and a published figure of it.
-    fn records(dir: &std::path::Path, runs: &[(&str, &[(&str, &str)], f64)]) -> Vec<RunEntry> {
+    /// Engine, settings and goodput of a run.
+    type Given<'a> = (&'a str, &'a [(&'a str, &'a str)], f64);
+
+    /// Records of these runs, oldest first, each with a published figure of its goodput.
+    fn records(dir: &std::path::Path, runs: &[Given<'_>]) -> Vec<RunEntry> {
         for (at, (engine, set, goodput)) in runs.iter().enumerate() {
             let mut summary: Summary = serde_json::from_str(record::EXAMPLE_SUMMARY).unwrap();
             let run = &mut summary.runs[0];

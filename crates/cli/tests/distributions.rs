@@ -98,7 +98,7 @@ fn few_repeats_have_dots_and_no_box() {
         .sum();
     assert_eq!(dots, 6);
     let cdf = test_dir.run(&["plot", "s/", "--cdf", "flows.bulk.goodput"]).stdout;
-    assert!(cdf.contains("fewer than 5 say little"), "{cdf}");
+    assert!(cdf.contains("fewer than 5 show little"), "{cdf}");
 }
 
 #[test]

@@ -193,7 +193,7 @@ backward = {{ delay = "10ms" }}
     };
     // (loss, setting of h2, options, limits): a busy machine may take the processors away.
     let cases: [(&str, &str, &[&str], &[&str]); 5] = [
-        (", loss = 0.01", "true", &["tcp"], &["losses"]),
+        (", loss = 0.01", "true", &["tcp", "--cc", "cubic"], &["losses"]),
         (", loss = 0.01", "true", &["udt"], &["losses"]),
         (", loss = 0.01", "true", &["quic"], &["losses"]),
         ("", "sysctl -w net.ipv4.tcp_rmem='4096 16384 32768'", &["tcp"], &["receive_window"]),

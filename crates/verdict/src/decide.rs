@@ -37,7 +37,10 @@ mod tests;
 use schema::{Cause, FlowSample};
 
 use crate::{
-    FlowContext, HostLoad, LinkRows, bottleneck::SentByLink, file_waits::FileWaitSeries, series::Cumulative,
+    FlowContext, HostLoad, LinkRows,
+    bottleneck::SentByLink,
+    file_waits::{FileWait, FileWaitSeries},
+    series::Cumulative,
 };
 
 /// A link is full at this share of its rate or more.
@@ -306,8 +309,11 @@ impl<'a> History<'a> {
         if self.has_busy_host(from_us, to_us) {
             return Some(Judgement::Limit(Cause::HostCpu));
         }
-        let wait = self.file_waits.as_ref()?.longest_at(row.time_us, from_us, to_us);
-        wait.map(|_| Judgement::Limit(Cause::Application))
+        let wait = self.file_waits.as_ref()?.longest_at(row.time_us, from_us, to_us)?;
+        // While data is on its way the reply cannot arrive yet: the network limits.
+        let is_on_its_way = row.unacked_segs.is_some_and(|segments| segments > 0);
+        let is_limit = wait != FileWait::Replies || !is_on_its_way;
+        is_limit.then_some(Judgement::Limit(Cause::Application))
     }
 
     /// Whether the path was full of data between two instants: its fullest link, or by the goodput where no link was sampled.

@@ -68,7 +68,7 @@ Acknowledgement = TypedDict(
         "user": str,
         # A note.
         "text": str,
-        # When, microseconds since 1970.
+        # When the user did this, microseconds since 1970.
         "at_us": int,
     },
 )
@@ -389,7 +389,7 @@ PlanDocument = TypedDict(
         "bytes": int,
         # When it must be complete, microseconds since 1970.
         "deadline_us": int,
-        # Whether the transfer is expected to be complete at the deadline.
+        # Whether the transfer is expected to be complete by the deadline.
         "is_feasible": bool,
         # Why, in words.
         "reason": str,
@@ -456,7 +456,7 @@ Mute = TypedDict(
         "user": str,
         # A note.
         "text": str,
-        # When, microseconds since 1970.
+        # When the user did this, microseconds since 1970.
         "at_us": int,
     },
 )

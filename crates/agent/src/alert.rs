@@ -3,7 +3,6 @@
 //! An alert is sent at least once: a change remains marked in the archive until all receivers have it, or for a day.
 
 use std::{
-    fs::File,
     io::{self, BufReader, Read, Write},
     net::{TcpStream, ToSocketAddrs},
     process::{Command, Stdio},
@@ -13,15 +12,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustls::{
-    ClientConfig, ClientConnection, RootCertStore, StreamOwned,
-    crypto::ring,
-    pki_types::{CertificateDer, ServerName, pem::PemObject},
-};
+use rustls::{ClientConfig, ClientConnection, StreamOwned, crypto::ring, pki_types::ServerName};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::{archive::CauseChange, cause};
+use crate::{archive::CauseChange, cause, trust};
 
 /// Timeout of a connection, of each step of a request, and of a command.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -31,8 +26,6 @@ const COMMAND_POLL: Duration = Duration::from_millis(20);
 const MAX_RESPONSE_BYTES: u64 = 4096;
 /// Sends mail; part of every mail server's package.
 const SENDMAIL: &str = "/usr/sbin/sendmail";
-/// The certificates that this machine trusts (package ca-certificates).
-const TRUSTED: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// The receivers of alerts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -243,10 +236,7 @@ fn exchange(mut stream: impl Read + Write, request: &[u8]) -> io::Result<()> {
 
 /// TLS with the certificates that this machine trusts.
 fn trusted() -> io::Result<Arc<ClientConfig>> {
-    let named = |error: io::Error| io::Error::new(error.kind(), format!("{TRUSTED}: {error}"));
-    let file = BufReader::new(File::open(TRUSTED).map_err(named)?);
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(CertificateDer::pem_reader_iter(file).flatten());
+    let roots = trust::store(&trust::certificates(trust::SYSTEM.as_ref())?);
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(io::Error::other)?;

@@ -90,6 +90,9 @@ fn mistake(value: &Value, schema: &Value, all: &Value, path: &str) -> Option<Str
             "minimum" => {
                 (value.as_f64() < rule.as_f64() && value.is_number()).then(|| format!("{path} < {rule}"))
             }
+            "maximum" => {
+                (value.as_f64() > rule.as_f64() && value.is_number()).then(|| format!("{path} > {rule}"))
+            }
             "description" | "format" | "title" | "default" => None,
             other => panic!("{path}: the test does not know the keyword {other}"),
         };

@@ -195,7 +195,7 @@ fn an_expelled_point_is_served_no_more_and_a_token_works_once() {
     std::fs::create_dir_all(third.path().join("state/tls")).unwrap();
     std::fs::write(third.path().join("state/tls/key.pem"), key).unwrap();
     let again = agent::join_mesh(third.path(), &invitation, &request).unwrap_err().to_string();
-    assert!(again.contains("is not known"), "{again}");
+    assert!(again.contains("is unknown"), "{again}");
     assert!(a.status().unwrap().members.is_empty());
 }
 

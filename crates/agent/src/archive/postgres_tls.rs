@@ -211,14 +211,23 @@ impl AsyncWrite for TlsStream {
 mod tests {
     use std::{fs, path::Path};
 
-    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+    use rcgen::{
+        BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair,
+    };
     use testing::{Missing, postgres::Cluster};
 
     use crate::archive::{DatabaseError, PostgresAddress, postgres::Postgres, sql::read_first};
 
+    /// OpenSSL takes a certificate whose subject is its issuer for a self-signed one.
+    fn named(name: &str, mut params: CertificateParams) -> CertificateParams {
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params
+    }
+
     /// A new authority.
-    fn authority() -> CertifiedIssuer<'static, KeyPair> {
-        let mut params = CertificateParams::default();
+    fn authority(name: &str) -> CertifiedIssuer<'static, KeyPair> {
+        let mut params = named(name, CertificateParams::default());
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
     }
@@ -226,8 +235,8 @@ mod tests {
     /// A certificate for a name, and its key, PEM.
     fn certificate(issuer: &CertifiedIssuer<'static, KeyPair>, name: &str) -> (String, String) {
         let key = KeyPair::generate().unwrap();
-        let certificate =
-            CertificateParams::new(vec![name.to_string()]).unwrap().signed_by(&key, issuer).unwrap();
+        let params = named(name, CertificateParams::new(vec![name.to_string()]).unwrap());
+        let certificate = params.signed_by(&key, issuer).unwrap();
         (certificate.pem(), key.serialize_pem())
     }
 
@@ -245,7 +254,7 @@ mod tests {
         let Some(mut cluster) = Cluster::create() else {
             return testing::skip(Missing::Tool, "PostgreSQL 15 or newer is not installed");
         };
-        let (own, other) = (authority(), authority());
+        let (own, other) = (authority("own"), authority("other"));
         let (server, server_key) = certificate(&own, "db.example");
         let (client, client_key) = certificate(&own, "a.point");
         let directory = tempfile::tempdir().unwrap();

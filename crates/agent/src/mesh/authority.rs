@@ -313,7 +313,7 @@ mod tests {
         authority.invite(state.path(), "c", "192.0.2.1:4862", hour).unwrap();
         authority.delete_invitations("b").unwrap();
         let deleted = check(&id, first, now).unwrap_err();
-        assert_eq!(deleted.to_string(), format!("the invitation {id} is not known"));
+        assert_eq!(deleted.to_string(), format!("the invitation {id} is unknown"));
         assert_eq!(fs::read_dir(state.path().join("authority/invitations")).unwrap().count(), 1);
     }
 

@@ -14,6 +14,13 @@ export interface MeshPoint {
   address: string;
   is_connected: boolean | null;
   failure: string | null;
+  place: string | null;
+  coordinates: Coordinates | null;
+}
+
+export interface Coordinates {
+  latitude_deg: number;
+  longitude_deg: number;
 }
 
 export interface MeshPair {

@@ -1,7 +1,7 @@
 // What the views of a mesh share: the document, polled, and words for times and causes.
 import type { Cause } from './api';
 import { change, json, Refused } from './client';
-import type { CalendarDocument, MeshDocument, PairDocument } from './mesh-api';
+import type { CalendarDocument, MeshDocument, MeshPair, PairDocument } from './mesh-api';
 import { page } from './page.svelte';
 
 /** Time between two requests, ms. */
@@ -74,6 +74,26 @@ export function moment(us: number, nowUs: number): string {
   if (at.toDateString() === now.toDateString()) return time;
   if (nowUs - us < 6 * 86_400e6) return `${at.toLocaleDateString('en', { weekday: 'long' })} ${time}`;
   return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${time}`;
+}
+
+/** Whether something but the path limits a pair, or its tests get no result. */
+export const isTroubled = (pair: MeshPair) => pair.state === 'no_result' || pair.state === 'limited';
+
+/** What limits a pair, in words, with its beginning. */
+export function words(pair: MeshPair, nowUs: number): string {
+  const since = pair.since_us === null ? '' : ` since ${moment(pair.since_us, nowUs)}`;
+  return pair.cause_text === null ? 'no cause known yet' : `${pair.cause_text}${since}`;
+}
+
+/** A pair is old if its last result is this many times older than the median of all pairs, and older by this time. */
+const [OLD_FACTOR, OLD_US] = [3, 600e6];
+
+/** The pairs that have not been tested for much longer than the others, as those from a point that has stopped. */
+export function oldPairs({ pairs, now_us }: MeshDocument): Set<MeshPair> {
+  const age = (pair: MeshPair) => now_us - (pair.tested_us ?? now_us);
+  const ages = pairs.map(age).sort((a, b) => a - b);
+  const median = ages[Math.floor(ages.length / 2)] ?? 0;
+  return new Set(pairs.filter((pair) => age(pair) > OLD_FACTOR * median + OLD_US));
 }
 
 /** The cause of a record that has the colour of this cause; diagnoses name causes more exactly. */

@@ -4,7 +4,7 @@ import type { Cause, CauseWord, MeasureWord, Vocabulary } from './api';
 export type Theme = 'auto' | 'light' | 'dark';
 
 export interface Route {
-  view: 'runs' | 'run' | 'new' | 'sweeps' | 'published' | 'pair' | 'calendar';
+  view: 'runs' | 'run' | 'new' | 'sweeps' | 'published' | 'pair' | 'calendar' | 'map';
   /** Runs, both points of a pair, or the scenario of a new run in the encoding of `playground/share.ts`. */
   runs: string[];
   /** The state of the view: what follows `?` in the address. */
@@ -106,7 +106,7 @@ class Page {
 /** The route of `#/run/lab8/x&lab8/y?from=1&to=2`, `#/sweeps`, `#/pair/a/b` and so on; else the list. */
 function routeOf(hash: string): Route {
   const [path = '', query = ''] = hash.replace(/^#\/?/, '').split('?');
-  if (path === 'sweeps' || path === 'published' || path === 'calendar') return { view: path, runs: [], query };
+  if (path === 'sweeps' || path === 'published' || path === 'calendar' || path === 'map') return { view: path, runs: [], query };
   const [pair, from, to] = path.split('/');
   if (pair === 'new') return { view: 'new', runs: from ? [from] : [], query };
   if (pair === 'pair' && from && to) return { view: 'pair', runs: [from, to], query };

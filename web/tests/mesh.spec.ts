@@ -55,6 +55,17 @@ test('the page names the cause of a fault, marks the change, and fits a phone', 
   await expect(goodput.locator('rect title')).toContainText(['rate of the path', 'receive buffer of washington']);
   await picture('pair');
 
+  // The map: six points in four places at this scale; a link for each direction between two places, in the colour of its worst pair.
+  await page.getByRole('link', { name: 'Map', exact: true }).click();
+  await expect(page.locator('.map .name')).toHaveCount(4);
+  await expect(page.locator('.map .link')).toHaveCount(12);
+  await expect(page.locator('.map .link[data-state=limited]').first()).toHaveAttribute(
+    'aria-label',
+    /to washington: receive buffer of washington/,
+  );
+  await expect(page.locator('.troubled li').first()).toBeVisible();
+  await picture('map');
+
   await page.getByRole('link', { name: 'Calendars' }).click();
   await expect(page.locator('.calendar[data-point]')).toHaveCount(6);
   await expect(page.locator('.calendar[data-point=busan] .slot').first()).toBeAttached();
@@ -66,6 +77,7 @@ test('the page names the cause of a fault, marks the change, and fits a phone', 
     ['#/', 'mesh-narrow'],
     ['#/pair/kashima/washington', null],
     ['#/calendar', null],
+    ['#/map', 'map-narrow'],
   ] as const) {
     await page.goto(`${url}${address}`);
     await page.waitForTimeout(1000);

@@ -4,7 +4,6 @@
 //! accepted it do not get it again.
 
 use std::{
-    fs::File,
     io::{self, BufReader, Read, Write},
     net::{TcpStream, ToSocketAddrs},
     process::{Command, Stdio},
@@ -14,15 +13,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustls::{
-    ClientConfig, ClientConnection, RootCertStore, StreamOwned,
-    crypto::ring,
-    pki_types::{CertificateDer, ServerName, pem::PemObject},
-};
+use rustls::{ClientConfig, ClientConnection, StreamOwned, crypto::ring, pki_types::ServerName};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::{archive::CauseChange, cause, texts::plain};
+use crate::{archive::CauseChange, cause, texts::plain, trust};
 
 /// Timeout of a request, and of a command.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -34,8 +29,6 @@ const MAX_TEXT_BYTES: usize = 500;
 const MAX_RESPONSE_BYTES: u64 = 4096;
 /// Sends mail; part of every mail server's package.
 const SENDMAIL: &str = "/usr/sbin/sendmail";
-/// The certificates that this machine trusts (package ca-certificates).
-const TRUSTED: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// The receivers of alerts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -345,10 +338,7 @@ fn exchange(mut stream: impl Read + Write, request: &[u8]) -> io::Result<()> {
 
 /// TLS with the certificates that this machine trusts.
 fn trusted() -> io::Result<Arc<ClientConfig>> {
-    let named = |error: io::Error| io::Error::new(error.kind(), format!("{TRUSTED}: {error}"));
-    let file = BufReader::new(File::open(TRUSTED).map_err(named)?);
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(CertificateDer::pem_reader_iter(file).flatten());
+    let roots = trust::store(&trust::certificates(trust::SYSTEM.as_ref())?);
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(io::Error::other)?;

@@ -3,7 +3,10 @@
 //! A transaction is on the disk when [`CalendarFile::write`] returns (write-ahead log, `synchronous = FULL`). Only then may the messages
 //! of the same step be sent: a process that is killed at any moment has announced no event that its file lacks.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use reservation::{Event, InconsistentEvents, Point, PointName, PointState, Settings};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
@@ -29,7 +32,9 @@ pub enum Error {
         cause: rusqlite::Error,
     },
     /// Another process has it open.
-    #[error("the calendar {path} is in use by another process; only one agent may use it")]
+    #[error(
+        "the calendar {path} is in use by another process: another `longfat agent run` runs in this directory"
+    )]
     InUse {
         /// The file.
         path: PathBuf,
@@ -101,6 +106,8 @@ impl CalendarFile {
             }
         };
         let connection = Connection::open(path).map_err(failed("open"))?;
+        // Another agent keeps its lock until it ends: waiting for it would only delay the message.
+        connection.busy_timeout(Duration::ZERO).map_err(failed("open"))?;
         let format = Format::of(&connection).map_err(failed("read"))?;
         if let Some(Format { application, version }) = format.filter(|format| *format != FORMAT) {
             return Err(Error::Foreign { path: path.into(), application, version });

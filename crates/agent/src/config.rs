@@ -15,7 +15,9 @@ use toml::Spanned;
 use units::{BitRate, Time};
 
 use crate::{
-    Alerts, Clock, Error, Member, Members, PostgresAddress, Retention, files,
+    Alerts, Clock, Coordinates, Error, Member, Members, Place, PostgresAddress, Retention,
+    directory::{MAX_NETWORKS, check_network, check_text},
+    files,
     mesh::{check_name, host_and_port},
     servers::{OtherEnd, ServerProtocol, ServerService},
     test::{Kind, TestParameters},
@@ -30,6 +32,9 @@ const MIN_EVERY: Time = Time::from_secs(1);
 const BASE_PADDING: Time = Time::from_secs(2);
 /// A point's certificate is valid for 825 days; the authority may be unreachable for weeks.
 const RENEW_BEFORE: Duration = Duration::from_secs(60 * 86_400);
+/// The keys above the first table.
+const MAIN_KEYS: [&str; 9] =
+    ["name", "listen", "address", "state", "limits", "test_ports", "clock_error", "padding", "results_to"];
 /// The user for whom recurring tests are reserved.
 pub(crate) const RECURRING_USER: &str = "recurring";
 
@@ -66,6 +71,8 @@ pub struct Config {
     pub retention: Retention,
     /// The receivers of alerts.
     pub alerts: Option<Alerts>,
+    /// Where it is, for the directory.
+    pub place: Place,
     /// How long before its expiry the certificate is renewed.
     pub renew_before: Duration,
     /// Timeouts of reservations.
@@ -91,6 +98,8 @@ struct File {
     #[serde(default)]
     retention: FileRetention,
     alerts: Option<Spanned<FileAlerts>>,
+    #[serde(default)]
+    directory: FileDirectory,
     #[serde(default)]
     servers: Vec<FileServer>,
     #[serde(default)]
@@ -125,6 +134,16 @@ struct FileRetention {
     records_days: Option<Spanned<u32>>,
     tests_days: Option<u32>,
     hours_days: Option<u32>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileDirectory {
+    place: Option<Spanned<String>>,
+    latitude: Option<Spanned<f64>>,
+    longitude: Option<Spanned<f64>>,
+    #[serde(default)]
+    networks: Vec<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -196,7 +215,16 @@ impl Config {
         let file = match parsed {
             Ok(file) => file,
             Err(error) => {
-                mistakes.add(error.span().unwrap_or(0..0), error.message());
+                let span = error.span().unwrap_or(0..0);
+                let is_unknown = error.message().starts_with("unknown field");
+                let key = text.get(span.clone()).filter(|_| is_unknown);
+                match key.filter(|key| MAIN_KEYS.contains(key)) {
+                    Some(key) => {
+                        let help = "the keys of the point itself are above the first [table]";
+                        mistakes.add_help(span, format!("`{key}` is not a key of this table"), help);
+                    }
+                    None => mistakes.add(span, error.message()),
+                }
                 return Err(mistakes.into_error(name, text));
             }
         };
@@ -290,9 +318,18 @@ impl Config {
             listen.map_err(|_| mistakes.add_help(http.listen.span(), text, help)).ok()
         });
         let postgres = file.archive.postgres.as_ref();
-        let postgres = postgres.and_then(|text| mistakes.parse::<PostgresAddress>(text));
+        let postgres = postgres.and_then(|text| {
+            let address = mistakes.parse::<PostgresAddress>(text)?.relative_to(base);
+            for file in address.files() {
+                if let Err(error) = read(file) {
+                    mistakes.add(text.span(), error.to_string());
+                }
+            }
+            Some(address)
+        });
         let retention = retention(&file.retention, &mut mistakes);
         let alerts = file.alerts.as_ref().and_then(|alerts| self::alerts(alerts, &mut mistakes));
+        let place = place(&file.directory, &mut mistakes);
         let padding =
             file.padding.as_ref().and_then(|text| mistakes.parse::<Time>(text)).unwrap_or(BASE_PADDING);
         let (Some(limits), Ok(listen), Some(test_ports), true) =
@@ -316,6 +353,7 @@ impl Config {
             postgres,
             retention,
             alerts,
+            place,
             renew_before: RENEW_BEFORE,
             settings: Settings { base_padding: padding, ..Settings::default() },
         })
@@ -461,6 +499,44 @@ fn retention(file: &FileRetention, mistakes: &mut Mistakes) -> Retention {
     }
 }
 
+/// The place and the networks that the point announces.
+fn place(file: &FileDirectory, mistakes: &mut Mistakes) -> Place {
+    if let Some(name) = &file.place
+        && let Err(text) = check_text(name.get_ref())
+    {
+        mistakes.add(name.span(), format!("the place {text}"));
+    }
+    let coordinates = match (&file.latitude, &file.longitude) {
+        (Some(latitude), Some(longitude)) => {
+            let (a, b) = (latitude.span(), longitude.span());
+            let both = a.start.min(b.start)..a.end.max(b.end);
+            Coordinates::new(*latitude.get_ref(), *longitude.get_ref())
+                .map_err(|text| mistakes.add(both, text))
+                .ok()
+        }
+        (None, None) => None,
+        (Some(one), None) | (None, Some(one)) => {
+            let help =
+                "the form is latitude = 35.95 and longitude = 140.66, degrees; south and west are negative";
+            mistakes.add_help(one.span(), "coordinates need a latitude and a longitude", help);
+            None
+        }
+    };
+    if let Some(network) = file.networks.get(MAX_NETWORKS) {
+        mistakes.add(network.span(), format!("a point announces at most {MAX_NETWORKS} networks"));
+    }
+    for network in &file.networks {
+        if let Err(text) = check_network(network.get_ref()) {
+            mistakes.add(network.span(), text);
+        }
+    }
+    Place {
+        name: file.place.as_ref().map(|name| name.get_ref().clone()),
+        coordinates,
+        networks: file.networks.iter().map(|network| network.get_ref().clone()).collect(),
+    }
+}
+
 fn alerts(file: &Spanned<FileAlerts>, mistakes: &mut Mistakes) -> Option<Alerts> {
     let FileAlerts { webhook, command, mail } = file.get_ref();
     if webhook.is_none() && command.is_none() && mail.is_none() {
@@ -546,6 +622,7 @@ mod tests {
         assert_eq!(services, ["far iperf3 5201 iperf.example", "far twamp 862 ps.example"]);
         assert_eq!(config.retention, Retention::default());
         assert!(config.postgres.is_some());
+        assert_eq!(config.place.name.as_deref(), Some("Kashima, Japan"));
         assert_eq!(config.alerts.unwrap().mail.as_deref(), Some("noc@example.org"));
     }
 
@@ -632,6 +709,37 @@ every = "1h"
         ] {
             let error = with(server, kind).unwrap_err().to_string();
             assert!(error.contains(part), "{error}\nhas no\n{part}");
+        }
+    }
+
+    #[test]
+    fn places_are_checked() {
+        let base = crate::template::config("a", "[::]:4862", "a.example:4862");
+        let with = |directory: &str| parse(&format!("{base}\n[directory]\n{directory}\n"));
+        let config =
+            with("place = \"Onsala, Sweden\"\nlatitude = 57.4\nlongitude = 11\nnetworks = [\"NORDUnet\"]");
+        let place = config.unwrap().place;
+        assert_eq!(place.coordinates, Some(Coordinates::new(57.4, 11.0).unwrap()));
+        assert_eq!((place.name.as_deref(), place.networks.len()), (Some("Onsala, Sweden"), 1));
+        for (directory, part) in [
+            ("latitude = 57.4", "coordinates need a latitude and a longitude"),
+            ("latitude = 97.4\nlongitude = 11.9", "the latitude 97.4 is not between"),
+            ("place = \"\"", "the place is empty"),
+            ("networks = [\"192.0.2.1/24\"]", "has bits after its prefix"),
+            (&format!("networks = {:?}", vec!["n"; 33]), "at most 32 networks"),
+        ] {
+            let error = with(directory).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}\nhas no\n{part}");
+        }
+    }
+
+    #[test]
+    fn keys_below_a_table_that_belong_above_it_are_explained() {
+        let base = crate::template::config("a", "[::]:4862", "a.example:4862");
+        for table in ["[http]\nlisten = \"127.0.0.1:4863\"", "[retention]", "[[tests]]\nname = \"t\""] {
+            let error = parse(&format!("{base}\n{table}\nresults_to = [\"b\"]\n")).unwrap_err().to_string();
+            assert!(error.contains("`results_to` is not a key of this table"), "{error}");
+            assert!(error.contains("above the first [table]"), "{error}");
         }
     }
 

@@ -9,7 +9,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{Members, archive::TestRow, control::CalendarReport, test::Endpoint};
+use crate::{Announcement, Members, archive::TestRow, control::CalendarReport, test::Endpoint};
 
 /// The protocol's name in TLS (ALPN, RFC 7301).
 pub(crate) const PROTOCOL: &[u8] = b"longfat-agent/1";
@@ -28,10 +28,13 @@ const HEADER_BYTES: usize = 4;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "frame")]
 pub(crate) enum Frame {
-    /// To the authority: the sender has this version of the list of members.
+    /// To the authority: the sender has this version of the list of members, and this entry in the directory.
     Hello {
         /// The version.
         members: u64,
+        /// The entry; `None` from earlier versions.
+        #[serde(default)]
+        announcement: Option<Box<Announcement>>,
     },
     /// About a reservation.
     Message {

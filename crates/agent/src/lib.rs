@@ -20,6 +20,7 @@ mod config;
 mod control;
 mod control_server;
 mod daemon;
+mod directory;
 mod error;
 mod event_loop;
 mod files;
@@ -41,6 +42,7 @@ mod template;
 mod test;
 mod texts;
 mod tokens;
+mod trust;
 
 pub use alert::Alerts;
 pub use archive::{
@@ -55,6 +57,10 @@ pub use control::{
     Status, TaskStatus,
 };
 pub use daemon::{Moment, NoObserver, StepObserver, StopHandle, run};
+pub use directory::{
+    Allowance, Announcement, Coordinates, DirectoryDocument, DirectoryPoint, Lookup, LookupTexts, NearestHop,
+    Place, perfsonar_hosts,
+};
 pub use error::Error;
 pub use http::{
     AcknowledgeRequest, AlertsDocument, CalendarDocument, Cancellation, MeshDocument, MeshPair, MeshPoint,
@@ -67,6 +73,6 @@ pub use network::{JoinRequest, join};
 pub use planning::{PlanDocument, PlannedSetting, PlannedSlot, plan_transfer};
 pub use psconfig::{PsconfigExport, PsconfigImport, export_psconfig, import_psconfig};
 pub use servers::{ServerProtocol, ServerService};
-pub use session::{Scan, Session, SessionSlot};
+pub use session::{DeadlineState, Scan, Session, SessionSlot};
 pub use test::{Figures, Kind, TestParameters, TransferReport};
 pub use tokens::{Scope, TokenEntry, Tokens};

@@ -4,10 +4,13 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use units::{BitRate, Time};
 
-use crate::{Error, NewReservation, SlotReport, test::Kind};
+use crate::{Error, Explained, NewReservation, SlotReport, TestRow, test::Kind};
 
 /// Maximum number of reservations of a session.
 const MAX_SLOTS: usize = 1000;
+/// The goodput of a complete scan, as a share of the session's rate: sampled connections lack their first and last tenths of a second, and
+/// correlators tolerate few missing packets.
+const MIN_RATE_SHARE: f64 = 0.99;
 
 /// The description of a session.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +23,8 @@ pub struct Session {
     pub stations: Vec<String>,
     /// The rate of each station.
     pub rate: BitRate,
+    /// Who sends in the scans: [`Kind::Transfer`], the stations' programs; or [`Kind::Stream`], the agents.
+    pub kind: Kind,
     /// The scans, in the order of the file.
     pub scans: Vec<Scan>,
 }
@@ -33,6 +38,31 @@ pub struct Scan {
     pub duration: Time,
     /// When its data must have arrived.
     pub deadline: Timestamp,
+}
+
+/// Whether the data of a station's scan arrived by the deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeadlineState {
+    /// The scan is not over.
+    ToCome,
+    /// All data arrived.
+    Met,
+    /// Data are missing: the slot was not run or failed, or the goodput was below the session's rate.
+    Missed,
+    /// The slot was run, but nobody has measured or reported its goodput.
+    Unknown,
+}
+
+impl DeadlineState {
+    /// Its name in tables and documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            DeadlineState::ToCome => "to come",
+            DeadlineState::Met => "met",
+            DeadlineState::Missed => "missed",
+            DeadlineState::Unknown => "unknown",
+        }
+    }
 }
 
 /// A station's part of a scan.
@@ -55,6 +85,7 @@ struct File {
     correlator: String,
     stations: Vec<String>,
     rate: String,
+    kind: Option<String>,
     scans: Vec<FileScan>,
 }
 
@@ -75,6 +106,11 @@ impl Session {
         let file: File = toml::from_str(text).map_err(|error| Error::Refused(error.to_string()))?;
         let wrong = |what: &str, error: &dyn std::fmt::Display| Error::Refused(format!("{what}: {error}"));
         let rate: BitRate = file.rate.parse().map_err(|error| wrong("rate", &error))?;
+        let kind = file.kind.as_deref().unwrap_or(Kind::Transfer.name()).parse::<Kind>();
+        let kind = kind.map_err(|error| wrong("kind", &error))?;
+        if !matches!(kind, Kind::Transfer | Kind::Stream) {
+            return Err(wrong("kind", &"the kinds of a session are transfer and stream"));
+        }
         let scans = file.scans.iter().enumerate().map(|(index, scan)| {
             let of = |member: &str| format!("scan {}, {member}", index + 1);
             let instant = |member: &str, text: &str| -> Result<Timestamp, Error> {
@@ -92,7 +128,7 @@ impl Session {
         });
         let scans = scans.collect::<Result<Vec<Scan>, Error>>()?;
         let File { name, correlator, stations, .. } = file;
-        let session = Session { name, correlator, stations, rate, scans };
+        let session = Session { name, correlator, stations, rate, kind, scans };
         session.check()?;
         Ok(session)
     }
@@ -132,7 +168,7 @@ impl Session {
                     duration_us: Some(duration_us),
                     in_us: us(now, scan.start),
                     within_us: us(scan.start, scan.deadline).saturating_sub(duration_us),
-                    ..self.reservation(station, Kind::Transfer)
+                    ..self.reservation(station, self.kind)
                 };
                 let station = station.clone();
                 slots.push(SessionSlot { scan: index + 1, station, deadline: scan.deadline, reservation });
@@ -155,16 +191,38 @@ impl Session {
 
     /// The number of the scan to which a slot in a calendar belongs.
     pub fn scan_of(&self, slot: &SlotReport) -> Option<usize> {
-        let is_its = slot.to == self.correlator
-            && self.stations.contains(&slot.from)
-            && slot.kind == Kind::Transfer.name();
-        let start = Timestamp::from_microsecond(slot.start_us.try_into().ok()?).ok()?;
+        self.scan_at(&slot.from, &slot.to, &slot.kind, slot.start_us.try_into().ok()?)
+    }
+
+    /// The number of the scan to which a test in the archive belongs.
+    pub fn scan_of_row(&self, row: &TestRow) -> Option<usize> {
+        self.scan_at(&row.from, &row.to, &row.kind, row.start_us)
+    }
+
+    fn scan_at(&self, from: &str, to: &str, kind: &str, start_us: i64) -> Option<usize> {
+        let is_its = to == self.correlator
+            && self.stations.iter().any(|station| station == from)
+            && kind == self.kind.name();
+        let start = Timestamp::from_microsecond(start_us).ok()?;
         // The deadline of a scan may be after the start of the next one.
         let scans = self.scans.iter().enumerate();
         let scan = scans
             .filter(|(_, scan)| scan.start <= start && start < scan.deadline)
             .max_by_key(|(_, scan)| scan.start);
         scan.filter(|_| is_its).map(|(index, _)| index + 1)
+    }
+
+    /// Whether the data of a scan arrived by its deadline: its slots end before it, so the station's data must have the session's rate.
+    pub fn deadline(&self, scan: &Scan, known: Option<&Explained>, now: Timestamp) -> DeadlineState {
+        let Some(known) = known.filter(|known| known.is_over()) else {
+            return if now > scan.deadline { DeadlineState::Missed } else { DeadlineState::ToCome };
+        };
+        let goodput_bps = known.result.as_ref().and_then(|row| row.figures.goodput_bps);
+        match (known.phase.as_str(), goodput_bps) {
+            ("finished", Some(bps)) if bps >= MIN_RATE_SHARE * self.rate.as_f64() => DeadlineState::Met,
+            ("finished", None) => DeadlineState::Unknown,
+            _ => DeadlineState::Missed,
+        }
     }
 
     fn reservation(&self, station: &str, kind: Kind) -> NewReservation {
@@ -198,6 +256,23 @@ mod tests {
         start = "2026-11-26T12:10:00Z"
         duration = "50min"
     "#;
+
+    fn test_row(from: &str, to: &str, kind: &str, start_us: i64) -> TestRow {
+        TestRow {
+            id: format!("{from}/1"),
+            from: from.into(),
+            to: to.into(),
+            kind: kind.into(),
+            task: None,
+            start_us,
+            duration_us: 1,
+            state: crate::State::Finished,
+            reason: None,
+            reason_kind: None,
+            figures: crate::Figures::default(),
+            record: None,
+        }
+    }
 
     #[test]
     fn each_station_gets_a_slot_of_each_scan_that_is_to_come() {
@@ -253,9 +328,49 @@ mod tests {
     }
 
     #[test]
+    fn a_deadline_is_met_by_data_at_the_rate() {
+        let session = Session::parse(SESSION).unwrap();
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let (before, after) = (at("2026-11-26T12:05:30Z"), at("2026-11-26T12:06:01Z"));
+        let of = |phase: &str, goodput_bps: Option<f64>, now: Timestamp| {
+            let mut row =
+                test_row("onsala", "kashima", "transfer", at("2026-11-26T12:00:00Z").as_microsecond());
+            row.figures.goodput_bps = goodput_bps;
+            let known = Explained {
+                id: "onsala/1".into(),
+                phase: phase.into(),
+                text: String::new(),
+                result: Some(row),
+            };
+            session.deadline(&session.scans[0], Some(&known), now)
+        };
+        assert_eq!(of("running", None, before), DeadlineState::ToCome);
+        assert_eq!(of("running", None, after), DeadlineState::Missed);
+        assert_eq!(of("finished", Some(511.9e6), after), DeadlineState::Met);
+        assert_eq!(of("finished", Some(400e6), before), DeadlineState::Missed);
+        assert_eq!(of("finished", None, before), DeadlineState::Unknown);
+        assert_eq!(of("failed", Some(511.9e6), before), DeadlineState::Missed);
+        assert_eq!(of("not_run", None, before), DeadlineState::Missed);
+        assert_eq!(session.deadline(&session.scans[0], None, before), DeadlineState::ToCome);
+        assert_eq!(session.deadline(&session.scans[0], None, after), DeadlineState::Missed);
+    }
+
+    #[test]
+    fn agents_stream_if_the_session_says_so() {
+        let session =
+            Session::parse(&SESSION.replace("rate =", "kind = \"stream\"\n        rate =")).unwrap();
+        let slots = session.slots("2026-11-26T11:59:00Z".parse().unwrap());
+        assert!(slots.iter().all(|slot| slot.reservation.kind == "stream"));
+        let start = "2026-11-26T12:10:00Z".parse::<Timestamp>().unwrap().as_microsecond();
+        assert_eq!(session.scan_of_row(&test_row("seshan", "kashima", "stream", start)), Some(2));
+        assert_eq!(session.scan_of_row(&test_row("seshan", "kashima", "transfer", start)), None);
+    }
+
+    #[test]
     fn mistakes_are_named() {
         for (from, to, part) in [
             ("512mbit", "fast", "rate: "),
+            ("rate =", "kind = \"latency\"\nrate =", "kind: the kinds of a session are transfer and stream"),
             ("12:06:00Z", "12:04:00Z", "scan 1, deadline: it is before the end"),
             ("\"50min\"", "\"long\"", "scan 2, duration: "),
             ("T12:10:00Z", "", "scan 2, start: "),

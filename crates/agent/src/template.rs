@@ -20,13 +20,20 @@ padding = "2s"             # kept free before and after each test; the clocks' e
 # Points that also get the results of tests that this point leads, for the page of the whole mesh.
 # results_to = ["a"]
 
+# The point's entry in the directory of the mesh, and on its map. Networks are prefixes, or names.
+# [directory]
+# place = "Kashima, Japan"
+# latitude = 35.954        # degrees; south is negative
+# longitude = 140.66       # degrees; west is negative
+# networks = ["192.0.2.0/24", "JGN"]
+
 # The page of the mesh, JSON documents (/api/v1/openapi.json) and /metrics. Reading needs no authentication: keep it on loopback.
 # [http]
 # listen = "127.0.0.1:4863"
 
 # The common archive of the mesh: a database of PostgreSQL 15 or newer, in which this user may create a schema.
 # [archive]
-# postgres = "host=/run/postgresql dbname=longfat"
+# postgres = "host=/run/postgresql dbname=longfat"     # or host=db.example sslmode=verify-full sslrootcert=ca.pem
 
 # [retention]
 # records_days = 90        # samples of tests

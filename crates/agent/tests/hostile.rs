@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use agent::{Authority, JoinRequest, NewReservation};
+use agent::{Authority, JoinRequest, Members, NewReservation};
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned,
     crypto::ring,
@@ -79,6 +79,7 @@ fn hostile_connections_get_nothing_and_proper_tests_run() {
     // Another mesh, whose point has the same name.
     let foreign = tempfile::tempdir().unwrap();
     let (authority, _) = Authority::create(foreign.path(), "a").unwrap();
+    Members::of_one("a".into(), "192.0.2.1:4862").write(foreign.path()).unwrap();
     let hour = Duration::from_secs(3600);
     let invitation = authority.invite(foreign.path(), "c", &address.to_string(), hour).unwrap();
     let stop = AtomicBool::new(false);

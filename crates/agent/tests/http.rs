@@ -90,6 +90,9 @@ fn mistake(value: &Value, schema: &Value, all: &Value, path: &str) -> Option<Str
             "minimum" => {
                 (value.as_f64() < rule.as_f64() && value.is_number()).then(|| format!("{path} < {rule}"))
             }
+            "maximum" => {
+                (value.as_f64() > rule.as_f64() && value.is_number()).then(|| format!("{path} > {rule}"))
+            }
             "description" | "format" | "title" | "default" => None,
             other => panic!("{path}: the test does not know the keyword {other}"),
         };
@@ -143,6 +146,7 @@ fn documents_are_those_of_the_description_and_of_the_page() {
         ("/api/v1/pair", "?from=a&to=b", "PairDocument"),
         ("/api/v1/results", "?kind=latency&limit=5", ""),
         ("/api/v1/calendar", "?point=b&seconds=3600", "CalendarDocument"),
+        ("/api/v1/directory", "?capability=latency&hops=127.0.0.1", ""),
         ("/api/v1/status", "", ""),
         ("/api/v1/plan", "?from=a&to=b&bytes=1000000&deadline_us=4000000000000000", ""),
         ("/api/v1/reservation", "?id=a/1", ""),
@@ -245,6 +249,7 @@ fn metrics_are_in_the_text_format_and_requests_are_checked() {
         names.insert(name.to_owned());
     }
     assert!(text.contains("longfat_tests_total{from=\"a\",to=\"b\",end=\"finished\"} 1\n"), "{text}");
+    assert!(text.contains("longfat_points_unreachable 0\n"), "{text}");
     assert!(
         text.contains("longfat_points 2\n") && text.contains("longfat_cause{from=\"a\",to=\"b\",cause=\""),
         "{text}"
@@ -278,6 +283,7 @@ fn metrics_are_in_the_text_format_and_requests_are_checked() {
         ("/api/vocabulary", 200, "receive_window"),
         ("/api/v1/pair?from=a", 400, "needs the parameter to"),
         ("/api/v1/results?limit=0", 400, "limit must be 1 to 10000"),
+        ("/api/v1/directory?near=z", 400, "neither a point of the mesh nor LATITUDE,LONGITUDE"),
         ("/api/v1/calendar?point=z", 400, "no point of the mesh has the name"),
         ("/api/v1/nothing", 404, ""),
     ] {

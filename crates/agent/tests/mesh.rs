@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent::{NewReservation, State};
+use agent::{Lookup, LookupTexts, Members, NewReservation, State};
 
 use crate::agents::{
     Agent, Mesh, RENEW_DAYS, configure, end, results, wait_for_empty_calendar, wait_until, wanted,
@@ -163,17 +163,20 @@ fn an_expelled_point_is_served_no_more_and_a_token_works_once() {
     assert!(b.expel("a").unwrap_err().to_string().contains("only the authority of the mesh, a,"));
     assert!(a.expel("a").is_err() && a.expel("z").is_err());
     assert_eq!(end(&b, &b.reserve(wanted("b", "a", "latency")).unwrap().id).phase, "finished");
+    let state = mesh.directories[0].join("state");
+    let authority = agent::Authority::open(&state).unwrap();
+    let hour = Duration::from_secs(3600);
+    let member = authority.invite(&state, "b", "127.0.0.1:1", hour).unwrap_err().to_string();
+    assert!(member.contains("b is a member of the mesh already"), "{member}");
     assert!(a.expel("b").unwrap().members.is_empty());
     assert!(a.reserve(wanted("a", "b", "latency")).is_err());
     // b's certificate is still valid, and useless.
     let requested = b.reserve(NewReservation { within_us: 3_000_000, ..wanted("b", "a", "latency") });
     let over = end(&b, &requested.unwrap().id);
     assert!(over.text.contains("a did not reply"), "{}", over.text);
-    // The same name may be invited again, by a new token.
-    let state = mesh.directories[0].join("state");
-    let authority = agent::Authority::open(&state).unwrap();
+    // The same name may be invited again after that, by a new token.
     let address = a.status().unwrap().address;
-    let invitation = authority.invite(&state, "b", &address, Duration::from_secs(60)).unwrap();
+    let invitation = authority.invite(&state, "b", &address, hour).unwrap();
     let request = agent::JoinRequest { listen: crate::agents::listen(), address: None };
     let directory = tempfile::tempdir().unwrap();
     agent::join_mesh(directory.path(), &invitation, &request).unwrap();
@@ -192,6 +195,70 @@ fn an_expelled_point_is_served_no_more_and_a_token_works_once() {
     std::fs::create_dir_all(third.path().join("state/tls")).unwrap();
     std::fs::write(third.path().join("state/tls/key.pem"), key).unwrap();
     let again = agent::join_mesh(third.path(), &invitation, &request).unwrap_err().to_string();
-    assert!(again.contains("is not known"), "{again}");
+    assert!(again.contains("is unknown"), "{again}");
     assert!(a.status().unwrap().members.is_empty());
+}
+
+#[test]
+fn a_reservation_that_waits_names_the_point_that_cannot_be_reached() {
+    let mesh = Mesh::of(&["a", "b", "c"]);
+    let _a = Agent::start(&mesh.directories[0]);
+    let a = mesh.client(0);
+    // As the lead, and as a third party.
+    for (from, to) in [("a", "b"), ("b", "c")] {
+        let id = a.reserve(wanted(from, to, "latency")).unwrap().id;
+        let text = wait_until("the reason", || {
+            let text = a.why(&id).unwrap().remove(0).text;
+            text.contains("b cannot be reached: ").then_some(text)
+        });
+        assert!(text.contains("refused"), "{text}");
+        let over = a.cancel(&id, "not needed").unwrap().text;
+        assert!(!over.contains("cannot be reached"), "{over}");
+    }
+}
+
+#[test]
+fn announcements_reach_all_points_and_follow_the_configuration() {
+    let mesh = Mesh::of(&["a", "b", "c"]);
+    let announce = |index: usize, text: &str| {
+        let path = mesh.directories[index].join("agent.toml");
+        let own = std::fs::read_to_string(&path).unwrap();
+        let own = own.split("\n[directory]").next().unwrap().to_owned();
+        std::fs::write(&path, format!("{own}\n[directory]\n{text}\n")).unwrap();
+    };
+    announce(0, "place = \"Kashima, Japan\"\nlatitude = 35.954\nlongitude = 140.66\nnetworks = [\"JGN\"]");
+    announce(1, "place = \"Onsala, Sweden\"\nlatitude = 57.4\nlongitude = 11.93");
+    let find = |index: usize, texts: LookupTexts| {
+        let members = Members::open(&mesh.directories[index].join("state")).unwrap();
+        Lookup::parse(texts, &members).unwrap().find(&members)
+    };
+    let places = |index: usize| {
+        let found = find(index, LookupTexts::default());
+        found.into_iter().map(|point| point.place).collect::<Vec<_>>()
+    };
+    let all =
+        |onsala: &str| -> [Option<String>; 3] { [Some("Kashima, Japan".into()), Some(onsala.into()), None] };
+    let mut agents: Vec<Agent> = mesh.directories.iter().map(|directory| Agent::start(directory)).collect();
+    for index in 0..3 {
+        wait_until("all places", || (places(index) == all("Onsala, Sweden")).then_some(()));
+    }
+    wait_until("the limits of all", || {
+        let found = find(2, LookupTexts { capability: Some("latency".into()), ..LookupTexts::default() });
+        (found.len() == 3 && found.iter().all(|point| point.allows[0].to == "default")).then_some(())
+    });
+    let near = find(2, LookupTexts { near: Some("59.3,18.1".into()), ..LookupTexts::default() });
+    assert_eq!(near[0].name, "b");
+    assert!((100.0..1000.0).contains(&near[0].distance_km.unwrap()), "{near:?}");
+    // The authority is away when b announces a change, and gets it later.
+    agents.remove(0).kill();
+    agents.remove(0).kill();
+    announce(1, "place = \"Onsala\"");
+    agents.push(Agent::start(&mesh.directories[1]));
+    agents.push(Agent::start(&mesh.directories[0]));
+    let b = mesh.client(1);
+    // A message connects both.
+    b.reserve(wanted("b", "a", "latency")).unwrap();
+    for index in 0..3 {
+        wait_until("the new place", || (places(index) == all("Onsala")).then_some(()));
+    }
 }

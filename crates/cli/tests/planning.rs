@@ -1,8 +1,10 @@
-//! Executes the examples of docs/planning.md: two points, a planned transfer, and a session.
+//! Executes the examples of docs/planning.md: two points, a planned transfer, a session, and look-ups in the directory.
 
 use std::{net::TcpListener, path::Path, process::Command};
 
-use crate::common::{TestDir, binary};
+use testing::Missing;
+
+use crate::common::{TestDir, binary, is_root, lab::lab_name, lab_slots::acquire_lab_slot};
 
 /// Ports of the page, which may be in use here.
 const PORTS: [&str; 3] = ["4901", "4902", "4903"];
@@ -126,4 +128,92 @@ fn a_session_is_checked_rehearsed_reserved_and_watched() {
     ] {
         assert!(printed.contains(part), "{part} is not in\n{printed}");
     }
+}
+
+#[test]
+fn points_are_found_and_mistakes_at_the_start_are_named() {
+    let dir = TestDir::new("");
+    let records = r#"[{ "type": ["host"], "host-name": ["ps.example"], "location-latitude": ["57.4"], "location-longitude": ["11.9"] }]"#;
+    std::fs::write(dir.path("records.json"), records).unwrap();
+    let mut lines = start(&commands());
+    let refused = |line: &str| format!("if {line}; then exit 1; fi");
+    lines.push(
+        "until longfat agent directory --capability latency --dir b | grep -q '^b '; do sleep 0.2; done"
+            .into(),
+    );
+    lines.push("longfat agent directory --hops 127.0.0.9 --dir b".into());
+    lines.push("longfat agent directory --near 59.3,18.1 --perfsonar records.json --dir b".into());
+    lines.push("longfat --json agent directory --place ps.ex --perfsonar records.json --dir b".into());
+    lines.push(refused("longfat agent directory --near nowhere --dir b"));
+    lines.push(refused("longfat agent run --dir a"));
+    lines.push(refused("longfat agent invite b --dir a"));
+    lines.push("echo 'results_to = [\"b\"]' > key; printf '\\n[http]\\nlisten = \"127.0.0.1:4863\"\\n' | cat - key >> a/agent.toml".into());
+    lines.push(refused("longfat agent check --dir a"));
+    let printed = shell(&dir, &lines);
+    for part in [
+        "1 (127.0.0.9, 28 bits)",
+        "default: TCP and UDP, at most 60.00 s",
+        "419 km",
+        "\"place\": null",
+        "\"nowhere\" is neither a point of the mesh nor LATITUDE,LONGITUDE",
+        "another `longfat agent run` runs in this directory",
+        "b is a member of the mesh already",
+        "`results_to` is not a key of this table",
+        "above the first [table]",
+    ] {
+        assert!(printed.contains(part), "{part} is not in\n{printed}");
+    }
+}
+
+/// The last table of `session watch`: the words of each row.
+fn last_states(printed: &str) -> Vec<Vec<&str>> {
+    let table = printed.rsplit("SCAN  START (UTC)").next().unwrap_or_default();
+    table
+        .lines()
+        .skip(1)
+        .map(|line| line.split_whitespace().collect())
+        .filter(|row: &Vec<&str>| !row.is_empty())
+        .collect()
+}
+
+#[test]
+fn three_stations_stream_in_the_lab_and_meet_their_deadlines() {
+    if !is_root() {
+        return testing::skip(Missing::Privilege, "labs need a privilege");
+    }
+    let _slot = acquire_lab_slot();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/evlbi/session.sh");
+    let folder = Path::new(binary()).parent().unwrap().display().to_string();
+    for attempt in 1..=3 {
+        let dir = TestDir::new("");
+        let mut command = Command::new(&script);
+        command.arg(dir.path("session")).env("LAB", lab_name()).env("NO_COLOR", "1");
+        command.env("PATH", format!("{folder}:{}", std::env::var("PATH").unwrap()));
+        command.envs([
+            ("RATE", "4mbit"),
+            ("SCAN_S", "5"),
+            ("GAP_S", "10"),
+            ("SPARE_S", "12"),
+            ("REHEARSAL", "5s"),
+        ]);
+        command.env("XDG_CONFIG_HOME", dir.path("no-configuration")).env_remove("LONGFAT_RUNS");
+        let output = command.output().unwrap();
+        let (printed, errors) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let states = last_states(&printed);
+        if output.status.success() && states.iter().all(|row| row.ends_with(&["met"])) {
+            assert_eq!(states.len(), 6, "{printed}");
+            assert!(
+                printed.contains("session vt001: 4.00 Mb/s from each of 3 stations, 12.0 Mb/s at kashima"),
+                "{printed}"
+            );
+            return;
+        }
+        let is_disturbed = printed.contains("of the packets missed their time");
+        assert!(is_disturbed, "attempt {attempt}: {printed}\n{errors}");
+    }
+    testing::skip(
+        Missing::QuietMachine,
+        "packets of slow streams missed their time at each of three attempts",
+    );
 }

@@ -47,6 +47,12 @@ impl Net {
         let (is_v4, bits) = canonical(address);
         is_v4 == self.is_v4 && bits & mask(self.length) == self.bits
     }
+
+    /// Whether one of the two networks is part of the other.
+    pub fn overlaps(&self, other: &Net) -> bool {
+        let common = mask(self.length.min(other.length));
+        self.is_v4 == other.is_v4 && self.bits & common == other.bits & common
+    }
 }
 
 impl FromStr for Net {
@@ -106,6 +112,13 @@ mod tests {
         assert!(has("0.0.0.0/0", "203.0.113.9") && !has("0.0.0.0/0", "::1"));
         assert!(has("192.0.2.1", "::ffff:192.0.2.1"), "mapped");
         assert!(has("::ffff:192.0.2.0/120", "192.0.2.9"));
+    }
+
+    #[test]
+    fn networks_overlap_if_one_is_part_of_the_other() {
+        let overlap = |a: &str, b: &str| net(a).overlaps(&net(b)) && net(b).overlaps(&net(a));
+        assert!(overlap("192.0.2.0/24", "192.0.0.0/16") && overlap("0.0.0.0/0", "10.0.0.1"));
+        assert!(!overlap("192.0.2.0/24", "192.0.3.0/24") && !overlap("0.0.0.0/0", "::/0"));
     }
 
     #[test]

@@ -99,6 +99,34 @@ impl Limits {
         self.default.as_deref().map(|class| (class, "default".into()))
     }
 
+    /// To whom classes are assigned, and the limits that apply there: the default, then networks, then users.
+    pub fn assignments(&self) -> impl Iterator<Item = (String, Class)> {
+        let default = self.default.iter().map(|class| ("default".into(), class));
+        let nets = self.nets.iter().map(|(net, class)| (format!("net {net}"), class));
+        let users = self.users.iter().map(|(user, class)| (format!("user {user}"), class));
+        default.chain(nets).chain(users).map(|(to, class)| (to, self.effective(class)))
+    }
+
+    /// The limits of a class with those that it inherits: classes only narrow, so the nearest value applies.
+    fn effective(&self, class: &str) -> Class {
+        let mut effective = Class::default();
+        for (_, above) in self.chain(class) {
+            effective = Class {
+                parent: None,
+                max_rate: effective.max_rate.or(above.max_rate),
+                max_duration: effective.max_duration.or(above.max_duration),
+                max_horizon: effective.max_horizon.or(above.max_horizon),
+                max_pending: effective.max_pending.or(above.max_pending),
+                max_time_error: effective.max_time_error.or(above.max_time_error),
+                max_priority: effective.max_priority.or(above.max_priority),
+                allow_open: effective.allow_open.or(above.allow_open),
+                allow_tcp: effective.allow_tcp.or(above.allow_tcp),
+                allow_udp: effective.allow_udp.or(above.allow_udp),
+            };
+        }
+        effective
+    }
+
     /// A class and its ancestors, up to the root.
     pub(crate) fn chain(&self, class: &str) -> impl Iterator<Item = (&str, &Class)> {
         let first = self.classes.get_key_value(class);
@@ -181,5 +209,37 @@ impl Limits {
             }),
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn assignments_have_inherited_limits() {
+        let limits: Limits = r#"
+            [classes.root]
+            max_duration = "60s"
+            allow_udp = true
+            [classes.guests]
+            parent = "root"
+            max_duration = "10s"
+            [assign]
+            default = "guests"
+            [assign.users]
+            "alice@b" = "root"
+            [assign.nets]
+            "192.0.2.0/24" = "guests"
+        "#
+        .parse()
+        .unwrap();
+        let assignments: Vec<(String, Class)> = limits.assignments().collect();
+        let names: Vec<&str> = assignments.iter().map(|(to, _)| to.as_str()).collect();
+        assert_eq!(names, ["default", "net 192.0.2.0/24", "user alice@b"]);
+        let durations: Vec<Option<Time>> = assignments.iter().map(|(_, class)| class.max_duration).collect();
+        let [short, long] = [10, 60].map(|seconds| Some(Time::from_secs(seconds)));
+        assert_eq!(durations, [short, short, long]);
+        assert!(assignments.iter().all(|(_, class)| class.allow_udp == Some(true)));
     }
 }

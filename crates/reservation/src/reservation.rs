@@ -101,8 +101,8 @@ impl Reservation {
         matches!(self.phase, Phase::Ended(_))
     }
 
-    /// The point at the other end of the agreement.
-    pub(crate) fn other_end(&self) -> Option<&PointName> {
+    /// The point at the other end of the agreement; `None` for tests without one.
+    pub fn other_end(&self) -> Option<&PointName> {
         match self.role {
             Role::Lead => self.request.spec.peer.as_ref(),
             Role::Peer | Role::Requester => Some(&self.request.lead),

@@ -1,7 +1,10 @@
-//! A PostgreSQL server in a temporary directory, for one test: it listens on a Unix socket only, and ends with the test.
+//! A PostgreSQL server in a temporary directory, for one test: it listens on a Unix socket, by request also for TLS on loopback, and ends
+//! with the test.
 
 use std::{
     fs,
+    net::TcpListener,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread::sleep,
@@ -21,6 +24,8 @@ pub struct Cluster {
     root: tempfile::TempDir,
     programs: PathBuf,
     server: Option<Child>,
+    /// The port of TLS on 127.0.0.1; without it the server listens on a Unix socket only.
+    tls_port: Option<u16>,
 }
 
 /// The directory of the newest server's programs.
@@ -48,7 +53,7 @@ impl Cluster {
             let owned = Command::new("chown").arg(USER).arg(root.path()).status();
             assert!(owned.expect("chown runs").success(), "there is no user {USER}");
         }
-        let cluster = Cluster { root, programs, server: None };
+        let cluster = Cluster { root, programs, server: None, tls_port: None };
         let arguments =
             ["--no-sync", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--username", USER];
         let made = cluster
@@ -81,6 +86,46 @@ impl Cluster {
         command
     }
 
+    /// Serves TLS as well, on a port of 127.0.0.1, which is returned: any database to any client, but `template1` only to clients with a
+    /// certificate of the authority. All texts are PEM. TCP without TLS is refused.
+    ///
+    /// # Panics
+    /// If files cannot be written.
+    pub fn serve_tls(&mut self, certificate: &str, key: &str, authority: &str) -> u16 {
+        let access = "local all all trust\nhostssl template1 all 127.0.0.1/32 trust clientcert=verify-ca\n\
+                      hostssl all all 127.0.0.1/32 trust\n";
+        let files = [
+            ("server.crt", certificate),
+            ("server.key", key),
+            ("root.crt", authority),
+            ("pg_hba.conf", access),
+        ];
+        for (name, text) in files {
+            let path = self.data().join(name);
+            fs::write(&path, text).expect("a file of the server");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("its permissions");
+            if is_root() {
+                let owned = Command::new("chown").arg(USER).arg(&path).status();
+                assert!(owned.expect("chown runs").success(), "there is no user {USER}");
+            }
+        }
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let port = free.expect("a free port").port();
+        self.tls_port = Some(port);
+        port
+    }
+
+    /// The options of the server's network.
+    fn network(&self) -> Vec<String> {
+        match self.tls_port {
+            None => vec!["listen_addresses=".into()],
+            Some(port) => {
+                let tls = ["ssl=on", "ssl_ca_file=root.crt", "listen_addresses=127.0.0.1"];
+                tls.into_iter().map(Into::into).chain([format!("port={port}")]).collect()
+            }
+        }
+    }
+
     /// Starts the server and waits until it accepts connections.
     ///
     /// # Panics
@@ -95,14 +140,20 @@ impl Cluster {
                 .arg(self.data())
                 .arg("-k")
                 .arg(self.root.path())
-                .args(["-c", "listen_addresses=", "-c", "shared_buffers=16MB"])
+                .args(["-c", "shared_buffers=16MB"])
+                .args(self.network().iter().flat_map(|option| ["-c", option]))
                 .stdout(Stdio::null())
                 .stderr(log.expect("a log file"))
                 .spawn();
             let mut server = server.expect("postgres runs");
             // After a crash, processes of the previous server may still end.
             while server.try_wait().expect("a child").is_none() {
-                let ready = self.command("pg_isready").arg("-h").arg(self.root.path()).arg("-q").status();
+                let mut ready = self.command("pg_isready");
+                ready.arg("-h").arg(self.root.path()).arg("-q");
+                if let Some(port) = self.tls_port {
+                    ready.args(["-p", &port.to_string()]);
+                }
+                let ready = ready.status();
                 if ready.is_ok_and(|status| status.success()) {
                     self.server = Some(server);
                     return;

@@ -17,6 +17,8 @@ mod conversion;
 mod forward;
 mod pairs;
 mod postgres;
+mod postgres_address;
+mod postgres_tls;
 mod retention;
 mod sql;
 mod sqlite;
@@ -43,7 +45,7 @@ pub(crate) use forward::Forwarder;
 #[cfg(test)]
 pub(crate) use pairs::{Conclusion, NewestResult};
 pub use pairs::{PairFacts, TestCounts};
-pub use postgres::PostgresAddress;
+pub use postgres_address::PostgresAddress;
 pub use retention::{HourRow, Retention};
 pub use sql::DatabaseError;
 

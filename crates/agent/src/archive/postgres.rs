@@ -3,26 +3,25 @@
 //! Every wait has a deadline. Writers take turns by an advisory lock: a row and what it changes of its pair are one step, as in SQLite,
 //! which has one writer at a time.
 
-use std::{
-    borrow::Cow, cell::RefCell, collections::BTreeMap, fmt, future::Future, str::FromStr, time::Duration,
-};
+use std::{borrow::Cow, cell::RefCell, collections::BTreeMap, future::Future, time::Duration};
 
 use tokio::{runtime::Runtime, time::timeout};
 use tokio_postgres::{
-    Client, NoTls, Statement,
+    Client, Statement,
     types::{FromSql, IsNull, ToSql, Type, private::BytesMut, to_sql_checked},
 };
 
 use super::{
-    FORMAT, THIRD_VERSION, pairs,
+    FORMAT, PostgresAddress, THIRD_VERSION, pairs,
+    postgres_tls::Connector,
     sql::{self, Columns, Database, DatabaseError, Field, Row, Value, ValueRef, read_first, values},
     tables,
 };
 
 /// Timeout of a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of a statement, and of the server's reply to it.
-const STATEMENT_TIMEOUT: Duration = Duration::from_secs(20);
+pub(super) const STATEMENT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Timeout of a statement that converts an archive of an earlier version.
 const CONVERSION_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Key of the advisory lock of writers: "LFar".
@@ -31,49 +30,6 @@ const WRITERS: i64 = 0x4c46_6172;
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS format (version INTEGER NOT NULL);
     CREATE TABLE IF NOT EXISTS spools (name TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (name));";
-
-/// Where the common archive is.
-#[derive(Clone, PartialEq, Eq)]
-pub struct PostgresAddress(tokio_postgres::Config);
-
-impl FromStr for PostgresAddress {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut config = tokio_postgres::Config::from_str(text).map_err(|error| {
-            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
-            format!("{error}{}", cause.unwrap_or_default())
-        })?;
-        if config.get_hosts().is_empty() {
-            return Err("the host is missing, as in host=/run/postgresql dbname=longfat".into());
-        }
-        if config.get_ssl_mode() == tokio_postgres::config::SslMode::Require {
-            return Err("TLS is not supported: use a Unix socket, or a tunnel".into());
-        }
-        config.application_name("longfat-agent").connect_timeout(CONNECT_TIMEOUT);
-        config.tcp_user_timeout(STATEMENT_TIMEOUT);
-        Ok(PostgresAddress(config))
-    }
-}
-
-/// Shows the address without the password.
-impl fmt::Display for PostgresAddress {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let host = match self.0.get_hosts().first() {
-            Some(tokio_postgres::config::Host::Tcp(name)) => name.clone(),
-            Some(tokio_postgres::config::Host::Unix(path)) => path.display().to_string(),
-            None => String::new(),
-        };
-        let database = self.0.get_dbname().or(self.0.get_user()).unwrap_or("the user's database");
-        write!(out, "{database} of the PostgreSQL server {host}")
-    }
-}
-
-impl fmt::Debug for PostgresAddress {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "PostgresAddress({self})")
-    }
-}
 
 /// An open connection.
 pub(super) struct Postgres {
@@ -87,7 +43,8 @@ impl Postgres {
     /// Connects with the server.
     pub fn connect(address: &PostgresAddress) -> sql::Result<Postgres> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let connecting = async { timeout(CONNECT_TIMEOUT * 2, address.0.connect(NoTls)).await };
+        let connector = Connector::new(address.tls.as_ref())?;
+        let connecting = async { timeout(CONNECT_TIMEOUT * 2, address.config.connect(connector)).await };
         let (client, connection) = runtime.block_on(connecting).map_err(|_| DatabaseError::NoReply)??;
         runtime.spawn(async move {
             if let Err(error) = connection.await {
@@ -315,20 +272,5 @@ mod tests {
             Archive::connect_for_reading(&address).unwrap().pairs().unwrap(),
             archive.pairs().unwrap()
         );
-    }
-
-    #[test]
-    fn addresses_are_checked_and_shown_without_password() {
-        let address: PostgresAddress = "host=db.example user=u password=secret dbname=mesh".parse().unwrap();
-        assert_eq!(address.to_string(), "mesh of the PostgreSQL server db.example");
-        assert!(!format!("{address:?}").contains("secret"));
-        for (text, part) in [
-            ("dbname=x", "host is missing"),
-            ("host=a sslmode=require", "TLS is not supported"),
-            ("host=a colour=red", "colour"),
-        ] {
-            let error = text.parse::<PostgresAddress>().unwrap_err();
-            assert!(error.contains(part), "{error}");
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! Periodic maintenance by the loop: retention of results, alerts, and renewal of the point's certificate.
+//! Periodic maintenance by the loop: retention of results, the entry in the directory, alerts, and renewal of the point's certificate.
 
 use std::{collections::BTreeMap, fs, path::Path, sync::atomic::Ordering, thread};
 
@@ -93,6 +93,10 @@ impl EventLoop {
             let has_more = may_remove && self.apply_retention(now)?;
             if self.config.alerts.is_none() && !has_more {
                 self.archive.settle_all_changes()?;
+            }
+            if !has_more {
+                // The load may have changed, or the authority may have missed an announcement.
+                self.announce(now, batch);
             }
             self.maintenance.retention_at =
                 now.steady + if has_more { RETENTION_STEP_INTERVAL } else { RETENTION_INTERVAL };

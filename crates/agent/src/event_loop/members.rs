@@ -9,17 +9,21 @@ use serde_json::json;
 
 use super::{Batch, EventLoop};
 use crate::{
-    Authority, Error, Members, audit,
+    Announcement, Authority, Error, Members, audit,
     frame::Frame,
     mesh::{host_and_port, key_digest},
 };
+
+/// The load that a point announces is that of the next day, seconds.
+const LOAD_S: u64 = 86_400;
 
 impl EventLoop {
     pub(super) fn is_authority(&self) -> bool {
         self.members.authority == self.config.name
     }
 
-    /// A point has connected: sends its pending results, and the list of members if it missed a change.
+    /// A point has connected: sends its pending results, and the list of members if it missed a change. The authority gets this point's
+    /// announcement if it lacks the present one.
     pub(super) fn on_connected(&mut self, now: Now, name: &PointName, ip: IpAddr, batch: &mut Batch) {
         self.rules.set_address(name, ip);
         if self.outbox_due.is_some() {
@@ -27,7 +31,68 @@ impl EventLoop {
         }
         if self.is_authority() {
             batch.frames.push((name.clone(), Frame::Members { members: self.members.clone() }));
+        } else if *name == self.members.authority {
+            self.announce(now, batch);
         }
+    }
+
+    /// The present entry of this point in the directory.
+    pub(super) fn announcement(&self, now: Now) -> Announcement {
+        let busy_share = self.calendar(now, LOAD_S).busy_share;
+        Announcement::new(self.config.place.clone(), &self.config.limits, busy_share)
+    }
+
+    /// Announces this point, if its entry has changed.
+    pub(super) fn announce(&mut self, now: Now, batch: &mut Batch) {
+        let announcement = self.announcement(now);
+        if self.members.announcement(&self.config.name) == Some(&announcement) {
+            return;
+        }
+        if self.is_authority() {
+            let name = self.config.name.clone();
+            self.accept_announcement(&name, announcement, batch);
+        } else {
+            self.send_hello(announcement, batch);
+        }
+    }
+
+    /// Notifies the authority of the version of the list that this point has, and of its entry.
+    pub(super) fn send_hello(&self, announcement: Announcement, batch: &mut Batch) {
+        let announcement = Some(Box::new(announcement));
+        let hello = Frame::Hello { members: self.members.version, announcement };
+        batch.frames.push((self.members.authority.clone(), hello));
+    }
+
+    /// Authority: a point has announced itself.
+    pub(super) fn on_hello(
+        &mut self,
+        from: &PointName,
+        version: u64,
+        announcement: Option<Announcement>,
+        batch: &mut Batch,
+    ) {
+        if !self.is_authority() {
+            return;
+        }
+        if let Some(announcement) = announcement {
+            self.accept_announcement(from, announcement, batch);
+        }
+        if version < self.members.version && !batch.has_announcements {
+            batch.frames.push((from.clone(), Frame::Members { members: self.members.clone() }));
+        }
+    }
+
+    /// Authority: stores an announcement. The list is published at the end of the batch, once for all.
+    fn accept_announcement(&mut self, name: &PointName, announcement: Announcement, batch: &mut Batch) {
+        match self.members.announce(name, announcement) {
+            Ok(has_changed) => batch.has_announcements |= has_changed,
+            Err(error) => tracing::warn!("the announcement of {name} is not accepted: {error}"),
+        }
+    }
+
+    /// Publishes the announcements of a batch.
+    pub(super) fn publish_announcements(&mut self, batch: &mut Batch) -> Result<(), Error> {
+        if std::mem::take(&mut batch.has_announcements) { self.publish_members(batch) } else { Ok(()) }
     }
 
     /// Publishes the authority's own address, if it has changed.

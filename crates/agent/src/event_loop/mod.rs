@@ -142,6 +142,8 @@ struct Batch {
     explanations: Vec<(oneshot::Sender<Reply>, ReservationId)>,
     /// Whether the result of a test was put into the archive.
     has_result: bool,
+    /// Whether points have announced changes, which are published once for the whole batch.
+    has_announcements: bool,
 }
 
 impl Batch {
@@ -241,9 +243,11 @@ impl EventLoop {
         self.set_tasks(now, &mut batch);
         if self.is_authority() {
             self.update_own_address(&mut batch)?;
+            self.announce(now, &mut batch);
+            self.publish_announcements(&mut batch)?;
         } else {
-            let hello = Frame::Hello { members: self.members.version };
-            batch.frames.push((self.members.authority.clone(), hello));
+            let announcement = self.announcement(now);
+            self.send_hello(announcement, &mut batch);
         }
         self.commit(now, batch)?;
         self.reconcile()
@@ -315,6 +319,7 @@ impl EventLoop {
         }
         self.repeat(now, &mut batch)?;
         self.run_maintenance(now, &mut batch)?;
+        self.publish_announcements(&mut batch)?;
         self.commit(now, batch)
     }
 
@@ -365,10 +370,8 @@ impl EventLoop {
             Frame::Serving { id, endpoint } => self.on_endpoint(from, &id, endpoint),
             Frame::Result { row } => self.on_result(now, from, *row, batch)?,
             Frame::Stored { id } => self.archive.sent(&id, from)?,
-            Frame::Hello { members } => {
-                if self.is_authority() && members < self.members.version {
-                    batch.frames.push((from.clone(), Frame::Members { members: self.members.clone() }));
-                }
+            Frame::Hello { members, announcement } => {
+                self.on_hello(from, members, announcement.map(|announcement| *announcement), batch);
             }
             Frame::Members { members } => self.on_members(from, members)?,
             Frame::CalendarWanted { seconds } => {
@@ -411,7 +414,8 @@ impl EventLoop {
 
     /// Executes a batch; durable writes come first, and results before the calendar records the tests' ends.
     fn commit(&mut self, now: Now, batch: Batch) -> Result<(), Error> {
-        let Batch { events, messages, actions, frames, replies, joined, explanations, has_result } = batch;
+        let Batch { events, messages, actions, frames, replies, joined, explanations, has_result, .. } =
+            batch;
         let observer = Arc::clone(&self.observer);
         self.commit_archive()?;
         if has_result {

@@ -328,13 +328,24 @@ impl EventLoop {
     pub(super) fn explain(&self, id: &ReservationId) -> Result<Explained, Error> {
         let result = self.archive.get(&id.to_string())?;
         let (phase, text) = match (self.point.reservation(id), self.point.explain(id)) {
-            (Some(known), Some(text)) => (phase(known), received::plain_reason(&text)),
+            (Some(known), Some(text)) => {
+                (phase(known), received::plain_reason(&(text + &self.unreachable(known))))
+            }
             _ => match &result {
                 Some(row) => (row.state.name(), archived(row)),
                 None => return Err(self.unknown(&id.to_string())),
             },
         };
         Ok(Explained { id: id.to_string(), phase: phase.into(), text, result })
+    }
+
+    /// Why the agreement on a slot takes long: the other point cannot be reached.
+    fn unreachable(&self, known: &Reservation) -> String {
+        if !matches!(known.phase, Phase::Seeking | Phase::Held { .. } | Phase::Confirming { .. }) {
+            return String::new();
+        }
+        let failure = known.other_end().and_then(|name| Some((name, self.network.peer(name).failure?)));
+        failure.map_or(String::new(), |(name, failure)| format!("; {name} cannot be reached: {failure}"))
     }
 
     /// A reservation, or the occurrences of a recurring test: those that are open, and the newest that are over.

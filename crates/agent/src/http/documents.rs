@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Members, TestRow,
+    Coordinates, Members, TestRow,
     archive::{Acknowledgement, Attention, CauseChange, HourRow, PairFacts, TestCounts},
     cause,
     control::{AlertsReport, CalendarReport, Explained, MemberStatus, Status},
@@ -39,6 +39,10 @@ pub struct MeshPoint {
     pub is_connected: Option<bool>,
     /// Why the last connection could not be opened.
     pub failure: Option<String>,
+    /// Its place in words.
+    pub place: Option<String>,
+    /// Its position; `null` if it has announced none.
+    pub coordinates: Option<Coordinates>,
 }
 
 /// The state of a pair.
@@ -184,7 +188,10 @@ impl MeshDocument {
         let points = members.members.iter().map(|member| {
             let known: Option<&MemberStatus> =
                 status.members.iter().find(|known| known.name == member.name.0);
+            let place = member.announcement.as_ref().map(|announcement| &announcement.place);
             MeshPoint {
+                place: place.and_then(|place| place.name.clone()),
+                coordinates: place.and_then(|place| place.coordinates),
                 name: member.name.0.clone(),
                 address: member.address.clone(),
                 is_connected: known.map(|known| known.connected),

@@ -57,9 +57,21 @@ pub(super) fn text(status: &Status, mesh: &MeshDocument, archive_bytes: Option<u
     let mut text = String::new();
     let mut single = |name, kind, help, value: f64| family(&mut text, name, kind, help).sample(&[], value);
     let connected = status.members.iter().filter(|member| member.connected).count();
+    let unreachable = status.members.iter().filter(|member| member.failure.is_some()).count();
     single("longfat_uptime_seconds", "gauge", "Time since the start of the agent.", status.uptime_s as f64);
     single("longfat_points", "gauge", "Points of the mesh.", mesh.points.len() as f64);
-    single("longfat_points_connected", "gauge", "Other points with an open connection.", connected as f64);
+    single(
+        "longfat_points_connected",
+        "gauge",
+        "Other points with an open connection. Connections without traffic are closed, so 0 is no fault.",
+        connected as f64,
+    );
+    single(
+        "longfat_points_unreachable",
+        "gauge",
+        "Other points to which the last connection could not be opened.",
+        unreachable as f64,
+    );
     single(
         "longfat_reservations_open",
         "gauge",

@@ -39,10 +39,12 @@ pub use documents::{
 
 pub(crate) use documents::SCHEMA;
 
+pub(crate) use routes::decode;
+
 use self::routes::{Body, Query, ROUTES, Route};
 use crate::{
-    Client, Error, Explained, Filter, Members, NewReservation, PairName, PostgresAddress, Scope,
-    ServerService, Status, StopHandle, Tokens, TransferReport,
+    Client, DirectoryDocument, Error, Explained, Filter, Lookup, LookupTexts, Members, NewReservation,
+    PairName, PostgresAddress, Scope, ServerService, Status, StopHandle, Tokens, TransferReport,
     archive::Archive,
     planning::{PlanRequest, make_plan},
     tokens::TokenRefusal,
@@ -349,6 +351,19 @@ fn respond(site: &Site, route: &Route, query: &str) -> Result<Response, Refusal>
         }
         routes::Response::Status => json(&site.client.status()?),
         routes::Response::Mesh => json(&mesh(&site.state, &site.client.status()?, &site.archive()?)?),
+        routes::Response::Directory => {
+            let members = Members::open(&site.state)?;
+            let text = |name: &str| query.text(name);
+            let texts = LookupTexts {
+                place: text("place"),
+                near: text("near"),
+                network: text("network"),
+                capability: text("capability"),
+                hops: text("hops"),
+            };
+            let points = Lookup::parse(texts, &members)?.find(&members);
+            json(&DirectoryDocument { schema: SCHEMA.into(), points })
+        }
         routes::Response::Results => {
             json(&ResultsDocument { schema: SCHEMA.into(), tests: site.archive()?.list(&filter)? })
         }

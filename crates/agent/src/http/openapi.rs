@@ -10,7 +10,7 @@ use super::{
     },
     routes::{Body, ROUTES, Response, Route},
 };
-use crate::{NewReservation, PlanDocument, control::Status};
+use crate::{DirectoryDocument, NewReservation, PlanDocument, control::Status};
 
 /// Where OpenAPI keeps schemas.
 const SCHEMAS: &str = "/components/schemas";
@@ -57,6 +57,7 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
         Response::AnyJson => json!({ "application/json": { "schema": { "type": "object" } } }),
         Response::Status => of::<Status>(generator),
         Response::Mesh => of::<MeshDocument>(generator),
+        Response::Directory => of::<DirectoryDocument>(generator),
         Response::Pair => of::<PairDocument>(generator),
         Response::Results => of::<ResultsDocument>(generator),
         Response::Calendar => of::<CalendarDocument>(generator),

@@ -21,6 +21,7 @@ pub(super) enum Response {
     AnyJson,
     Status,
     Mesh,
+    Directory,
     Pair,
     Results,
     Calendar,
@@ -94,6 +95,19 @@ pub(super) const ROUTES: &[Route] = &[
         parameters: &[],
         body: None,
         response: Response::Mesh,
+    },
+    Route {
+        path: "/api/v1/directory",
+        summary: "Points by place, network and capability; the closest to a position, or to the hops of a path, first",
+        parameters: &[
+            text("place", "Part of the place in words, or of the name"),
+            text("near", "LATITUDE,LONGITUDE in degrees, or a point"),
+            text("network", "A network of the point: a name, an address or a prefix"),
+            text("capability", "A kind of test that the point allows to some, or udp"),
+            text("hops", "IP addresses of the hops of a path, separated by commas"),
+        ],
+        body: None,
+        response: Response::Directory,
     },
     Route {
         path: "/api/v1/pair",
@@ -245,7 +259,7 @@ impl Query {
 }
 
 /// Decodes a value (RFC 3986 section 2.1).
-fn decode(text: &str) -> Option<String> {
+pub(crate) fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes().iter();
     while let Some(byte) = rest.next() {
@@ -264,7 +278,7 @@ mod tests {
 
     #[test]
     fn parameters_are_checked() {
-        let pair = &ROUTES[1];
+        let pair = ROUTES.iter().find(|route| route.path == "/api/v1/pair").unwrap();
         let query = Query::parse(pair, "from=a&to=b&since_us=-5").ok().unwrap();
         assert_eq!((query.text("to").as_deref(), query.number("since_us")), (Some("b"), Some(-5)));
         assert_eq!(query.number("limit"), None);

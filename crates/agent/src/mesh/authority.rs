@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{
-    Identity, Invitation, check_name,
+    Identity, Invitation, Members, check_name,
     identity::{INVITATION, POINT, PUBLIC_KEY_BYTES},
 };
 use crate::{Error, audit, files};
@@ -127,7 +127,7 @@ impl Authority {
     /// Invites a point; the invitation expires after `lifetime`.
     ///
     /// # Errors
-    /// If the name is not allowed, or files cannot be written.
+    /// If the name is not allowed or that of a member, or files cannot be written.
     pub fn invite(
         &self,
         state: &Path,
@@ -136,6 +136,10 @@ impl Authority {
         lifetime: Duration,
     ) -> Result<Invitation, Error> {
         check_name(name)?;
+        if let Some(at) = Members::open(state)?.address(&name.into()) {
+            let remove = "if it is to join again, remove it first with `longfat agent expel`";
+            return Err(Error::Refused(format!("{name} is a member of the mesh already, at {at}; {remove}")));
+        }
         let identity = Identity::open(state)?;
         let id = os::random_hex(INVITATION_ID_BYTES)
             .map_err(|error| Error::system("draw a random number", error))?;
@@ -278,7 +282,10 @@ mod tests {
     fn an_invitation_serves_one_key_until_it_expires() {
         let state = tempfile::tempdir().unwrap();
         let (authority, _) = Authority::create(state.path(), "a").unwrap();
+        Members::of_one("a".into(), "192.0.2.1:4862").write(state.path()).unwrap();
         let hour = Duration::from_secs(3600);
+        let own = authority.invite(state.path(), "a", "192.0.2.1:4862", hour).unwrap_err();
+        assert!(own.to_string().contains("a is a member of the mesh already, at 192.0.2.1:4862"), "{own}");
         let invitation = authority.invite(state.path(), "b", "192.0.2.1:4862", hour).unwrap();
         let id = match invitation.identity.owner().unwrap() {
             super::super::CertificateOwner::Invited(id) => id,
@@ -306,7 +313,7 @@ mod tests {
         authority.invite(state.path(), "c", "192.0.2.1:4862", hour).unwrap();
         authority.delete_invitations("b").unwrap();
         let deleted = check(&id, first, now).unwrap_err();
-        assert_eq!(deleted.to_string(), format!("the invitation {id} is not known"));
+        assert_eq!(deleted.to_string(), format!("the invitation {id} is unknown"));
         assert_eq!(fs::read_dir(state.path().join("authority/invitations")).unwrap().count(), 1);
     }
 

@@ -78,12 +78,13 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::Authority;
+    use crate::{Authority, Members};
 
     #[test]
     fn a_printed_token_parses_and_an_incomplete_one_does_not() {
         let state = tempfile::tempdir().unwrap();
         let (authority, _) = Authority::create(state.path(), "a").unwrap();
+        Members::of_one("a".into(), "[::1]:4862").write(state.path()).unwrap();
         let invitation = authority.invite(state.path(), "b", "[::1]:4862", Duration::from_secs(60)).unwrap();
         let token = invitation.to_string();
         let read: Invitation = token.parse().unwrap();

@@ -1,14 +1,17 @@
-//! The members of a mesh: names and addresses. The authority's point changes the list and sends it to all others.
+//! The members of a mesh: names, addresses and announcements. The authority's point changes the list and sends it to all others.
 
 use std::path::{Path, PathBuf};
 
 use reservation::PointName;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, files};
+use crate::{Announcement, Error, files, frame::MAX_FRAME_BYTES};
+
+/// Part of a frame for what accompanies the list: the new point's certificate.
+const FRAME_RESERVE_BYTES: usize = 16 * 1024;
 
 /// A point of the mesh.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Member {
     /// Its name.
     pub name: PointName,
@@ -18,6 +21,9 @@ pub struct Member {
     /// with another key is that of an expelled point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// Its entry in the directory; `None` until it has announced itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub announcement: Option<Announcement>,
 }
 
 impl Member {
@@ -28,7 +34,7 @@ impl Member {
 }
 
 /// The members of a mesh.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Members {
     /// Counts changes.
     pub version: u64,
@@ -41,7 +47,8 @@ pub struct Members {
 impl Members {
     /// A mesh of one point.
     pub fn of_one(name: PointName, address: &str) -> Self {
-        let members = vec![Member { name: name.clone(), address: address.into(), key: None }];
+        let members =
+            vec![Member { name: name.clone(), address: address.into(), key: None, announcement: None }];
         Members { version: 1, authority: name, members }
     }
 
@@ -79,6 +86,11 @@ impl Members {
         self.members.iter().find(|member| member.name == *name).map(|member| member.address.as_str())
     }
 
+    /// The announcement of a member.
+    pub fn announcement(&self, name: &PointName) -> Option<&Announcement> {
+        self.members.iter().find(|member| member.name == *name)?.announcement.as_ref()
+    }
+
     /// Adds a member, or changes its address. Returns whether something changed.
     pub fn set(&mut self, name: PointName, address: &str) -> bool {
         self.change(name, address, None)
@@ -99,12 +111,38 @@ impl Members {
                 (known.address, known.key) = (address.into(), key);
             }
             None => {
-                self.members.push(Member { name, address: address.into(), key: key.map(str::to_owned) });
+                let (address, key) = (address.into(), key.map(str::to_owned));
+                self.members.push(Member { name, address, key, announcement: None });
                 self.members.sort_by(|a, b| a.name.cmp(&b.name));
             }
         }
         self.version += 1;
         true
+    }
+
+    /// Replaces the announcement of a member; whether something changed.
+    ///
+    /// # Errors
+    /// If the announcement exceeds the maxima, or the list would be longer than a frame.
+    pub fn announce(&mut self, name: &PointName, announcement: Announcement) -> Result<bool, Error> {
+        announcement.check()?;
+        let Some(index) = self.members.iter().position(|member| member.name == *name) else {
+            return Ok(false);
+        };
+        if self.members[index].announcement.as_ref() == Some(&announcement) {
+            return Ok(false);
+        }
+        let before = self.members[index].announcement.replace(announcement);
+        if !self.fits_frame() {
+            self.members[index].announcement = before;
+            return Err(Error::Refused("the list of members would be longer than a frame".into()));
+        }
+        self.version += 1;
+        Ok(true)
+    }
+
+    fn fits_frame(&self) -> bool {
+        serde_json::to_vec(self).is_ok_and(|bytes| bytes.len() <= MAX_FRAME_BYTES - FRAME_RESERVE_BYTES)
     }
 
     /// Removes a member. Returns whether it was one.
@@ -130,6 +168,7 @@ pub(crate) fn host_and_port(address: &str) -> Option<(&str, u16)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Place;
 
     #[test]
     fn changes_count_and_the_list_is_read_as_written() {
@@ -155,6 +194,34 @@ mod tests {
         // Of an earlier version.
         let old: Member = serde_json::from_str(r#"{"name":"c","address":"c:1"}"#).unwrap();
         assert!(old.has_key(Some("aa")));
+    }
+
+    #[test]
+    fn announcements_are_kept_when_the_address_changes_and_are_bounded() {
+        let mut members = Members::of_one("a".into(), "192.0.2.1:4862");
+        let announcement = Announcement { busy_share: 0.1, ..Announcement::default() };
+        assert!(members.announce(&"a".into(), announcement.clone()).unwrap());
+        assert!(!members.announce(&"a".into(), announcement.clone()).unwrap(), "nothing has changed");
+        assert!(!members.announce(&"z".into(), announcement.clone()).unwrap(), "it is not a member");
+        assert!(members.set("a".into(), "192.0.2.9:4862"));
+        assert_eq!((members.announcement(&"a".into()), members.version), (Some(&announcement), 3));
+        let long = Announcement { capabilities: vec!["x".repeat(1000)], ..Announcement::default() };
+        assert!(members.announce(&"a".into(), long).is_err());
+        // A list as earlier versions wrote it.
+        let old = r#"{"version":1,"authority":"a","members":[{"name":"a","address":"a:1"}]}"#;
+        assert_eq!(Members::parse(old, Path::new("")).unwrap(), Members::of_one("a".into(), "a:1"));
+        // More announcements than a frame can carry: the list stays as it was.
+        let large = Announcement {
+            place: Place { networks: vec!["n".repeat(64); 32], ..Place::default() },
+            ..Announcement::default()
+        };
+        let names: Vec<PointName> = (0..1000).map(|number| format!("p{number}").as_str().into()).collect();
+        for name in &names {
+            members.set(name.clone(), "192.0.2.1:4862");
+        }
+        let refused = names.iter().find(|name| members.announce(name, large.clone()).is_err()).unwrap();
+        assert_eq!(members.announcement(refused), None);
+        assert!(members.fits_frame());
     }
 
     #[test]

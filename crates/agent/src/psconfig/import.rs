@@ -325,16 +325,13 @@ fn table(task: &str, to: &PointName, of: &Measurement, times: &Times, priority: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Config, Member, files, psconfig::export_psconfig};
+    use crate::{Config, files, psconfig::export_psconfig};
 
     fn members(list: &[(&str, &str)]) -> Members {
         let mut members = Members::of_one(list[0].0.into(), list[0].1);
-        let all = list.iter().map(|(name, address)| Member {
-            name: (*name).into(),
-            address: (*address).into(),
-            key: None,
-        });
-        members.members = all.collect();
+        for (name, address) in &list[1..] {
+            members.set((*name).into(), address);
+        }
         members
     }
 

@@ -3,6 +3,7 @@
 pub mod advise;
 mod alerts;
 mod demo;
+mod directory;
 mod limits;
 mod psconfig;
 mod session;
@@ -50,6 +51,8 @@ pub enum AgentCommand {
     Why(users::WhyArgs),
     /// List tests and their results
     Results(users::ResultsArgs),
+    /// Find points by place, network or capability, near a position or near the hops of a path
+    Directory(directory::DirectoryArgs),
     /// Remove a point from the mesh; run this at the authority, the point that created the mesh
     Expel(users::ExpelArgs),
     /// Acknowledge causes of alerts, and mute the alerts of pairs
@@ -133,6 +136,7 @@ pub fn run(command: &AgentCommand, json: bool) -> anyhow::Result<()> {
         AgentCommand::Cancel(args) => users::cancel(args, json),
         AgentCommand::Why(args) => users::why(args, json),
         AgentCommand::Results(args) => users::results(args, json),
+        AgentCommand::Directory(args) => directory::run(args, json),
         AgentCommand::Expel(args) => users::expel(args, json),
         AgentCommand::Alerts(command) => alerts::run(command, json),
         AgentCommand::Psconfig(command) => psconfig::run(command, json),

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agent::{CalendarReport, Client, Explained, NewReservation, Session, plan_transfer};
+use agent::{CalendarReport, Client, Explained, Filter, NewReservation, Session, plan_transfer};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -20,6 +20,9 @@ use crate::{exit::Exit, interrupt, output};
 
 /// Interval of `watch`.
 const WATCH_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Maximum number of results of a station that are searched for scans.
+const MAX_RESULTS: u32 = 1000;
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
@@ -112,7 +115,7 @@ fn reserve(args: &SessionArgs, json: bool) -> anyhow::Result<()> {
     let mut reserved = Reserved::request(&client, wanted, begun, &stop)?;
     // The agreement of the other points takes a moment.
     let is_settled = |known: &Explained| matches!(known.phase.as_str(), "booked" | "running");
-    reserved.wait(true, &stop, is_settled)?;
+    reserved.wait(json, &stop, is_settled)?;
     let known = &reserved.known;
     let rows: Vec<Value> = slots
         .iter()
@@ -173,6 +176,9 @@ fn watch(args: &SessionArgs, json: bool) -> anyhow::Result<()> {
         match client.calendar_of(Some(session.correlator.clone()), Duration::from_secs(86_400)) {
             Ok(calendar) => {
                 add_slots(&session, &client, &calendar, &mut known);
+                if !has_calendar {
+                    add_results(&session, &client, &mut known).map_err(failure)?;
+                }
                 has_calendar = true;
             }
             // The agent may be restarting: a session lasts for hours.
@@ -199,9 +205,11 @@ fn watch(args: &SessionArgs, json: bool) -> anyhow::Result<()> {
         sleep(WATCH_INTERVAL);
     }
     if json {
-        let rows = known.iter().map(
-            |((scan, station), known)| json!({ "scan": scan, "station": station, "reservation": known }),
-        );
+        let now = Timestamp::now();
+        let rows = known.iter().map(|((scan, station), known)| {
+            let deadline = session.deadline(&session.scans[scan - 1], Some(known), now);
+            json!({ "scan": scan, "station": station, "deadline": deadline.name(), "reservation": known })
+        });
         output::json(
             &json!({ "schema": SCHEMA, "session": session.name, "slots": rows.collect::<Vec<_>>() }),
         )?;
@@ -274,6 +282,36 @@ impl Drop for Reserved<'_> {
             output::note(&format!("longfat: still reserved: {kept} (cancel each: longfat agent cancel ID)"));
         }
     }
+}
+
+/// Adds what the archive has of scans that were over before this command began.
+fn add_results(
+    session: &Session,
+    client: &Client,
+    known: &mut BTreeMap<(usize, String), Explained>,
+) -> Result<(), agent::Error> {
+    let first = session.scans.iter().map(|scan| scan.start).min();
+    for station in &session.stations {
+        let filter = Filter {
+            from: Some(station.clone()),
+            to: Some(session.correlator.clone()),
+            kind: Some(session.kind.name().into()),
+            since_us: first.map(Timestamp::as_microsecond),
+            limit: MAX_RESULTS,
+        };
+        // Newest first: an earlier reservation of the same scan was replaced, unless the newer one was refused.
+        for row in client.results(filter)? {
+            let Some(scan) = session.scan_of_row(&row) else { continue };
+            let key = (scan, station.clone());
+            if known.get(&key).is_some_and(|newer| newer.phase != "not_run") {
+                continue;
+            }
+            if let Some(explained) = client.why(&row.id)?.into_iter().next() {
+                known.insert(key, explained);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Adds the slots that a calendar shows.

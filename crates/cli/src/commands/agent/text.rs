@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use agent::{
-    AlertsReport, CalendarReport, Explained, PlanDocument, Scope, Session, State, Status, TestRow, TokenEntry,
+    AlertsReport, Allowance, CalendarReport, DeadlineState, DirectoryPoint, Explained, Lookup, PlanDocument,
+    Scope, Session, State, Status, TestRow, TokenEntry,
 };
 use jiff::{Timestamp, tz::TimeZone};
 use units::Time;
@@ -76,6 +77,45 @@ pub fn status(status: &Status) -> String {
         lines.push(format!("\n{}", table(&header, rows, &[false; 4], &[])));
     }
     lines.join("\n")
+}
+
+/// Points of the directory.
+pub fn directory(lookup: &Lookup, points: &[DirectoryPoint]) -> String {
+    if points.is_empty() {
+        return "no point fits".into();
+    }
+    let known = |text: Option<String>| text.unwrap_or_else(|| UNKNOWN.into());
+    let mut header = vec!["POINT", "PLACE"];
+    header.extend(lookup.near.map(|_| "DISTANCE"));
+    header.extend((!lookup.hops.is_empty()).then_some("NEAREST HOP"));
+    header.extend(["NETWORKS", "BUSY", "ALLOWS"]);
+    let rows = points.iter().map(|point| {
+        let position = point.coordinates.map(|at| format!("{:.2},{:.2}", at.latitude_deg, at.longitude_deg));
+        let place = [point.place.clone(), position].into_iter().flatten().collect::<Vec<_>>().join(" at ");
+        let mut row = vec![point.name.clone(), known(Some(place).filter(|place| !place.is_empty()))];
+        row.extend(lookup.near.map(|_| known(point.distance_km.map(|km| format!("{km:.0} km")))));
+        let hop = point.nearest_hop.as_ref();
+        let hop = hop.map(|hop| format!("{} ({}, {} bits)", hop.number, hop.address, hop.common_bits));
+        row.extend((!lookup.hops.is_empty()).then(|| known(hop)));
+        let networks = Some(point.networks.join(", ")).filter(|networks| !networks.is_empty());
+        let allows: Vec<String> = point.allows.iter().map(allowance).collect();
+        let allows = Some(allows.join("; ")).filter(|allows| !allows.is_empty());
+        row.extend([known(networks), known(point.busy_share.map(number::share)), known(allows)]);
+        row
+    });
+    let is_right: Vec<bool> = header.iter().map(|name| matches!(*name, "DISTANCE" | "BUSY")).collect();
+    table(&header, rows, &is_right, &["PLACE", "ALLOWS"])
+}
+
+/// `default: TCP, at most 60 s`.
+fn allowance(some: &Allowance) -> String {
+    let transports = [("TCP", some.tcp), ("UDP", some.udp)];
+    let transports: Vec<&str> =
+        transports.iter().filter(|(_, allowed)| *allowed).map(|(name, _)| *name).collect();
+    let transports = if transports.is_empty() { "latency only".into() } else { transports.join(" and ") };
+    let duration = some.max_duration_us.map(|us| format!(", at most {}", number::seconds(us as f64 / 1e6)));
+    let rate = some.max_rate_bps.map(|bps| format!(", up to {}", number::rate(bps as f64)));
+    format!("{}: {transports}{}{}", some.to, duration.unwrap_or_default(), rate.unwrap_or_default())
 }
 
 /// Acknowledged causes and mutes.
@@ -209,11 +249,9 @@ pub fn session_state(
             let explained = known.get(&(index + 1, station.clone()));
             let phase = explained.map_or("no slot".into(), |known| known.phase.replace('_', " "));
             let goodput = explained.and_then(|known| known.result.as_ref()?.figures.goodput_bps);
-            let is_done = explained.is_some_and(|known| known.phase == "finished");
-            let deadline = match (is_done, now > scan.deadline) {
-                (true, _) => "met",
-                (false, true) => "MISSED",
-                (false, false) => "to come",
+            let deadline = match session.deadline(scan, explained, now) {
+                DeadlineState::Missed => "MISSED",
+                other => other.name(),
             };
             vec![
                 (index + 1).to_string(),

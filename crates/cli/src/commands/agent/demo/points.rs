@@ -45,6 +45,16 @@ const INVITATION: Duration = Duration::from_secs(600);
 /// Without the limits of a point on the Internet: all points are the demo's.
 const LIMITS: &str = "[classes.demo]\n[assign]\ndefault = \"demo\"\n";
 
+/// The places of the slide's hosts, and their latitudes and longitudes in degrees: the NICT station at Kashima, and the cities' centres.
+const PLACES: [(&str, &str, f64, f64); 6] = [
+    ("kashima", "Kashima, Japan", 35.954, 140.66),
+    ("tokyo", "Tokyo, Japan", 35.68, 139.77),
+    ("fukuoka", "Fukuoka, Japan", 33.59, 130.4),
+    ("busan", "Busan, Korea", 35.18, 129.08),
+    ("losangeles", "Los Angeles, USA", 34.05, -118.24),
+    ("washington", "Washington, USA", 38.9, -77.04),
+];
+
 /// The running agents. They are ended when this is dropped.
 pub struct Points {
     directory: PathBuf,
@@ -229,8 +239,14 @@ fn config(name: &str, address: &str, names: &[&str]) -> String {
         CLOCK_ERROR.as_nanos() / 1000,
         PADDING.as_nanos() / 1000,
     );
+    let placed = PLACES.iter().find(|(known, ..)| *known == name);
     if names.first() != Some(&name) {
         text += &format!("results_to = [\"{}\"]\n", names[0]);
+    }
+    if let Some((_, place, latitude, longitude)) = placed {
+        text += &format!(
+            "\n[directory]\nplace = \"{place}\"\nlatitude = {latitude:?}\nlongitude = {longitude:?}\n"
+        );
     }
     let own = names.iter().position(|known| *known == name).unwrap_or_default();
     for (number, other) in names.iter().enumerate().filter(|(number, _)| *number != own) {

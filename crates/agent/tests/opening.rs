@@ -92,7 +92,7 @@ fn an_open_calendar_is_compacted_too() {
         assert_eq!(id.number, 1000 + number);
         let mut events = step.events;
         events.extend(point.cancel(at, &id, &"x".repeat(10_000), &AdmitAll).events);
-        at.utc = at.utc + Time::from_secs(15 * 86_400);
+        at.utc += Time::from_secs(15 * 86_400);
         events.extend(point.handle_timeout(at, &AdmitAll).events);
         file.write(&events).unwrap();
         file.compact(point.state()).unwrap();

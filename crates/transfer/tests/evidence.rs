@@ -22,7 +22,10 @@ use crate::{
 
 /// Keeps what the ends of a session measured.
 #[derive(Default)]
-struct Measured(Mutex<Vec<(Session, EndEvidence, Option<EndEvidence>, bool)>>);
+struct Measured(Mutex<Vec<MeasuredSession>>);
+
+/// A session, what this end and the other one measured, and whether it is complete.
+type MeasuredSession = (Session, EndEvidence, Option<EndEvidence>, bool);
 
 impl Observer for Measured {
     fn begin(&self, _name: &str, _bytes: u64, _resumed: u64) {}

@@ -217,7 +217,14 @@ impl Session {
         let Some(known) = known.filter(|known| known.is_over()) else {
             return if now > scan.deadline { DeadlineState::Missed } else { DeadlineState::ToCome };
         };
-        let goodput_bps = known.result.as_ref().and_then(|row| row.figures.goodput_bps);
+        let figures = known.result.as_ref().map(|row| &row.figures);
+        let goodput_bps = match self.kind {
+            // Its sender is paced; its goodput is over the whole record, which includes the connection and the playout delay.
+            Kind::Stream => {
+                figures.and_then(|figures| figures.loss_share).map(|share| (1.0 - share) * self.rate.as_f64())
+            }
+            _ => figures.and_then(|figures| figures.goodput_bps),
+        };
         match (known.phase.as_str(), goodput_bps) {
             ("finished", Some(bps)) if bps >= MIN_RATE_SHARE * self.rate.as_f64() => DeadlineState::Met,
             ("finished", None) => DeadlineState::Unknown,
@@ -351,6 +358,21 @@ mod tests {
         assert_eq!(of("finished", None, before), DeadlineState::Unknown);
         assert_eq!(of("failed", Some(511.9e6), before), DeadlineState::Missed);
         assert_eq!(of("not_run", None, before), DeadlineState::Missed);
+        let session = Session { kind: Kind::Stream, ..session };
+        let of = |loss_share: Option<f64>| {
+            let mut row =
+                test_row("onsala", "kashima", "stream", at("2026-11-26T12:00:00Z").as_microsecond());
+            (row.figures.goodput_bps, row.figures.loss_share) = (Some(400e6), loss_share);
+            let known = Explained {
+                id: "onsala/1".into(),
+                phase: "finished".into(),
+                text: String::new(),
+                result: Some(row),
+            };
+            session.deadline(&session.scans[0], Some(&known), before)
+        };
+        let [none, all, some] = [None, Some(0.0), Some(0.02)].map(of);
+        assert_eq!((none, all, some), (DeadlineState::Unknown, DeadlineState::Met, DeadlineState::Missed));
         assert_eq!(session.deadline(&session.scans[0], None, before), DeadlineState::ToCome);
         assert_eq!(session.deadline(&session.scans[0], None, after), DeadlineState::Missed);
     }

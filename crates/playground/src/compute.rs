@@ -331,7 +331,7 @@ cc = "cubic"
     fn the_model_computes_a_run() {
         let Answer::Run(computed) = answer(SCENARIO, "model") else { panic!("no run") };
         let run = &computed.summary.runs[0];
-        assert_eq!(run.sysctl_defaults.as_deref(), Some("this machine's"));
+        assert_eq!(run.sysctl_defaults.as_deref(), Some("Linux 6.18's defaults"));
         let goodput = run.flows[0].steady_goodput_bps.unwrap();
         assert!((90e6..97e6).contains(&goodput), "{goodput}");
         assert_eq!(computed.end_s, 2.0);

@@ -275,7 +275,7 @@ impl EndEvidence {
         let Some(last) = self.rows.last() else { return MIN_SENT };
         let at_end = self.rows.iter().rev().take_while(|row| row.time_us == last.time_us);
         let bytes = at_end.filter_map(|row| row.bytes_received.or(row.bytes_acked).or(row.bytes_sent));
-        let bytes: u64 = bytes.map(i64::unsigned_abs).sum();
+        let bytes = bytes.map(i64::unsigned_abs).fold(0, u64::saturating_add);
         usize::try_from(bytes / BYTES_PER_ROW).unwrap_or(MAX_SENT).clamp(MIN_SENT, MAX_SENT)
     }
 
@@ -309,17 +309,18 @@ fn checked(mut row: FlowSample) -> FlowSample {
     row
 }
 
-/// At most `max` rows, at evenly spaced instants.
+/// At most `max` rows, at evenly spaced instants; the last one, which has the totals, is kept.
 fn thinned(rows: &[FlowSample], max: usize) -> Vec<FlowSample> {
     let stride = rows.len().div_ceil(max).max(1);
     let mut instant = 0;
     let mut last_us = None;
-    let mut kept = rows.to_vec();
-    kept.retain(|row| {
+    let mut is_kept = |row: &FlowSample| {
         instant += usize::from(last_us.is_some_and(|last| last != row.time_us));
         last_us = Some(row.time_us);
         instant.is_multiple_of(stride)
-    });
+    };
+    let mut kept: Vec<FlowSample> = rows.iter().rev().filter(|row| is_kept(row)).cloned().collect();
+    kept.reverse();
     kept
 }
 
@@ -375,6 +376,16 @@ mod tests {
         let thin = received(&small.messages());
         assert!((MIN_SENT / 2..=MIN_SENT).contains(&thin.rows.len()), "{}", thin.rows.len());
         assert!((MIN_SENT / 2..=MIN_SENT).contains(&thin.activity.len()), "{}", thin.activity.len());
+    }
+
+    #[test]
+    fn the_last_sample_is_sent_whatever_the_number_of_samples() {
+        for count in [MIN_SENT as i64, MIN_SENT as i64 + 1, 3 * MIN_SENT as i64 - 1] {
+            let all = EndEvidence { activity: Vec::new(), ..evidence(count) };
+            let kept = thinned(&all.rows, MIN_SENT);
+            assert!(kept.len() <= MIN_SENT, "{count}");
+            assert_eq!(kept.last(), all.rows.last(), "{count}");
+        }
     }
 
     #[test]

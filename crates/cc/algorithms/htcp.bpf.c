@@ -73,7 +73,7 @@ struct htcp {
 	__u64 undo_last_loss;
 	__u64 interval_start; /* throughput is measured from here */
 	__u32 interval_segs;
-	__u32 alpha; /* Linux's */
+	__u32 alpha;	  /* Linux's */
 	__u32 pkts_acked; /* segments that the next ACK counts as in Linux */
 	__u32 beta;
 	__u32 min_rtt; /* 0: no sample yet */

@@ -3,7 +3,7 @@
 use std::{
     net::{IpAddr, SocketAddr},
     os::fd::{AsFd, BorrowedFd},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bulk::flow::{ReceiverCounts, SenderCounts};
@@ -12,8 +12,7 @@ use units::Time;
 
 use crate::{
     Error, UdtStream,
-    control::{Control, Frame, control_check},
-    message::Message,
+    control::{Control, control_check},
     sampler::{PUBLISH_INTERVAL, SharedCounts},
     udt_stream::Attendant,
 };
@@ -35,9 +34,6 @@ pub(crate) fn datagram_mss(mss: u32, peer: SocketAddr) -> u32 {
 
 /// The congestion control of QUIC connections.
 pub(crate) const DEFAULT_QUIC_CONGESTION: &str = "cubic";
-/// Interval at which a wait for a message polls the control connection.
-const SERVE_INTERVAL: Duration = Duration::from_millis(10);
-
 /// A connection for files' data. Its calls block, and end with an error if the control connection reports one.
 pub(crate) trait DataStream {
     /// Writes all bytes into the send buffer.
@@ -247,29 +243,6 @@ pub(crate) fn quic_congestion(name: Option<&str>) -> Result<cc::Source, Error> {
     let source = cc::Source::built_in(name);
     source
         .ok_or_else(|| Error::Input(format!("longfat has no congestion control {name:?} (longfat cc list)")))
-}
-
-/// Waits for a message while the stream still acknowledges and retransmits.
-pub(crate) fn receive_while_serving(
-    control: &mut Control<'_>,
-    stream: &mut dyn DataStream,
-    what: &'static str,
-    timeout: Duration,
-) -> Result<Message, Error> {
-    let begin = Instant::now();
-    loop {
-        match control.poll()? {
-            Some(Frame::Message(message)) => return Ok(message),
-            Some(Frame::Report(packet)) if stream.handle_report(&packet) => {}
-            Some(_) => return Err(Error::Protocol(format!("another protocol's dialogue instead of {what}"))),
-            None => stream.serve(SERVE_INTERVAL, control)?,
-        }
-        // Also after a report: a hostile peer can send them without end.
-        if begin.elapsed() > timeout {
-            return Err(Error::Timeout { what, after: timeout });
-        }
-        control.check_stop()?;
-    }
 }
 
 /// Reads exactly this number of bytes.

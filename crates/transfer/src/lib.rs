@@ -9,6 +9,7 @@
 //! other programs' UDT.
 
 mod control;
+mod data;
 mod data_stream;
 mod error;
 mod evidence;

@@ -37,9 +37,9 @@ use crate::{
     partial_file::{Order, PartialFile},
     proof::{CONFIRMATION_BYTES, confirm_file, prove_token},
     sampler::{Sampled, Sampler, SharedCounts},
-    tcp_streams::{MAX_STREAMS, StreamsListener, TcpStreams},
+    tcp_streams::{MAX_STREAMS, StreamsListener},
     tsunami::{self, Receiving},
-    wait::{next_message, while_serving},
+    wait::while_serving,
 };
 
 /// Time for which a failed session continues to read, so that the peer receives the reason.
@@ -247,13 +247,8 @@ struct Agreement {
     key: String,
 }
 
-/// The transport of the data.
-enum Data {
-    Tcp,
-    TcpStreams(TcpStreams),
-    Stream(Box<dyn DataStream>),
-    Tsunami(Receiving),
-}
+/// The data connection of this end.
+type Data = crate::data::Data<Receiving>;
 
 fn session(
     control: &mut Control<'_>,
@@ -296,15 +291,7 @@ fn measured_session(
     agreement: &Agreement,
     counts: &SharedCounts,
 ) -> Result<(Session, Sampled), Error> {
-    let sampled = match data {
-        Data::Tcp => Sampled::tcp([control.stream()])?,
-        Data::TcpStreams(streams) => Sampled::tcp(streams.connections())?,
-        Data::Stream(stream) => {
-            stream.publish_to(counts.clone());
-            Sampled::Counts(counts.clone())
-        }
-        Data::Tsunami(..) => Sampled::Counts(counts.clone()),
-    };
+    let sampled = data.sampled(control, counts)?;
     let session = Session {
         is_sender: false,
         transport: agreement.transport,
@@ -491,21 +478,6 @@ fn open_data(control: &mut Control<'_>, agreement: &Agreement, token: Option<&To
             control.send(&ready(Some(port)))?;
             Ok(Data::Tsunami(Receiving::new(socket, port, peer.ip(), parameters)))
         }
-    }
-}
-
-impl Data {
-    /// The stream to be served during waits.
-    fn stream(&mut self) -> Option<&mut (dyn DataStream + 'static)> {
-        match self {
-            Data::Stream(stream) => Some(stream.as_mut()),
-            _ => None,
-        }
-    }
-
-    /// The next message. A stream is served while it waits.
-    fn receive(&mut self, control: &mut Control<'_>, what: &'static str) -> Result<Message, Error> {
-        next_message(control, self.stream(), what)
     }
 }
 

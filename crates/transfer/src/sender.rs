@@ -39,7 +39,7 @@ use crate::{
     tcp_streams::{MAX_STREAMS, TcpStreams},
     tsunami,
     udt_stream::random_id,
-    wait::{next_message, while_serving},
+    wait::while_serving,
 };
 
 /// Where and how to send.
@@ -210,28 +210,15 @@ fn add(path: &Path, name: String, entries: &mut Vec<Entry>, observer: &dyn Obser
     Ok(())
 }
 
-/// The transport of the data, after the agreement.
-enum Data {
-    Tcp,
-    TcpStreams(TcpStreams),
-    Stream(Box<dyn DataStream>),
-    Tsunami { socket: Socket, key: String },
+/// This end of Tsunami.
+struct TsunamiSender {
+    socket: Socket,
+    /// The session's key.
+    key: String,
 }
 
-impl Data {
-    /// The stream to be served during waits.
-    fn stream(&mut self) -> Option<&mut (dyn DataStream + 'static)> {
-        match self {
-            Data::Stream(stream) => Some(stream.as_mut()),
-            _ => None,
-        }
-    }
-
-    /// The next message. A stream is served while it waits.
-    fn receive(&mut self, control: &mut Control<'_>, what: &'static str) -> Result<Message, Error> {
-        next_message(control, self.stream(), what)
-    }
-}
+/// The data connection of this end.
+type Data = crate::data::Data<TsunamiSender>;
 
 fn run<'scope, 'env>(
     control: &mut Control<'_>,
@@ -279,7 +266,7 @@ fn run<'scope, 'env>(
         (Transport::Tsunami, Some(_)) => {
             let local = control.stream().local_addr().map_err(failed("cannot get a socket's address"))?;
             let (socket, _) = tsunami::socket(SocketAddr::new(local.ip(), 0))?;
-            Data::Tsunami { socket, key }
+            Data::Tsunami(TsunamiSender { socket, key })
         }
         (_, None) => return Err(Error::Protocol("no port for the data".into())),
     };
@@ -326,19 +313,14 @@ fn measured_session(
     options: &SenderOptions,
     counts: &SharedCounts,
 ) -> Result<(Session, Sampled), Error> {
-    let (sampled, congestion) = match data {
-        Data::Tcp => (Sampled::tcp([control.stream()])?, congestion_of(control.stream())),
-        Data::TcpStreams(streams) => {
-            let first = streams.connections().first();
-            (Sampled::tcp(streams.connections())?, first.and_then(congestion_of))
+    let sampled = data.sampled(control, counts)?;
+    let congestion = match data {
+        Data::Tcp => congestion_of(control.stream()),
+        Data::TcpStreams(streams) => streams.connections().first().and_then(congestion_of),
+        Data::Stream(_) if options.transport == Transport::Quic => {
+            Some(options.congestion.clone().unwrap_or(DEFAULT_QUIC_CONGESTION.into()))
         }
-        Data::Stream(stream) => {
-            stream.publish_to(counts.clone());
-            let is_quic = options.transport == Transport::Quic;
-            let name = || options.congestion.clone().unwrap_or(DEFAULT_QUIC_CONGESTION.into());
-            (Sampled::Counts(counts.clone()), is_quic.then(name))
-        }
-        Data::Tsunami { .. } => (Sampled::Counts(counts.clone()), None),
+        Data::Stream(_) | Data::Tsunami(_) => None,
     };
     let session = Session {
         is_sender: true,
@@ -540,13 +522,10 @@ fn send_file(
     }
     control.send(&Message::Begin { from })?;
     observer.begin(&entry.name, bytes, from);
-    let before = match data {
-        Data::Stream(stream) => Some(stream.packets()),
-        _ => None,
-    };
+    let before = data.stream().map(|stream| stream.packets());
     let mut packets = None;
     let hash = match data {
-        Data::Tsunami { socket, key } => {
+        Data::Tsunami(TsunamiSender { socket, key }) => {
             let duplicate = file.try_clone().map_err(failed("cannot duplicate a descriptor"))?;
             let path = entry.path.clone();
             let hash = thread::Builder::new().name("file hash".into());

@@ -11,8 +11,8 @@ use std::{
 
 use crate::{
     Error,
-    control::{Control, STORE_TIMEOUT},
-    data_stream::{DataStream, receive_while_serving},
+    control::{Control, Frame, STORE_TIMEOUT},
+    data_stream::DataStream,
     error::failed,
     message::Message,
 };
@@ -37,6 +37,29 @@ pub(crate) fn next_message(
         if message != Message::Working {
             return Ok(message);
         }
+    }
+}
+
+/// Waits for a message while the stream still acknowledges and retransmits.
+fn receive_while_serving(
+    control: &mut Control<'_>,
+    stream: &mut dyn DataStream,
+    what: &'static str,
+    timeout: Duration,
+) -> Result<Message, Error> {
+    let begin = Instant::now();
+    loop {
+        match control.poll()? {
+            Some(Frame::Message(message)) => return Ok(message),
+            Some(Frame::Report(packet)) if stream.handle_report(&packet) => {}
+            Some(_) => return Err(Error::Protocol(format!("another protocol's dialogue instead of {what}"))),
+            None => stream.serve(SERVE_INTERVAL, control)?,
+        }
+        // Also after a report: a hostile peer can send them without end.
+        if begin.elapsed() > timeout {
+            return Err(Error::Timeout { what, after: timeout });
+        }
+        control.check_stop()?;
     }
 }
 

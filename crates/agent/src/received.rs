@@ -1,10 +1,9 @@
 //! Results that other points send: which ones are accepted, and their bounds. A point of the mesh is authenticated, but not trusted.
 
 use reservation::{Now, PointName, ReservationId, Settings};
-use units::Time;
 
 use crate::{
-    archive::{State, TestRow},
+    archive::{State, TestRow, micros},
     control::CalendarReport,
     mesh::check_name,
     test::Kind,
@@ -44,11 +43,7 @@ pub(crate) fn plain_calendar(mut report: CalendarReport) -> CalendarReport {
 
 /// The latest start of a test that is not in the future by mistake, microseconds since 1970.
 pub(crate) fn latest_start_us(now: Now, settings: &Settings) -> i64 {
-    us(now.utc + settings.horizon)
-}
-
-fn us(time: Time) -> i64 {
-    i64::try_from(time.as_nanos() / 1000).unwrap_or(i64::MAX)
+    micros(now.utc + settings.horizon)
 }
 
 /// The reservation of a row.
@@ -75,7 +70,7 @@ pub(crate) fn checked(
         (row.kind.parse::<Kind>().is_ok(), "it is of an unknown kind"),
         (row.state != State::Running, "its test has not ended"),
         (row.start_us >= 0, "its start is before 1970"),
-        ((0..=us(settings.max_duration)).contains(&row.duration_us), "its duration is not valid"),
+        ((0..=micros(settings.max_duration)).contains(&row.duration_us), "its duration is not valid"),
         (words.into_iter().flatten().all(|word| is_word(word, MAX_NAME_BYTES)), "a name in it is not valid"),
         (
             numbers.into_iter().flatten().all(|number| number.is_finite() && number >= 0.0),
@@ -100,6 +95,8 @@ pub(crate) fn checked(
 
 #[cfg(test)]
 mod tests {
+    use units::Time;
+
     use super::*;
     use crate::archive::tests::row;
 

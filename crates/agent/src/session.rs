@@ -162,7 +162,7 @@ impl Session {
         let mut slots = Vec::new();
         for (index, scan) in self.scans.iter().enumerate().filter(|(_, scan)| scan.start > now) {
             let us = |from, to: Timestamp| u64::try_from(to.duration_since(from).as_micros()).unwrap_or(0);
-            let duration_us = scan.duration.as_nanos() / 1000;
+            let duration_us = scan.duration.as_micros();
             for station in &self.stations {
                 let reservation = NewReservation {
                     duration_us: Some(duration_us),
@@ -181,7 +181,7 @@ impl Session {
     /// The requests for simultaneous streams of all stations.
     pub fn rehearsal(&self, in_us: u64, duration: Time) -> Vec<NewReservation> {
         let streams = self.stations.iter().map(|station| NewReservation {
-            duration_us: Some(duration.as_nanos() / 1000),
+            duration_us: Some(duration.as_micros()),
             in_us,
             within_us: 0,
             ..self.reservation(station, Kind::Stream)

@@ -213,7 +213,7 @@ fn busy_time(schedstat: &File) -> Option<Duration> {
     Some(Duration::from_nanos(numbers.next()?.ok()? + numbers.next()?.ok()?))
 }
 
-fn micros(time: Duration) -> i64 {
+pub(crate) fn micros(time: Duration) -> i64 {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }
 

@@ -20,7 +20,7 @@ use units::Time;
 use crate::{
     EndEvidence, Error, Observer, Session,
     error::failed,
-    evidence::{ActivityBuffer, Meter},
+    evidence::{ActivityBuffer, Meter, micros},
 };
 
 /// Interval of the samples.
@@ -59,7 +59,7 @@ impl Sampled {
 
     /// A row of each connection.
     fn rows(&self, is_sender: bool, time: Duration) -> Vec<FlowSample> {
-        let time_us = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+        let time_us = micros(time);
         let empty =
             |id: usize| FlowSample { time_us, flow: flow_name(id as u32 + 1), ..FlowSample::default() };
         match self {
@@ -83,7 +83,7 @@ impl Sampled {
                     row.bytes_received = None;
                 } else {
                     row.bytes_received = i64::try_from(receiver.received_bytes).ok();
-                    row.min_rtt_us = receiver.min_rtt.map(|rtt| (rtt.as_nanos() / 1000) as i64);
+                    row.min_rtt_us = receiver.min_rtt.map(|rtt| rtt.as_micros() as i64);
                 }
                 vec![row]
             }

@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 use reservation::PointName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use units::Time;
 
 use self::{
     columns::{COLUMNS, DECLARATIONS, UPDATES, read, values_of},
@@ -367,6 +368,11 @@ impl Archive {
 }
 
 /// Makes an error of a database one of an archive.
+/// A time in the unit of the rows: whole microseconds.
+pub(crate) fn micros(time: Time) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+}
+
 fn failed(operation: &'static str, archive: String) -> impl Fn(DatabaseError) -> Error {
     move |cause| Error::Archive { operation, archive: archive.clone(), cause: Box::new(cause) }
 }

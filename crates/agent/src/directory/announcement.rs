@@ -105,7 +105,7 @@ impl Announcement {
     pub(crate) fn new(place: Place, limits: &Limits, busy_share: f64) -> Self {
         let allows = limits.assignments().map(|(to, class)| Allowance {
             to,
-            max_duration_us: class.max_duration.map(|time| time.as_nanos() / 1000),
+            max_duration_us: class.max_duration.map(|time| time.as_micros()),
             max_rate_bps: class.max_rate.map(|rate| rate.0),
             tcp: class.allow_tcp.unwrap_or(true),
             udp: class.allow_udp.unwrap_or(false),

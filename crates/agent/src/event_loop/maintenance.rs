@@ -130,7 +130,7 @@ impl EventLoop {
     /// The change whose alert is to be sent now: those that were not sent yet first, in their order. Those whose alert is not to be sent
     /// are settled.
     fn next_change(&mut self, now: Now) -> Result<Option<(CauseChange, AlertProgress)>, Error> {
-        let now_us = i64::try_from(now.utc.as_nanos() / 1000).unwrap_or(i64::MAX);
+        let now_us = unix_us(now);
         let pending = self.archive.pending_changes()?;
         let attention = self.archive.attention()?;
         let decisions = attention.decide(&pending, now_us, |change| self.archive.cause_before(change))?;
@@ -210,7 +210,7 @@ impl EventLoop {
         self.maintenance.alert_now(now.steady);
         let Some(error) = sent.error else { return self.archive.settle_change(&change) };
         tracing::warn!("an alert could not be sent: {error}");
-        let now_us = i64::try_from(now.utc.as_nanos() / 1000).unwrap_or(i64::MAX);
+        let now_us = unix_us(now);
         let AlertProgress { found_us, .. } = self.archive.alert_progress(&change, now_us)?;
         self.archive.set_alert_progress(&change, &AlertProgress { found_us, accepted: sent.accepted })?;
         self.maintenance.retries.insert(change, now.steady + ALERT_RETRY_INTERVAL);

@@ -9,7 +9,7 @@ use units::{BitRate, Time};
 use super::{Batch, EventLoop};
 use crate::{
     Error,
-    archive::{Acknowledgement, EACH, Filter, Mute, State, TestRow},
+    archive::{Acknowledgement, EACH, Filter, Mute, State, TestRow, micros},
     audit,
     control::{
         AlertsReport, CalendarReport, Explained, MemberStatus, NewReservation, PairName, Reply, Request,
@@ -380,7 +380,7 @@ impl EventLoop {
     pub(super) fn calendar(&self, now: Now, seconds: u64) -> CalendarReport {
         let time = Time::from_secs(seconds.min(1 << 30));
         let until = now.utc + time;
-        let us = |time: Time| time.as_nanos() / 1000;
+        let us = Time::as_micros;
         let slots = self.point.calendar().overlapping(now.utc, until).filter_map(|taken| {
             let known = self.point.reservation(&taken.id)?;
             let slot = known.slot?;
@@ -429,14 +429,14 @@ impl EventLoop {
             name: task.name.0.clone(),
             to: other_name(&task.spec),
             kind: task.spec.test.kind.clone(),
-            next_us: task.recurrence.nominal(next).map(|nominal| nominal.as_nanos() / 1000),
+            next_us: task.recurrence.nominal(next).map(Time::as_micros),
         });
         Ok(Status {
             name: self.config.name.0.clone(),
             address: self.config.address.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
             uptime_s: now.steady.saturating_sub(self.started).as_nanos() / 1_000_000_000,
-            clock_error_us: now.error.as_nanos() / 1000,
+            clock_error_us: now.error.as_micros(),
             authority: self.members.authority.0.clone(),
             members: members.collect(),
             open_reservations: self.point.state().open_count(),
@@ -452,7 +452,7 @@ impl EventLoop {
 
 /// UTC, microseconds since 1970.
 pub(super) fn unix_us(now: Now) -> i64 {
-    i64::try_from(now.utc.as_nanos() / 1000).unwrap_or(i64::MAX)
+    micros(now.utc)
 }
 
 /// Errors that end the agent.

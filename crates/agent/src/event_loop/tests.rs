@@ -17,7 +17,7 @@ use units::Time;
 use super::{Batch, EventLoop, Inbound, REPEAT, STOP_TIMEOUT};
 use crate::{
     Error,
-    archive::{State, TestRow},
+    archive::{State, TestRow, micros},
     frame::Frame,
     mesh::host_and_port,
     received::{self, Refusal},
@@ -461,16 +461,15 @@ impl EventLoop {
     /// The row of a reservation, without a result.
     fn row(&self, known: &Reservation) -> TestRow {
         let spec = &known.request.spec;
-        let us = |time: Time| i64::try_from(time.as_nanos() / 1000).unwrap_or(i64::MAX);
         TestRow {
             id: known.request.id.to_string(),
             from: known.request.lead.0.clone(),
             to: other_name(spec),
             kind: spec.test.kind.clone(),
             task: known.task.as_ref().map(|occurrence| occurrence.task.0.clone()),
-            start_us: us(known.slot.map_or(spec.earliest, |slot| slot.start))
+            start_us: micros(known.slot.map_or(spec.earliest, |slot| slot.start))
                 .min(received::latest_start_us(self.now(), &self.config.settings)),
-            duration_us: us(spec.duration),
+            duration_us: micros(spec.duration),
             state: State::Running,
             reason: None,
             reason_kind: None,

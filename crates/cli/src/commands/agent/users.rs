@@ -108,7 +108,7 @@ pub struct ExpelArgs {
 
 /// Microseconds.
 pub(super) fn us(time: Time) -> u64 {
-    time.as_nanos() / 1000
+    time.as_micros()
 }
 
 /// A document with its schema first.

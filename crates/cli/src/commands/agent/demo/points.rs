@@ -236,8 +236,8 @@ fn config(name: &str, address: &str, names: &[&str]) -> String {
     let mut text = format!(
         "name = \"{name}\"\nlisten = \"0.0.0.0:{DEFAULT_PORT}\"\naddress = \"{address}:{DEFAULT_PORT}\"\nstate = \"state\"\n\
          limits = \"limits.toml\"\nclock_error = \"{}us\"\npadding = \"{}us\"\n",
-        CLOCK_ERROR.as_nanos() / 1000,
-        PADDING.as_nanos() / 1000,
+        CLOCK_ERROR.as_micros(),
+        PADDING.as_micros(),
     );
     let placed = PLACES.iter().find(|(known, ..)| *known == name);
     if names.first() != Some(&name) {
@@ -254,10 +254,10 @@ fn config(name: &str, address: &str, names: &[&str]) -> String {
         text += &format!(
             "\n[[tests]]\nname = \"to-{other}\"\nto = \"{other}\"\nkind = \"throughput\"\nduration = \"{}us\"\n\
              every = \"{}us\"\noffset = \"{}us\"\nslip = \"{}us\"\n",
-            TEST_LENGTH.as_nanos() / 1000,
-            TEST_EVERY.as_nanos() / 1000,
+            TEST_LENGTH.as_micros(),
+            TEST_EVERY.as_micros(),
             offset / 1000,
-            SLIP.as_nanos() / 1000,
+            SLIP.as_micros(),
         );
     }
     text

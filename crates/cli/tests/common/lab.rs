@@ -141,7 +141,12 @@ impl Served {
         let serve =
             [&["lab", "exec", "--lab", &lab.name, host, "--", binary(), "serve"][..], options].concat();
         let child = lab.test_dir.longfat(&serve).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let listens = || lab.sh(host, "cat /proc/net/tcp6 /proc/net/tcp").stdout.contains(":1451 ");
+        // Port 5201 and the state LISTEN: connections of a server that was killed have the port too.
+        let is_listening = |line: &str| {
+            let columns: Vec<&str> = line.split_whitespace().collect();
+            columns.get(1).is_some_and(|local| local.ends_with(":1451")) && columns.get(3) == Some(&"0A")
+        };
+        let listens = || lab.sh(host, "cat /proc/net/tcp6 /proc/net/tcp").stdout.lines().any(is_listening);
         assert!(eventually(listens), "no server on {host}");
         Served(child)
     }

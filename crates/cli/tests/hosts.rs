@@ -197,13 +197,14 @@ fn settings_are_restored_when_either_end_is_killed() {
     assert!(listed.to_string().contains("hosts"), "{listed}");
 }
 
-/// Kills the server on h2 and the process that would restore its settings, which is stopped meanwhile, as when a container is
-/// killed.
-fn kill_server_and_guard(lab: &Lab<'_>) {
+/// Kills the process that would restore the settings of the server on h2, and then the server, as when a container is killed.
+/// It is not enough to stop the first one: when the server dies, the kernel continues it, as the stopped process of an orphaned
+/// process group (setpgid(2)).
+fn kill_guard_and_server(lab: &Lab<'_>) {
     let line = "own=$(readlink /proc/self/ns/net); of() { for p in $(pgrep -f \"$1\"); do \
                 [ \"$(readlink /proc/$p/ns/net)\" = \"$own\" ] && echo $p; done; }; \
                 guard=$(of '[g]uard-settings'); server=$(of '[l]ongfat serve'); [ -n \"$guard\" ] && [ -n \"$server\" ] && \
-                kill -STOP $guard && kill -KILL $server && kill -KILL $guard";
+                kill -KILL $guard $server";
     let killed = lab.sh("h2", line);
     assert_eq!(killed.code, 0, "{killed:?}");
 }
@@ -225,7 +226,7 @@ fn settings_of_a_server_that_was_killed_with_its_guard_are_restored() {
         let mut command = test_dir.longfat(&[&run[..], &options[..]].concat());
         let mut running = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         assert!(eventually(|| !restored()), "the settings of the variant are applied");
-        kill_server_and_guard(&lab);
+        kill_guard_and_server(&lab);
         drop(server);
         assert!(!running.wait().unwrap().success(), "the run ends");
         assert!(!restored(), "nobody is left who restores them");

@@ -260,8 +260,15 @@ fn a_third_party_run_ends_when_an_end_is_cut_off() {
         let options =
             ["--at", PLACES, "--token", "token", "--variant", "small", "--set", "duration=20s", "--json"];
         let mut running = test_dir.longfat(&[&command[..], &options[..]].concat());
-        let running = running.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        assert!(eventually(|| setting(&lab, reachable) != before), "the settings of the variant are applied");
+        let mut running = running.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let changed_or_ended = || setting(&lab, reachable) != before || running.try_wait().unwrap().is_some();
+        assert!(eventually(changed_or_ended), "the settings of the variant are applied");
+        if let Some(status) = running.try_wait().unwrap() {
+            panic!(
+                "{link}: ended early, {status}: {:?}",
+                CommandOutput::from(running.wait_with_output().unwrap())
+            );
+        }
         std::thread::sleep(Duration::from_secs(3));
         for direction in ["forward", "backward"] {
             assert_eq!(lab.shell(&[&format!("link {link} {direction} loss 100%")]).code, 0);

@@ -6,6 +6,7 @@
 //! - [`flow`]: flows of all from memory to memory, for measurements.
 
 pub mod flow;
+mod pacing;
 mod ranges;
 pub mod stream;
 pub mod tsunami;

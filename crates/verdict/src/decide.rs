@@ -215,6 +215,8 @@ impl Reductions {
 /// Counters over the whole run, read around each sample.
 struct History<'a> {
     received_bits: Cumulative,
+    /// With retransmissions.
+    sent_bits: Cumulative,
     /// The time of the flow's first sample, and the bytes written until then.
     first_written: Option<(i64, i64)>,
     /// The transmitted bytes of each link of the path.
@@ -252,8 +254,11 @@ impl Outstanding {
 impl<'a> History<'a> {
     fn new(rows: &[FlowSample], links: &LinkRows<'_>, context: &'a FlowContext) -> Self {
         let own = || rows.iter().filter(|row| row.flow == context.name);
-        let mut received_bits = Cumulative::default();
+        let (mut received_bits, mut sent_bits) = (Cumulative::default(), Cumulative::default());
         for row in own() {
+            if let Some(bytes) = row.bytes_sent {
+                sent_bits.push(row.time_us, bytes as f64 * 8.0);
+            }
             if let Some(bytes) = row.bytes_received.or(row.bytes_acked) {
                 received_bits.push(row.time_us, bytes as f64 * 8.0);
             }
@@ -264,6 +269,7 @@ impl<'a> History<'a> {
             .filter_map(|row| Some((row.time_us, row.unacked_segs?, row.total_retrans_segs.unwrap_or(0))));
         History {
             received_bits,
+            sent_bits,
             first_written: own().find_map(|row| Some((row.time_us, written(row)?))),
             links: context.path.iter().map(|link| SentByLink::of(links, link)).collect(),
             hosts: context.host_loads.iter().map(HostLoad::series).collect(),
@@ -296,6 +302,14 @@ impl<'a> History<'a> {
         let requested = requested_bps / 8.0 * (row.time_us - from_us) as f64 * 1e-6;
         let done = (written - before) as f64;
         done + requested_bps / 8.0 * BEHIND_S + BEHIND_BYTES < requested
+    }
+
+    /// The mean rate at which the sender sent between two instants, bit/s; `None` if it had then sent everything, or its counter is
+    /// unknown.
+    fn sent_unless_all(&self, from_us: i64, to_us: i64) -> Option<f64> {
+        let (_, end) = self.sent_bits.span_us()?;
+        let has_more = self.sent_bits.at(to_us) < self.sent_bits.at(end);
+        has_more.then(|| self.sent_bits.rate(from_us, to_us)).flatten()
     }
 
     /// Whether a host was busy all the time between two instants.

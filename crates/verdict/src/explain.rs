@@ -51,6 +51,7 @@ pub(crate) fn explain(
         .map_or(summary.limited.share(cause), |c| summary.limited_steady.share(c));
     let facts = Facts::new(rows, context, summary, share);
     let Explanation { evidence, remedy, fixes } = match cause {
+        Cause::HostCpu if context.is_rate_controlled => rate_control::host_cpu(&facts, rows, context),
         Cause::ReceiveWindow if context.is_rate_controlled => rate_control::receive_window(&facts, context),
         Cause::Loss if context.is_rate_controlled => rate_control::loss(&facts, context, summary),
         Cause::SlowStart if context.is_rate_controlled => rate_control::slow_start(&facts, summary),

@@ -7,10 +7,13 @@
 
 use units::Time;
 
-use crate::tsunami::{
-    control::Inbox,
-    error::SessionError,
-    wire::{self, BlockKind, Header, Parameters, Reply, Request},
+use crate::{
+    pacing::Pacing,
+    tsunami::{
+        control::Inbox,
+        error::SessionError,
+        wire::{self, BlockKind, Header, Parameters, Reply, Request},
+    },
 };
 
 /// Blocks without feedback after which the connection is checked (published server).
@@ -23,8 +26,6 @@ const FEEDBACK_TIMEOUT: Time = Time::from_secs(15);
 const MAX_DELAY: Time = Time::from_millis(10);
 /// The error rate that stands for no feedback.
 const NO_FEEDBACK: u32 = 100_000;
-/// Blocks that were due up to this long ago are sent at once.
-const MAX_CATCH_UP: Time = Time::from_millis(2);
 
 /// A block to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +86,7 @@ pub struct Server {
     retransmissions: std::collections::VecDeque<u32>,
     target_delay_ns: f64,
     delay_ns: f64,
-    next_send: Time,
+    pacing: Pacing,
     last_feedback: Time,
     last_slow_down: Time,
     blocks_since_feedback: u32,
@@ -113,7 +114,7 @@ impl Server {
             retransmissions: std::collections::VecDeque::new(),
             target_delay_ns: 0.0,
             delay_ns: 0.0,
-            next_send: Time::ZERO,
+            pacing: Pacing::new(Time::ZERO),
             last_feedback: Time::ZERO,
             last_slow_down: Time::ZERO,
             blocks_since_feedback: 0,
@@ -257,7 +258,7 @@ impl Server {
         self.delay_ns = 3.0 * self.target_delay_ns;
         self.block = 0;
         self.retransmissions.clear();
-        self.next_send = now;
+        self.pacing = Pacing::new(now);
         self.last_feedback = now;
         self.last_slow_down = now;
         self.blocks_since_feedback = 0;
@@ -311,12 +312,12 @@ impl Server {
 
     /// When [`Server::poll_transmit`] is due.
     pub fn next_timeout(&self) -> Time {
-        if self.state == State::Sending { self.next_send } else { Time::NEVER }
+        if self.state == State::Sending { self.pacing.due() } else { Time::NEVER }
     }
 
     /// The next block to be sent, if one is due.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Block> {
-        if self.state != State::Sending || now < self.next_send {
+        if self.state != State::Sending || now < self.pacing.due() {
             return None;
         }
         self.check_feedback(now);
@@ -337,8 +338,7 @@ impl Server {
         };
         // The last block is repeated until the client stops, ten times slower.
         let delay = if kind == BlockKind::Last { 10.0 * self.delay_ns } else { self.delay_ns };
-        let begin = self.next_send.max(now.saturating_sub(MAX_CATCH_UP));
-        self.next_send = begin + Time::from_nanos_f64(delay);
+        self.pacing.sent(now, Time::from_nanos_f64(delay));
         if block == 0 {
             return None;
         }

@@ -5,7 +5,8 @@
 //! 2. A simulated host's processor or bus, or a thread of a file transfer, was busy all the time: `host_cpu`. Then the ends of a file
 //!    transfer waited for their files or for replies: `application`.
 //! 3. The data outstanding filled the window that the receiver allows: `receive_window`.
-//! 4. The sender had the rate that was requested: `pacing`.
+//! 4. The sender's rate was the requested one: `pacing` if it sent at that rate or had sent everything, else `host_cpu`: its thread
+//!    did not run when packets were due.
 //! 5. Packets were retransmitted so far: `loss`; else the rate still grows: `slow_start`.
 
 use schema::{Cause, FlowSample};
@@ -17,6 +18,8 @@ use crate::FlowContext;
 const MIN_RATE_TIME_US: i64 = 100_000;
 /// The sender has the requested rate from this share of it.
 const REQUESTED: f64 = 0.95;
+/// The sender sends at the requested rate from this share of it.
+const SENT: f64 = 0.92;
 
 pub(super) fn judge(
     row: &FlowSample,
@@ -37,12 +40,11 @@ pub(super) fn judge(
     if row.snd_wnd_bytes.is_some_and(|window| outstanding >= FILLED * window as f64) {
         return Some(Judgement::Limit(Cause::ReceiveWindow));
     }
-    let has_requested_rate = row
-        .pacing_rate_bps
-        .zip(context.pacing_bps)
-        .is_some_and(|(rate, requested)| rate as f64 >= REQUESTED * requested);
-    if has_requested_rate {
-        return Some(Judgement::Limit(Cause::Pacing));
+    if let (Some(rate), Some(requested)) = (row.pacing_rate_bps, context.pacing_bps)
+        && rate as f64 >= REQUESTED * requested
+    {
+        let is_late = history.sent_unless_all(from, to).is_some_and(|sent| sent < SENT * requested);
+        return Some(Judgement::Limit(if is_late { Cause::HostCpu } else { Cause::Pacing }));
     }
     Some(Judgement::Limit(reductions.latest.unwrap_or(Cause::SlowStart)))
 }

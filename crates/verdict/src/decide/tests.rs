@@ -305,6 +305,25 @@ fn a_host_that_is_busy_all_the_time_is_the_limit() {
     assert!(of(0.9).iter().all(|cause| *cause == Some(Cause::SlowStart)), "{:?}", of(0.9));
 }
 
+/// The rate of a sender's timer is the requested one all the time, but its thread runs too late for a part of the packets.
+#[test]
+fn a_sender_that_does_not_send_at_the_requested_rate_is_limited_by_its_host() {
+    let of = |share: f64| {
+        let paced = move |row: &mut FlowSample| {
+            row.pacing_rate_bps = Some(99_000_000);
+            // 100 Mb/s until 2 s; then everything is sent.
+            row.bytes_sent = Some((row.time_us.min(2_000_000) as f64 * 12.5 * share) as i64);
+        };
+        let context =
+            FlowContext { is_rate_controlled: true, pacing_bps: Some(1e8), ..FlowContext::default() };
+        in_context(paced, context)
+    };
+    assert!(of(0.97).iter().all(|cause| *cause == Some(Cause::Pacing)), "{:?}", of(0.97));
+    let late = of(0.7);
+    assert!(late[..190].iter().all(|cause| *cause == Some(Cause::HostCpu)), "{late:?}");
+    assert!(late[200..].iter().all(|cause| *cause == Some(Cause::Pacing)), "{late:?}");
+}
+
 /// A file transfer whose window is full all the time, and whose sender waits for its file for this share of it.
 #[test]
 fn an_end_that_waits_for_its_file_is_the_limit() {

@@ -1,8 +1,9 @@
 //! Explanations of the limits of UDT and Tsunami that differ from those of TCP.
 
-use schema::FlowSummary;
+use schema::{FlowSample, FlowSummary};
+use units::BitRate;
 
-use super::{Explanation, Facts};
+use super::{Explanation, Facts, LESS_WORK, busiest_host, three_digits};
 use crate::FlowContext;
 
 /// The remedy for losses of a scenario's flow, and of a file transfer.
@@ -10,6 +11,9 @@ const FEWER_LOSSES_OF_FLOW: &str = "if a queue on the path overflows, lengthen i
                                     (udt) or error_threshold (tsunami) above its loss";
 const FEWER_LOSSES_OF_TRANSFER: &str = "if a queue on the path overflows, lengthen it; if none does, find the link that loses packets, or send with \
                                         --protocol udt --tolerate-loss above its loss";
+
+/// A processor or thread that was busy for less of the time did not limit the flow.
+const BUSY: f64 = 0.9;
 
 /// The receiver's window is full.
 pub(super) fn receive_window(facts: &Facts, context: &FlowContext) -> Explanation {
@@ -21,6 +25,29 @@ pub(super) fn receive_window(facts: &Facts, context: &FlowContext) -> Explanatio
     // The buffer of a file transfer has no option.
     let remedy = context.file_waits.is_none().then(|| remedy.into());
     Explanation { evidence: vec![evidence], remedy, ..Explanation::default() }
+}
+
+/// A host is busy, or the sender's thread did not run when packets were due.
+pub(super) fn host_cpu(facts: &Facts, rows: &[&FlowSample], context: &FlowContext) -> Explanation {
+    let is_busy = busiest_host(rows, context).is_some_and(|(_, share)| share >= BUSY);
+    let Some(requested) = context.pacing_bps.filter(|_| !is_busy) else {
+        return super::host_cpu(facts, rows, context);
+    };
+    let sent = || rows.iter().filter_map(|row| Some((row.time_us, row.bytes_sent?)));
+    let rate = sent().next().zip(sent().next_back()).filter(|(first, last)| last.0 > first.0);
+    let rate = rate.map(|(first, last)| (last.1 - first.1) as f64 * 8e6 / (last.0 - first.0) as f64);
+    let on_average =
+        rate.map_or(String::new(), |rate| format!("; it sent at {} on average", BitRate(three_digits(rate))));
+    let evidence = format!(
+        "{} the sender on {} did not send at its requested rate of {}, although no window was full: its thread did not run when packets \
+         were due{on_average}",
+        facts.share,
+        context.from,
+        BitRate(three_digits(requested))
+    );
+    let mut evidence = vec![evidence];
+    evidence.extend(context.host_use.iter().cloned());
+    Explanation { evidence, remedy: Some(LESS_WORK.into()), ..Explanation::default() }
 }
 
 /// Losses lowered the rate.

@@ -18,13 +18,16 @@ use std::collections::VecDeque;
 
 use units::Time;
 
-use crate::udt::{
-    arrivals::Arrivals,
-    config::{Config, MAX_WINDOW, MIN_MSS, SocketType},
-    rate_control::{PathState, RateControl, SYN},
-    receive_half::ReceiveHalf,
-    send_half::{Next, SendHalf},
-    wire::{self, Control, ControlHeader, Handshake, Packet, Request},
+use crate::{
+    pacing::Pacing,
+    udt::{
+        arrivals::Arrivals,
+        config::{Config, MAX_WINDOW, MIN_MSS, SocketType},
+        rate_control::{PathState, RateControl, SYN},
+        receive_half::ReceiveHalf,
+        send_half::{Next, SendHalf},
+        wire::{self, Control, ControlHeader, Handshake, Packet, Request},
+    },
 };
 
 /// Why a connection ended.
@@ -91,8 +94,6 @@ const REQUEST_INTERVAL: Time = Time::from_millis(250);
 const INITIAL_RTT: Time = Time::from_millis(100);
 /// The time between packets in slow start (libudt).
 const SLOW_START_PERIOD: Time = Time::from_micros(1);
-/// A sender that was late by up to this sends the missed packets at once.
-const MAX_CATCH_UP: Time = Time::from_millis(2);
 /// Maximum number of control packets that wait to be sent; more are dropped, as the network may do.
 const MAX_PENDING: usize = 1024;
 
@@ -118,7 +119,7 @@ pub struct Connection {
     /// Smoothed, as the peer reports them.
     receive_rate: u32,
     capacity: u32,
-    next_send: Time,
+    pacing: Pacing,
     is_pair: bool,
     ack: AckState,
     last_ack_reply: Option<(Time, u32)>,
@@ -189,7 +190,7 @@ impl Connection {
             min_rtt: None,
             receive_rate: 16,
             capacity: 1,
-            next_send: now,
+            pacing: Pacing::new(now),
             is_pair: false,
             ack: AckState {
                 number: 0,
@@ -221,7 +222,7 @@ impl Connection {
         self.receive = ReceiveHalf::new(peer.initial, u64::from(self.config.receive_packets));
         self.state = State::Established;
         self.last_response = now;
-        self.next_send = now;
+        self.pacing = Pacing::new(now);
         self.ack.next_due = now + SYN;
         self.arrivals = Arrivals::new(now);
     }
@@ -429,17 +430,17 @@ impl Connection {
         let window = self.rate.window();
         if !self.send.can_send(window) {
             // Idle time accumulates no credit for a burst.
-            self.next_send = self.next_send.max(now);
+            self.pacing.idle_until(now);
             return false;
         }
-        if now < self.next_send && !self.is_pair {
+        if now < self.pacing.due() && !self.is_pair {
             return false;
         }
         let new_before = self.send.next;
         let next = self.send.take_next(now, window, std::mem::take(&mut self.is_pair));
         match next {
             Some(Next::Packet(index)) => {
-                self.next_send = self.next_send.max(now.saturating_sub(MAX_CATCH_UP)) + self.rate.period();
+                self.pacing.sent(now, self.rate.period());
                 self.is_pair = index == new_before && self.send.begins_pair(index);
                 self.statistics.sent_packets += 1;
                 self.statistics.retransmitted_packets += u64::from(index < new_before);

@@ -200,7 +200,7 @@ impl Connection {
             self.rate.on_loss(now, first, count, &path);
             let pause = self.rate.take_pause();
             if pause > Time::ZERO {
-                self.next_send = self.next_send.max(now) + pause;
+                self.pacing.pause(now, pause);
                 self.is_pair = false;
             }
         }

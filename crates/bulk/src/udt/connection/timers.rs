@@ -35,7 +35,7 @@ impl Connection {
             due = due.min(sent + self.head_timeout());
         }
         if self.send.can_send(self.rate.window()) {
-            due = due.min(self.next_send);
+            due = due.min(self.pacing.due());
         }
         due
     }

@@ -58,7 +58,7 @@ pub struct DirectoryPoint {
     pub coordinates: Option<Coordinates>,
     /// Its networks: prefixes, or names.
     pub networks: Vec<String>,
-    /// The kinds of tests that it allows to some, and `udp` for tests at a rate.
+    /// The kinds of tests that it allows to some users, and `udp` for tests at a rate.
     pub capabilities: Vec<String>,
     /// What it allows to whom.
     pub allows: Vec<Allowance>,

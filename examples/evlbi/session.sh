@@ -3,8 +3,8 @@
 #
 #   examples/evlbi/session.sh [DIRECTORY]
 #
-# needs what a lab needs (longfat lab check), and longfat on the PATH. The default is a session of two minutes at a modest rate. One of an
-# hour as e-VLBI had, with two scans, on a machine that can emulate 1.6 Gb/s:
+# needs what a lab needs (longfat lab check), and longfat on the PATH. The default is a session of two minutes at a modest rate. A session of
+# an hour with two scans, as in e-VLBI, on a machine that can emulate 1.6 Gb/s:
 #
 #   RATE=512mbit LINK=1gbit TRUNK=2500mbit SCAN_S=1800 GAP_S=60 SPARE_S=300 REHEARSAL=5min examples/evlbi/session.sh
 set -eu

@@ -403,7 +403,7 @@ PlanDocument = TypedDict(
         "tests_since_us": Optional[int],
         # What limits the pair, in words.
         "limit_text": Optional[str],
-        # The rate that the deadline needs if the transfer starts in the planned slot, or without one now, bit/s.
+        # The rate that the deadline needs if the transfer starts in the planned slot, or now if there is none, bit/s.
         "needed_bps": Optional[float],
         # Expected duration of the transfer with its slow start, microseconds.
         "duration_us": Optional[int],

@@ -49,7 +49,7 @@ pub enum DeadlineState {
     Met,
     /// Data are missing: the slot was not run or failed, or the goodput was below the session's rate.
     Missed,
-    /// The slot was run, but nobody has measured or reported its goodput.
+    /// The slot was run, but its goodput was neither measured nor reported.
     Unknown,
 }
 

@@ -129,7 +129,7 @@ impl Tokens {
         &self.entries
     }
 
-    /// Creates a token; the returned text is secret and stored nowhere.
+    /// Creates a token. The returned text is secret; only its hash is stored.
     ///
     /// # Errors
     /// If there is a token of this name, or the file cannot be written.

@@ -108,7 +108,7 @@ enum Command {
     Report(records::ReportArgs),
     /// Show runs in the browser: zoom, compare, follow them while they run
     View(view::ViewArgs),
-    /// Import measurements of iperf3, packet captures and ss logs
+    /// Import results of iperf3 and iperf 2, packet captures and ss logs
     #[command(subcommand)]
     Import(import::ImportCommand),
     /// Export a run for iperf3's tools, CSV, gnuplot or xplot

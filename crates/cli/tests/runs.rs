@@ -282,7 +282,7 @@ fn an_error_is_one_json_document() {
     let ran = missed.run(&["run", "s.toml", "--engine", "model"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(
-        ran.stdout.contains("x: the model misses it for a documented cause: the source used another link"),
+        ran.stdout.contains("x: the model misses the figure; documented cause: the source used another link"),
         "{ran:?}"
     );
 }

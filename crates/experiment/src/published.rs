@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Why the model has no figure if no other reason is known.
-const NO_CLOSED_FORM: &str = "the model has no closed form for it";
+const NO_CLOSED_FORM: &str = "it has no closed form for this figure";
 
 /// The input of a comparison besides runs.
 pub trait Predictions {

@@ -43,8 +43,8 @@ pub fn resolve(
     Ok(file.resolve_with(variant, sets, &reader_relative_to(path))?)
 }
 
-/// The folder to which files named by the scenario file at `path` are relative: the file's. A built-in scenario itself names no
-/// file; for values that replace its own it is the working directory.
+/// The folder to which the names of files in the scenario file at `path` are relative: that of the scenario file. A built-in scenario
+/// names no files; for those in values that replace its own (`--set`) it is the working directory.
 pub fn folder(path: &Path) -> &Path {
     path.parent().filter(|_| built_in::in_place_of(path).is_none()).unwrap_or(Path::new(""))
 }

@@ -22,7 +22,7 @@ pub(crate) struct Recorder<'a> {
     /// Number of rows that the observer has received.
     delivered: RowCounts,
     pub(crate) links_counted: LinkSampler<'a>,
-    /// The latest row of each flow, and where a flow's is.
+    /// The latest row of each flow; `latest_of` has its index by the flow's name.
     latest: Vec<FlowSample>,
     latest_of: BTreeMap<String, usize>,
 }

@@ -279,7 +279,7 @@ fn window_limits(
         cause: Cause::ReceiveWindow,
         bps: receive_window * 8.0 / rtt,
         sentence: format!(
-            "the kernel offers {:.0} % of the receive buffer as window: {} a round trip",
+            "the kernel advertises {:.0} % of the receive buffer as window: {} a round trip",
             share * 100.0,
             Bytes(three_digits(receive_window))
         ),

@@ -1,4 +1,4 @@
-//! The share of a receive buffer that the kernel offers as window.
+//! The share of a receive buffer that the kernel advertises as window.
 //!
 //! Up to Linux 6.5 it is a half (`tcp_adv_win_scale` = 1). From 6.6 on the kernel measures it:
 //! `tcp_measure_rcv_mss` (net/ipv4/tcp_input.c) divides the payload of a received packet by its memory
@@ -52,13 +52,13 @@ pub fn received_truesize(payload: u32) -> f64 {
     (packet / PAGE).ceil() * PAGE + BOOKKEEPING
 }
 
-/// The first kernel that offers half of a buffer (`tcp_adv_win_scale` = 1, net/ipv4/tcp_input.c of 3.4).
+/// The first kernel that advertises half of a buffer (`tcp_adv_win_scale` = 1, net/ipv4/tcp_input.c of 3.4).
 /// Earlier kernels offer three quarters (`tcp_adv_win_scale` = 2).
 const HALF_SINCE: KernelVersion = KernelVersion::new(3, 4);
 /// The share that earlier kernels offer.
 const THREE_QUARTERS: f64 = 0.75;
 
-/// The share of a receive buffer that `kernel` offers as window to a bulk flow with this MSS and round-trip
+/// The share of a receive buffer that `kernel` advertises as window to a bulk flow with this MSS and round-trip
 /// time.
 pub fn window_share(kernel: KernelVersion, mss: u32, rtt: Time) -> f64 {
     if kernel < HALF_SINCE {

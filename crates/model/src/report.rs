@@ -130,7 +130,7 @@ fn buffers(inputs: &ReportInputs) -> ReportGroup {
             percent(share)
         )
     } else {
-        "up to 6.5 the kernel offers half of a receive buffer as window (tcp_adv_win_scale = 1)".into()
+        "up to 6.5 the kernel advertises half of a receive buffer as window (tcp_adv_win_scale = 1)".into()
     };
     let scale = window_scale(Bytes(product.ceil() as u64));
     let scale_text = scale.map_or("impossible".into(), |s| s.to_string());

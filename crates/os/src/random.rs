@@ -27,7 +27,7 @@ pub fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// A text that nobody can guess: this many random bytes as hexadecimal digits.
+/// A text that cannot be guessed: this many random bytes as hexadecimal digits.
 ///
 /// # Errors
 /// The errors of getrandom(2).

@@ -184,7 +184,7 @@ impl ThreadTimes {
     /// The busy time of all threads; `None` if there was none, or the kernel does not count it.
     fn busy(&self) -> Option<Duration> {
         let running = self.running.iter().map(|thread| {
-            // A thread that is ending has no entry any more.
+            // A thread that is ending no longer has an entry.
             let now = thread.schedstat.as_ref().map(|file| busy_time(file).unwrap_or(thread.before));
             now.map(|now| now.saturating_sub(thread.before))
         });

@@ -19,8 +19,8 @@ use crate::{
 
 /// Interval at which the data connection is served.
 const SERVE_INTERVAL: Duration = Duration::from_millis(10);
-/// After this time this end tells the other one that it still works. Earlier versions do not know the message; they would give up
-/// after [`STORE_TIMEOUT`].
+/// Interval at which an end that still works reports this to the other one. Earlier versions do not know the message and end the
+/// transfer after [`STORE_TIMEOUT`].
 const WORKING_INTERVAL: Duration = Duration::from_secs(600);
 
 /// The next message. A stream is served while it waits.

@@ -2,9 +2,9 @@
 //! changes and restores them ([`apply`], [`revert`]), checks them later ([`check`]), and writes them in other
 //! programs' formats ([`export`]).
 //!
-//! [`apply`] changes sysctls, and, if a device is named, its transmit queue, rings and offloads, which last
-//! until the next reboot. For all other settings there are only commands to run by hand, because these
-//! settings belong to the machine's network configuration, or need the decision of its owner.
+//! [`apply`] changes sysctls. If a device is named, it also changes its transmit queue, rings, offloads and
+//! interrupt coalescing until the next reboot. For all other settings there are only commands to run by hand,
+//! because these settings belong to the machine's network configuration, or need the decision of its owner.
 //!
 //! ```
 //! use tune::{Goal, HostFacts, advise};

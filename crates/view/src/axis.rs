@@ -7,7 +7,7 @@ const VALUE_STEPS: [f64; 4] = [1.0, 2.0, 2.5, 5.0];
 /// Steps between ticks of the time axis, times a power of ten.
 const TIME_STEPS: [f64; 3] = [1.0, 2.0, 5.0];
 
-/// Fewest ticks of an axis: one alone shows no scale.
+/// Minimum number of ticks of an axis: a single tick shows no scale.
 const MIN_TICKS: usize = 2;
 
 /// A quantity's base unit.

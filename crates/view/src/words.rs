@@ -153,7 +153,7 @@ pub fn judged_reasons(result: &PublishedResult) -> Vec<String> {
         };
         Some(match one.verdict {
             PublishedVerdict::DoesNotApply => format!("the {engine} does not apply: {why}"),
-            _ => format!("the {engine} misses it for a documented cause: {why}"),
+            _ => format!("the {engine} misses the figure; documented cause: {why}"),
         })
     };
     result.judged.iter().filter_map(reason).collect()

@@ -1,6 +1,7 @@
 //! Statistics of each pair of points: counts of its tests, the best goodput, the newest results, and the cause that limits it.
 //!
-//! The table `pairs` has everything that is shown of all pairs, in one narrow row for each: 9,900 pairs of 100 points are read in one pass.
+//! The table `pairs` has a narrow row for each pair, with all figures that views of the whole mesh show. So all 9,900 pairs of 100 points are
+//! read in one pass.
 
 use std::collections::BTreeMap;
 
@@ -132,7 +133,7 @@ impl PairFacts {
         self.best_goodput_bps = [before, row.figures.goodput_bps].into_iter().flatten().reduce(f64::max);
     }
 
-    /// The kind of the tests that decide on the cause: throughput tests; without one, diagnoses.
+    /// The kind of tests from which the cause is taken: throughput tests; if there are none, diagnoses.
     fn deciding_kind(&self) -> Option<&str> {
         let kinds = [
             self.throughput.as_ref().map(|newest| &newest.kind),
@@ -443,7 +444,7 @@ pub(super) mod tests {
         archive.put(&finished(10, "loss"), &[]).unwrap();
         let facts = pair(&archive);
         assert_eq!((facts.best_goodput_bps, facts.conclusion.unwrap().cause.as_str()), (Some(10.0), "loss"));
-        // UDP at a rate, and diagnoses, change nothing of it.
+        // UDP tests and diagnoses do not change it.
         let udp = TestRow {
             figures: Figures { goodput_bps: Some(5000.0), ..Figures::default() },
             ..test(2000, State::Finished, None, None)

@@ -152,7 +152,7 @@ fn tls_parameters(found: &Parameters) -> Result<(SslMode, Option<TlsParameters>)
         }
     };
     if is_system && verification != Verification::Host {
-        return Err("sslrootcert=system needs sslmode=verify-full: anybody can get a certificate of these authorities".into());
+        return Err("sslrootcert=system needs sslmode=verify-full: these authorities issue a certificate to the owner of any name".into());
     }
     if verification != Verification::None && authorities.is_none() {
         return Err("the server cannot be verified without sslrootcert=FILE or sslrootcert=system".into());

@@ -89,7 +89,7 @@ pub struct Announcement {
     /// Where it is.
     #[serde(default)]
     pub place: Place,
-    /// The kinds of tests that it allows to some, and `udp` for tests at a rate.
+    /// The kinds of tests that it allows to some users, and `udp` for tests at a rate.
     #[serde(default)]
     pub capabilities: Vec<String>,
     /// What it allows to whom.

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::{Allowance, Announcement, Coordinates, announcement::UDP};
 use crate::{Error, Member, Members, mesh::host_and_port, test::Kind};
 
-/// An address with fewer bits in common with a hop says nothing about the distance: IPv4 and IPv6 registries allocate blocks of at most
-/// these lengths.
+/// Minimum number of bits that an address must have in common with a hop to count as close, for IPv4 and IPv6: registries allocate blocks
+/// of at most these prefix lengths.
 const MIN_COMMON_BITS: [u8; 2] = [16, 32];
 /// Maximum number of hops in a look-up.
 const MAX_HOPS: usize = 64;
@@ -58,7 +58,7 @@ pub struct DirectoryPoint {
     pub coordinates: Option<Coordinates>,
     /// Its networks: prefixes, or names.
     pub networks: Vec<String>,
-    /// The kinds of tests that it allows to some, and `udp` for tests at a rate.
+    /// The kinds of tests that it allows to some users, and `udp` for tests at a rate.
     pub capabilities: Vec<String>,
     /// What it allows to whom.
     pub allows: Vec<Allowance>,
@@ -222,7 +222,7 @@ fn ip_of(member: &Member) -> Option<IpAddr> {
     host_and_port(address).map_or(address, |(host, _)| host).parse().ok()
 }
 
-/// The number of leading bits that two addresses have in common, if that is many enough to mean something.
+/// The number of leading bits that two addresses have in common, if it is at least that of [`MIN_COMMON_BITS`].
 fn common_bits(a: IpAddr, b: IpAddr) -> Option<u8> {
     let (bits, least) = match (a.to_canonical(), b.to_canonical()) {
         (IpAddr::V4(a), IpAddr::V4(b)) => ((u32::from(a) ^ u32::from(b)).leading_zeros(), MIN_COMMON_BITS[0]),

@@ -19,11 +19,11 @@ use crate::{
 const RETENTION_INTERVAL: Time = Time::from_secs(3600);
 /// Pause between two steps of retention, in which the loop does other work.
 const RETENTION_STEP_INTERVAL: Time = Time::from_millis(200);
-/// Time until an alert that could not be sent is sent again.
+/// Interval at which an alert is resent until all receivers have accepted it.
 const ALERT_RETRY_INTERVAL: Time = Time::from_secs(60);
 /// The end of a mute is checked at least this often.
 const MUTE_CHECK_INTERVAL: Time = Time::from_secs(3600);
-/// An alert that could not be sent for this long after its change was found is dropped, microseconds.
+/// Maximum age of a change, since it was found, whose alert is still sent, microseconds.
 const MAX_ALERT_AGE_US: i64 = 86_400_000_000;
 /// Time between two checks of the certificate, and between two requests for a new one.
 const RENEWAL_INTERVAL: Time = Time::from_secs(12 * 3600);
@@ -33,7 +33,7 @@ pub(super) struct Maintenance {
     retention_at: Time,
     alert_at: Option<Time>,
     is_alerting: bool,
-    /// When the alerts that not all receivers have accepted are sent again.
+    /// When the alerts that not all receivers have accepted are resent.
     retries: BTreeMap<CauseChange, Time>,
     renew_at: Time,
 }
@@ -55,7 +55,7 @@ impl Maintenance {
         self.alert_at = Some(now);
     }
 
-    /// Pending changes are decided on at this time, or earlier.
+    /// Lets the pending changes be checked at this time at the latest.
     fn alert_before(&mut self, time: Time) {
         self.alert_at = Some(self.alert_at.map_or(time, |at| at.min(time)));
     }
@@ -127,8 +127,8 @@ impl EventLoop {
         }
     }
 
-    /// The change whose alert is to be sent now: those that were not sent yet first, in their order. Those whose alert is not to be sent
-    /// are settled.
+    /// The pending change whose alert is sent next. Changes whose alert was never sent come first, in their order. Changes that need no alert, or
+    /// are too old for one, are settled here.
     fn next_change(&mut self, now: Now) -> Result<Option<(CauseChange, AlertProgress)>, Error> {
         let now_us = unix_us(now);
         let pending = self.archive.pending_changes()?;
@@ -152,7 +152,7 @@ impl EventLoop {
                 Decision::Settle => self.archive.settle_change(&change)?,
                 Decision::Wait(until_us) => {
                     let wait_us = u64::try_from(until_us.saturating_sub(now_us)).unwrap_or(0);
-                    // Waits no longer, because UTC may be stepped meanwhile.
+                    // At most this interval: UTC, which decides when a mute ends, may be stepped.
                     let wait = Time(wait_us.saturating_mul(1000)).min(MUTE_CHECK_INTERVAL);
                     self.maintenance.alert_before(now.steady + wait);
                 }
@@ -204,7 +204,8 @@ impl EventLoop {
         Ok(())
     }
 
-    /// The alert of a change was sent, or could not be sent. The next one does not wait for receivers that have not accepted this one.
+    /// Handles the end of an attempt to send the alert of a change. Alerts of other changes do not wait for the receivers that have not accepted
+    /// this one.
     pub(super) fn on_alerted(&mut self, now: Now, change: CauseChange, sent: Sent) -> Result<(), Error> {
         self.maintenance.is_alerting = false;
         self.maintenance.alert_now(now.steady);
@@ -270,7 +271,7 @@ impl EventLoop {
         }
         let Ok(certificate) = STANDARD.decode(certificate) else { return Ok(()) };
         match self.set_certificate(certificate) {
-            // It is not for this point and its key: the present certificate remains in use.
+            // The new certificate is not for this point and its key: the present one remains in use.
             Err(Error::Tls { operation, cause }) => {
                 tracing::warn!("the certificate from {from} is unusable: cannot {operation}: {cause}");
                 Ok(())

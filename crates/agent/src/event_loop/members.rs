@@ -14,7 +14,7 @@ use crate::{
     mesh::{host_and_port, key_digest},
 };
 
-/// The load that a point announces is that of the next day, seconds.
+/// Span of the calendar from which a point computes the load that it announces, seconds.
 const LOAD_S: u64 = 86_400;
 
 impl EventLoop {
@@ -184,7 +184,7 @@ impl EventLoop {
         if self.members.address(&name).is_none() {
             return Err(Error::Refused(format!("{name} is not a member of the mesh")));
         }
-        // First: an expelled point with an invitation would join again.
+        // Invitations are deleted first: with one, an expelled point could join again.
         if let Some(authority) = Authority::open(&self.config.state) {
             authority.delete_invitations(&name.0)?;
         }

@@ -48,7 +48,8 @@ use crate::{
 
 /// Maximum number of arrivals that are handled as one batch.
 const MAX_BATCH: usize = 256;
-/// The clock is read at least this often while reservations are open. The kernel reports steps ([`crate::clock`]).
+/// Maximum interval between two readings of the clock while reservations are open. Steps are reported earlier, by the kernel
+/// ([`crate::clock`]).
 const CLOCK_CHECK: Time = Time::from_secs(5);
 /// The longest sleep.
 const MAX_SLEEP: Time = Time::from_secs(3600);
@@ -180,7 +181,7 @@ pub(crate) struct EventLoop {
 }
 
 impl EventLoop {
-    /// Opens the calendar and the archive, and resumes: nothing else may have them open.
+    /// Opens the calendar and the archive, and resumes from their contents. No other process may write them.
     pub fn open(
         config: Config,
         file: CalendarFile,
@@ -323,7 +324,8 @@ impl EventLoop {
         self.commit(now, batch)
     }
 
-    /// Reads the clock: what may be removed by it, and which tests are in the future by mistake.
+    /// Reads the clock. Updates whether retention may remove results, and the latest start that a test can have (later ones come from a wrong
+    /// clock).
     fn observe_clock(&mut self, now: Now) {
         self.removal_guard.observe(now);
         let may_remove = self.removal_guard.permits(now) && self.config.clock.is_synchronized();
@@ -400,7 +402,7 @@ impl EventLoop {
                 continue;
             }
             self.outbox_due = Some(now.steady + REPEAT);
-            // Without a connection one result opens it. The others follow when it is open.
+            // Without a connection only one result is sent, which opens the connection. The others follow when it is open.
             let limit = if self.network.peer(&to).is_connected { MAX_RESULTS_AT_ONCE } else { 1 };
             for id in self.archive.unsent(&to, limit)? {
                 match self.archive.get(&id)? {
@@ -474,7 +476,7 @@ impl EventLoop {
         }
     }
 
-    /// A reservation that this point leads and that has ended.
+    /// The outcome of a reservation that this point leads, if it has ended.
     fn led_and_ended(&self, id: &ReservationId) -> Option<&Outcome> {
         let known = self.point.reservation(id).filter(|known| known.role == Role::Lead)?;
         match &known.phase {

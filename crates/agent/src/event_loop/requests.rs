@@ -266,7 +266,7 @@ impl EventLoop {
         let time_us = i64::try_from(seconds.saturating_mul(1_000_000)).unwrap_or(i64::MAX);
         let (until_us, user) = (at_us.saturating_add(time_us), user.to_string());
         self.archive.mute(&Mute { from: pair.from, to: pair.to, until_us, user, text, at_us })?;
-        // A mute of 0 s ends an earlier one, for whose end changes may wait.
+        // A mute of 0 s ends an earlier one. Changes may be waiting for that end.
         if self.config.alerts.is_some() {
             self.maintenance.alert_now(now.steady);
         }
@@ -339,7 +339,7 @@ impl EventLoop {
         Ok(Explained { id: id.to_string(), phase: phase.into(), text, result })
     }
 
-    /// Why the agreement on a slot takes long: the other point cannot be reached.
+    /// The reason why a slot is not agreed on yet, if the other point cannot be reached; otherwise an empty text.
     fn unreachable(&self, known: &Reservation) -> String {
         if !matches!(known.phase, Phase::Seeking | Phase::Held { .. } | Phase::Confirming { .. }) {
             return String::new();

@@ -103,7 +103,7 @@ pub(super) const ROUTES: &[Route] = &[
             text("place", "Part of the place in words, or of the name"),
             text("near", "LATITUDE,LONGITUDE in degrees, or a point"),
             text("network", "A network of the point: a name, an address or a prefix"),
-            text("capability", "A kind of test that the point allows to some, or udp"),
+            text("capability", "A kind of test that the point allows to some users, or udp"),
             text("hops", "IP addresses of the hops of a path, separated by commas"),
         ],
         body: None,

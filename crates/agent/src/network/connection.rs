@@ -57,7 +57,7 @@ pub(super) async fn run(
             peer.is_dialing = false;
         }
         for frame in peer.pending.drain(..) {
-            // The queue is as long as the list.
+            // The queue has space for all pending frames.
             let _ = queue.try_send(frame);
         }
         peer.connections.push(Connection { number, queue });

@@ -93,7 +93,7 @@ pub(crate) fn make_plan(
     Ok(plan::plan(request, &known, now_us))
 }
 
-/// The ends that have a calendar: all but a server of the point `own`.
+/// The ends that have a calendar: points have one, servers of the point `own` have none.
 fn points_of<'a>(
     members: &Members,
     servers: &[ServerService],

@@ -1,7 +1,7 @@
 //! Plans a transfer: which rate to expect, when both ends are free, and which settings limit it. Pure.
 //!
-//! The rate is the one that nine of ten TCP tests of the archive reached. [`model::SlowStart`] adds the time until this rate is reached, and
-//! a rate needs a buffer of twice the bandwidth-delay product. The planned slot is free in the calendars of
+//! The rate is the one that nine of ten TCP tests of the archive reached. The duration includes slow start ([`model::SlowStart`]). A buffer
+//! that limits the pair must be twice the bandwidth-delay product of the rate. The planned slot is free in the calendars of
 //! both ends at the time of the plan; until it is reserved, another test may take it.
 
 use schemars::JsonSchema;
@@ -81,7 +81,7 @@ pub struct PlanDocument {
     pub tests_since_us: Option<i64>,
     /// What limits the pair, in words.
     pub limit_text: Option<String>,
-    /// The rate that the deadline needs if the transfer starts in the planned slot, or without one now, bit/s.
+    /// The rate that the deadline needs if the transfer starts in the planned slot, or now if there is none, bit/s.
     pub needed_bps: Option<f64>,
     /// Expected duration of the transfer with its slow start, microseconds.
     pub duration_us: Option<u64>,

@@ -29,9 +29,9 @@ use super::{
     transfer::{read_run, transfer},
 };
 
-/// The shortest test, if its start took long.
+/// Minimum duration of a test whose start took a part of its slot.
 const MIN_TEST: Duration = Duration::from_millis(500);
-/// Maximum time until a stop takes effect while the lead waits for the peer's server.
+/// Interval at which the lead checks for a stop while it waits for the peer's server.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// Timeout of each step of a test before and after its data.
 const PHASE_TIMEOUT: Duration = Duration::from_secs(10);

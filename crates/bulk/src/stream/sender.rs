@@ -74,7 +74,7 @@ impl Sender {
         self.statistics
     }
 
-    /// Whether all packets are sent, and none can be requested in time any more.
+    /// Whether all packets are sent, and it is too late to request any of them again.
     pub fn is_over(&self, now: Time) -> bool {
         let end = self.parameters.packets.filter(|packets| self.next >= *packets);
         let end = end.and_then(|packets| self.due(packets));

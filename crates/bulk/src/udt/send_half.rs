@@ -187,7 +187,7 @@ impl SendHalf {
         self.chunks.get(usize::try_from(index.checked_sub(self.acked)?).ok()?)
     }
 
-    /// Drops the message of a packet: its packets are not sent any more.
+    /// Drops the message of a packet: its packets are no longer sent.
     fn drop_message(&mut self, index: u64) -> Next {
         let message = self.chunk(index).map_or(0, |chunk| chunk.message);
         let (mut first, mut last) = (index, index);

@@ -57,9 +57,7 @@ fn of_pipe(name: &str, pipe: &PipeSpec) -> Option<String> {
         () if pipe.loss_unit == LossUnit::SuperPacket && !matches!(pipe.loss, LossModel::None) => {
             "the losses of whole super-packets"
         }
-        () if !matches!(pipe.loss, LossModel::None | LossModel::Independent(_)) => {
-            "the pattern of the losses"
-        }
+        () if !matches!(pipe.loss, LossModel::None | LossModel::Independent(_)) => "the loss pattern",
         () if pipe.jitter.is_some() => "the jitter",
         () if pipe.reorder.is_some() => "the reordering",
         () if matches!(pipe.rate, Rate::Trace(_)) => "the changing rate",
@@ -68,14 +66,14 @@ fn of_pipe(name: &str, pipe: &PipeSpec) -> Option<String> {
         }
         () => return None,
     };
-    Some(format!("the closed form ignores {what} of {name}"))
+    Some(format!("the closed form ignores {what} of link {name}"))
 }
 
 fn of_changes(scenario: &Scenario, path: &FlowPath<'_>, tcp: &TcpSpec) -> Option<String> {
     let is_crossed = |name: &str| path.forward.iter().any(|(own, _, _)| *own == name);
     let changed = scenario.links.iter().find(|link| !link.changes.is_empty() && is_crossed(&link.name));
     match changed {
-        Some(link) => Some(format!("the closed form ignores the changes of {}", link.name)),
+        Some(link) => Some(format!("the closed form ignores the changes of link {}", link.name)),
         None if tcp.reader_stops.is_some() => Some("the closed form ignores that the reader stops".into()),
         None => None,
     }
@@ -110,7 +108,10 @@ fn of_device_queue(
     let bytes = f64::from(packets) * f64::from(path.mtu + first.overhead);
     let overflows = window(inputs) > bdp(inputs)? + bytes;
     (is_slowest && !has_queue_behind && inputs.law != ControlLaw::Bbr && overflows).then(|| {
-        format!("the closed form ignores the device queue of {} before {name}, which overflows", flow.from)
+        format!(
+            "the closed form ignores the device queue of {} before link {name}, which overflows",
+            flow.from
+        )
     })
 }
 

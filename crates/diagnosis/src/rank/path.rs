@@ -107,7 +107,7 @@ impl Limits<'_> {
         if seen.policed_bps().is_some() {
             let faster = match seen.capacity.as_ref().and_then(|capacity| capacity.later_bps) {
                 Some(later) => format!(
-                    "when the same rate was sent for longer, {} passed: the policer's bucket had passed more at first",
+                    "a longer burst at the same rate arrived at {}: the policer's bucket let more pass at first",
                     rate(later)
                 ),
                 None => "short trains of packets pass faster: they fit into the policer's bucket".into(),

@@ -72,11 +72,11 @@ const SOURCES: [(&str, &str); 5] = [
 pub const CATALOGUE: &[CatalogueEntry] = &[
     figure("L8-bdp", "bandwidth-delay product of 10 Gb/s and 50 ms"),
     figure("L8-util", "1 MiB in flight on that path"),
-    figure("L8-linux2", "socket buffers of twice the product"),
+    figure("L8-linux2", "socket buffers of twice the bandwidth-delay product"),
     figure("L8-bbr4", "four times that for BBR with losses"),
-    figure("L8-hol", "one lost segment with a receive buffer of one product"),
+    figure("L8-hol", "one lost segment with a receive buffer of one bandwidth-delay product"),
     figure("L8-wscale", "the largest window that window scaling allows"),
-    figure("L8-zero", "a full receive buffer is announced as a zero window"),
+    figure("L8-zero", "zero window of a full receive buffer"),
     fact(
         "L8-topo",
         "h1 - s1 - s2 - h2, 10 Gb/s and 20 ms",
@@ -127,7 +127,7 @@ pub const CATALOGUE: &[CatalogueEntry] = &[
     figure("G-griddt-rtt", "Grid DT at 181 ms beside 117 ms"),
     figure("G-griddt-mtu", "Grid DT with MTU 3000 beside 9000"),
     figure("G-areas", "a device queue of 100 jumbo packets"),
-    figure("G-endbuf", "a device queue of one product"),
+    figure("G-endbuf", "a device queue of one bandwidth-delay product"),
     fact(
         "G-griddt",
         "the patch: ssthresh, increments and back-off",
@@ -179,8 +179,8 @@ pub const CATALOGUE: &[CatalogueEntry] = &[
         "can the receiver find out whether the buffer is optimal?",
         "open question of the source",
         &[],
-        &["longfat diagnose"],
-        &["diagnose.md"],
+        &["longfat serve"],
+        &["receiver.md"],
     ),
     figure("U-autotune", "autotuned buffers beside sizes set by the program"),
     fact(
@@ -188,13 +188,13 @@ pub const CATALOGUE: &[CatalogueEntry] = &[
         "udpmon, a longer path, duplicate ACKs",
         "future work",
         &[],
-        &["longfat test"],
-        &["test.md"],
+        &["longfat probe udpmon"],
+        &["probe.md"],
     ),
     fact(
         "U-web100",
         "TCP's variables every 10 ms, too coarse for 150 us",
-        "needs counters at each segment and ACK, and no figure here is such a counter",
+        "compared in docs/watch.md: the figures here have no counters of each segment and ACK",
         &["u-web100"],
         &["longfat show --web100", "longfat watch"],
         &["watch.md"],
@@ -236,8 +236,8 @@ pub const CATALOGUE: &[CatalogueEntry] = &[
         "a directory of points that one may measure to",
         "needs hosts of other operators",
         &[],
-        &[],
-        &[],
+        &["longfat agent directory"],
+        &["agent.md"],
     ),
     fact(
         "H-tools",
@@ -248,7 +248,14 @@ pub const CATALOGUE: &[CatalogueEntry] = &[
         &[],
     ),
     figure("H-burst", "a bottleneck that moves during the run"),
-    fact("H-future", "measurements together with applications", "future work", &[], &[], &[]),
+    fact(
+        "H-future",
+        "measurements together with applications",
+        "future work",
+        &[],
+        &["longfat advise"],
+        &["planning.md"],
+    ),
 ];
 
 #[cfg(test)]

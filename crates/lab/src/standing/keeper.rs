@@ -48,9 +48,9 @@ use crate::{
 
 /// Sample interval of links; the rows are discarded.
 const INTERVAL: Time = Time::from_secs(1);
-/// A client that does not complete its request within this time is dropped.
+/// Timeout of a client's request; a client that exceeds it is dropped.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum time in which the driver replies.
+/// Timeout of the driver's reply.
 const DRIVER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval at which the keeper checks for a stop.
 const STOP_POLL: Duration = Duration::from_millis(20);
@@ -195,7 +195,7 @@ struct Keeper<'a> {
     commands: Sender<Command>,
     started: Instant,
     remarks: Vec<String>,
-    /// Only of a lab without root.
+    /// The user namespace; only of a lab without root.
     user_namespace: Option<OwnedFd>,
     mount_namespace: OwnedFd,
     pid_namespace: OwnedFd,

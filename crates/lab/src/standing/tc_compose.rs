@@ -17,7 +17,7 @@ const NETEM_LIMIT: u64 = 1000;
 /// other end.
 ///
 /// # Errors
-/// Combinations that one link cannot have, by name.
+/// If one link cannot have this combination of qdiscs; the error names them.
 pub(crate) fn compose(
     qdiscs: &[Qdisc],
     plain: &PipeSpec,

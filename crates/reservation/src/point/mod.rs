@@ -275,7 +275,7 @@ impl Point {
         }
     }
 
-    /// A message about a reservation that this point does not have, or not any more.
+    /// A message about a reservation that this point never had, or no longer has.
     fn on_unknown(
         &self,
         turn: &mut Turn<'_>,

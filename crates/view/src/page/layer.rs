@@ -71,7 +71,7 @@ pub(crate) struct Curve {
     pub(crate) means: Option<Vec<(i64, f64)>>,
 }
 
-/// Columns of a chart per mean of a noisy measure.
+/// Number of columns of a chart that share one mean of a noisy measure.
 const MEAN_COLUMNS: usize = 8;
 
 impl Curve {

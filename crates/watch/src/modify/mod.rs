@@ -206,7 +206,7 @@ impl Modifier {
 }
 
 /// Cookies of the open connections of all network namespaces that this user may enter; `None` if they cannot be listed.
-/// Connections that no process can use any more have no inode, and count as closed.
+/// Connections that no process can use have no inode, and count as closed.
 fn open_connections() -> Option<HashSet<SocketCookie>> {
     let mut samples = Vec::new();
     for namespace in NetNamespace::all_visible() {

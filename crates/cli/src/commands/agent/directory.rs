@@ -21,7 +21,7 @@ pub struct DirectoryArgs {
     /// Only points in this network: a name, an address or a prefix
     #[arg(long, value_name = "NETWORK")]
     network: Option<String>,
-    /// Only points that allow this kind of test to some, or udp
+    /// Only points that allow tests of this kind (or udp) to some users
     #[arg(long, value_name = "KIND")]
     capability: Option<String>,
     /// Sort by how close they are to the hops of the path to this host, which are probed first

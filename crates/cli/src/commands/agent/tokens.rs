@@ -13,7 +13,7 @@ use crate::output;
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum TokenCommand {
-    /// Create a token, and print it; it is stored nowhere
+    /// Create a token and print it once: only its hash is stored
     Create(CreateArgs),
     /// List the tokens, without their secrets
     List(Directory),

@@ -33,7 +33,7 @@ pub struct TuneArgs {
     /// Number of connections that share the rate
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = "The path")]
     streams: u32,
-    /// Consider only this device; --apply then also sets its transmit queue, rings and offloads until the next reboot
+    /// Consider only this device; --apply then also sets its transmit queue, rings, offloads and interrupt coalescing until the next reboot
     #[arg(long, value_name = "DEVICE", help_heading = "The path")]
     device: Option<String>,
     /// Also decrease settings that are larger than advised

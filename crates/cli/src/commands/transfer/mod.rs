@@ -22,7 +22,7 @@ use transfer::{
     EndEvidence, FileProgress, FileReport, Observer, RateChoice, Receiver, ReceiverOptions, SenderOptions,
     Session, Transport,
 };
-use units::{BitRate, Bytes};
+use units::{BitRate, Bytes, three_digits};
 
 use super::test::{self, args};
 use crate::{
@@ -432,7 +432,7 @@ impl Observer for Display<'_> {
 
 /// One line per file.
 fn line(verb: &str, report: &FileReport) -> String {
-    let rate = BitRate(report.goodput_bps as u64);
+    let rate = BitRate(three_digits(report.goodput_bps));
     let mut line =
         format!("{verb} {}: {} in {:.1} s, {rate}", report.name, Bytes(report.bytes), report.duration_s);
     if report.resumed_bytes > 0 {

@@ -134,7 +134,10 @@ impl Links {
                     let end = &link.ends[*side];
                     let mut whole = end.plain.clone();
                     whole.mtu = end.mtu;
-                    changed.push(change_direction(&whole, &pairs)?);
+                    let spec = change_direction(&whole, &pairs)?;
+                    // Without qdiscs, and with the policer of the port at the other end.
+                    compose(&[], &spec, link.ends[1 - *side].police.as_ref())?;
+                    changed.push(spec);
                 }
                 for (side, mut spec) in sides.iter().zip(changed) {
                     let end = &mut link.ends[*side];
@@ -241,21 +244,24 @@ impl Links {
         };
         let (index, side) = self.find_device(device)?;
         let end = &mut self.0[index].ends[side];
+        let (mut down, mut new_mtu) = (end.down, end.mtu);
         let mut remaining = remaining.iter().map(String::as_str);
         let mut any = false;
         while let Some(argument) = remaining.next() {
             any = true;
             match argument {
-                "up" => end.down = false,
-                "down" => end.down = true,
+                "up" => down = false,
+                "down" => down = true,
                 "mtu" => {
                     let text = remaining.next().ok_or("mtu needs a number of bytes")?;
                     let mtu = text.parse().ok().filter(|m| (68..=65_535).contains(m));
-                    end.mtu = Some(mtu.ok_or_else(|| format!("{text:?} is not an MTU from 68 to 65535"))?);
+                    new_mtu = Some(mtu.ok_or_else(|| format!("{text:?} is not an MTU from 68 to 65535"))?);
                 }
                 other => return Err(format!("ifconfig {other} is not supported on an emulated port")),
             }
         }
+        // Only now: a command with an unsupported argument changes nothing.
+        (end.down, end.mtu) = (down, new_mtu);
         let text = match any {
             true => String::new(),
             false => format!("{device}  mtu {}", end.mtu.map_or("unlimited".into(), |m| m.to_string())),
@@ -448,6 +454,35 @@ mod tests {
         assert!(
             tc(&mut links, "qdisc add dev s9-eth1 root netem delay 1ms").unwrap_err().contains("s1-eth1")
         );
+    }
+
+    #[test]
+    fn a_link_with_a_policer_gets_no_rate() {
+        let mut links = links();
+        tc(&mut links, "qdisc add dev s1-eth1 ingress").unwrap();
+        tc(&mut links, "filter add dev s1-eth1 parent ffff: matchall police rate 1mbit burst 10k drop")
+            .unwrap();
+        let before = links.list();
+        let error = links.link(&arguments("h1-s1 rate 1gbit")).unwrap_err();
+        assert!(error.contains("police"), "{error}");
+        assert_eq!(links.list(), before);
+        let done = links.link(&arguments("h1-s1 delay 5ms")).unwrap();
+        let spec = &done.changed[0].1;
+        assert_eq!((&spec.rate, spec.delay), (&Rate::Constant(BitRate(1_000_000)), Time::from_millis(5)));
+        let done = links.link(&arguments("h1-s1 backward rate 1gbit")).unwrap();
+        assert_eq!(done.changed[1].1.rate, Rate::Constant(BitRate(1_000_000_000)));
+    }
+
+    #[test]
+    fn an_ifconfig_with_an_error_changes_nothing() {
+        let mut links = links();
+        let before = links.list();
+        for line in ["s1-eth2 down mtu 67", "s1-eth2 mtu 9000 down promisc", "s1-eth2 mtu 9000 mtu"] {
+            assert!(links.ifconfig(&arguments(line)).is_err(), "{line}");
+            assert_eq!(links.list(), before, "{line}");
+        }
+        links.ifconfig(&arguments("s1-eth2 mtu 9000 down")).unwrap();
+        assert_ne!(links.list(), before);
     }
 
     #[test]

@@ -4,7 +4,10 @@ use std::{fs, io, time::Duration};
 
 use schema::HostInfo;
 
-use crate::{Error, namespace_limits::NamespaceLimits, sys, sysctl};
+use crate::{
+    Error, error::Attempted, namespace::Namespace, namespace_limits::NamespaceLimits, netlink::Netlink, sys,
+    sysctl,
+};
 
 /// The privilege with which the lab runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +24,7 @@ pub enum Privilege {
 /// # Errors
 /// [`Error::NoPrivilege`], with the cause and what to do.
 pub fn acquire_privilege() -> Result<Privilege, Error> {
-    if os::is_root() && crate::namespace::Namespace::new().is_ok() {
+    if os::is_root() && try_network().is_ok() {
         return Ok(Privilege::Root);
     }
     let (user, group) = os::effective_ids();
@@ -36,11 +39,19 @@ pub fn acquire_privilege() -> Result<Privilege, Error> {
     ] {
         fs::write(path, text).map_err(|e| limits.explain(e))?;
     }
-    crate::namespace::Namespace::new().map_err(|e| match e.os_error() {
+    try_network().map_err(|e| match e.os_error() {
         Some(errno) => limits.explain(io::Error::from_raw_os_error(errno)),
         None => e,
     })?;
     Ok(Privilege::UserNamespace)
+}
+
+/// Creates a network namespace and configures it: root in a container may have CAP_SYS_ADMIN and not CAP_NET_ADMIN.
+fn try_network() -> Result<(), Error> {
+    Namespace::new()?.run(|| {
+        let netlink = Netlink::open();
+        netlink.and_then(|n| n.set_up_loopback()).attempted(|| "bring up a loopback device".into())
+    })
 }
 
 /// Moves the process into a user namespace. The kernel allows this only to processes with one thread (EINVAL), and
@@ -66,7 +77,33 @@ pub fn host_info() -> HostInfo {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
+
+    #[test]
+    fn root_that_cannot_configure_networks_is_not_taken_for_root() {
+        let exe = std::env::current_exe().unwrap();
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set=-net_admin", "--inh-caps=-net_admin"]);
+        if !os::is_root() || !command.arg("true").status().is_ok_and(|status| status.success()) {
+            testing::skip(testing::Missing::Privilege, "setpriv and root are needed to drop a capability");
+            return;
+        }
+        let inner = ["--exact", "machine::tests::without_net_admin", "--ignored", "--test-threads=1"];
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set=-net_admin", "--inh-caps=-net_admin"]).arg(exe).args(inner);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    /// Not a test by itself: the test above runs it without CAP_NET_ADMIN.
+    #[test]
+    #[ignore = "it needs a process without CAP_NET_ADMIN"]
+    fn without_net_admin() {
+        // An error states the cause; root would fail when the first host is created.
+        assert_ne!(acquire_privilege().ok(), Some(Privilege::Root));
+    }
 
     #[test]
     fn the_kernel_of_this_machine_is_known() {

@@ -208,7 +208,7 @@ fn try_all() -> [Attempt; 8] {
     attempts
 }
 
-/// Moves this process into a new network namespace and configures it, as [`crate::acquire_privilege`] tries.
+/// Moves this process into a new network namespace and configures it: in a container root may only be permitted the former.
 fn try_network() -> io::Result<()> {
     os::unshare_network()?;
     Netlink::open()?.set_up_loopback()

@@ -29,6 +29,8 @@ const IPERF3_READY_TIMEOUT: Duration = Duration::from_secs(5);
 const IPERF3_RETRY_INTERVAL: Duration = Duration::from_millis(200);
 /// A flow without data for this time has ended.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum number of lost echoes whose times are kept: 16 MB, and at most 25 MB of the message to the client.
+const MAX_LOST_ECHOES: usize = 1_000_000;
 /// A flow of an amount ends this long after its time at the latest.
 const DECIDES_END_AFTER: Duration = Duration::from_millis(1);
 
@@ -239,10 +241,14 @@ fn run_ping(
         end.error = Some(format!("cannot find an address of {}", request.to));
         return end;
     };
-    let socket = match PingSocket::new(address.ip(), identifier(&request.name)) {
+    let socket = match PingSocket::with_source(address.ip(), request.bind, identifier(&request.name)) {
         Ok(socket) => socket,
         Err(error) => {
-            end.error = Some(format!("{} (echo requests need the privilege CAP_NET_RAW)", chain(&error)));
+            let hint = match error.source.kind() {
+                ErrorKind::PermissionDenied => " (echo requests need the privilege CAP_NET_RAW)",
+                _ => "",
+            };
+            end.error = Some(format!("{}{hint}", chain(&error)));
             return end;
         }
     };
@@ -265,7 +271,13 @@ fn run_ping(
         });
         let ran = socket.run(options, &sockets, |Echo { sequence, rtt }| {
             let time_us = micros(began.elapsed());
-            let Some(rtt) = rtt else { return end.lost_echoes.push((time_us, i64::from(sequence))) };
+            let Some(rtt) = rtt else {
+                if add_lost(&mut end.lost_echoes, (time_us, i64::from(sequence))) {
+                    observer
+                        .note(&format!("{MAX_LOST_ECHOES} echoes were lost; later losses are not recorded"));
+                }
+                return;
+            };
             let row = FlowSample {
                 time_us,
                 flow: request.name.clone(),
@@ -282,6 +294,15 @@ fn run_ping(
     end.duration_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
     end.samples = Samples::of(&samples.into_rows());
     end
+}
+
+/// Adds a lost echo, if there are not too many; true if it is the last that is kept.
+fn add_lost(lost: &mut Vec<(i64, i64)>, echo: (i64, i64)) -> bool {
+    let has_room = lost.len() < MAX_LOST_ECHOES;
+    if has_room {
+        lost.push(echo);
+    }
+    has_room && lost.len() == MAX_LOST_ECHOES
 }
 
 /// Distinguishes the echo requests of several flows of several processes.
@@ -329,6 +350,13 @@ mod tests {
         let own = spec(&request(tcp(size, None)));
         assert_eq!((own.window, own.send_buffer, own.receive_buffer), (None, size, None));
         assert_eq!((own.direction, own.amount), (Direction::Reverse, Amount::Time(Duration::from_secs(2))));
+    }
+
+    #[test]
+    fn the_number_of_kept_losses_is_limited() {
+        let mut lost = Vec::new();
+        let noted = (0..MAX_LOST_ECHOES as i64 + 5).filter(|time| add_lost(&mut lost, (*time, 1))).count();
+        assert_eq!((noted, lost.len()), (1, MAX_LOST_ECHOES));
     }
 
     #[test]

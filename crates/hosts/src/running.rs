@@ -202,7 +202,7 @@ impl<'a> Running<'a> {
                 if let Some(state) = self.states.get_mut(number as usize) {
                     state.started_ns = Some(here_ns);
                     let start = self.scenario.flows[number as usize].start;
-                    self.zero_ns.get_or_insert(here_ns - i64::try_from(start.0).unwrap_or(0));
+                    self.zero_ns.get_or_insert(here_ns.saturating_sub(i64::try_from(start.0).unwrap_or(0)));
                 }
             }
             Reply::Rows { number, samples } => {
@@ -212,7 +212,7 @@ impl<'a> Running<'a> {
                 state.rows.extend(rows.iter().cloned());
                 let shifted: Vec<FlowSample> = rows.into_iter().map(|row| shifted(row, shift_us)).collect();
                 if let Some(last) = shifted.last() {
-                    let elapsed = Time(u64::try_from(last.time_us.max(0)).unwrap_or(0) * 1000);
+                    let elapsed = time_of(last.time_us);
                     observer.rows(elapsed, &shifted).map_err(Error::Observer)?;
                 }
             }
@@ -243,15 +243,14 @@ impl<'a> Running<'a> {
             let rows = if both.is_empty() { state.rows } else { named(both, &planned.request.name) };
             measured.rows.extend(rows.into_iter().map(|row| shifted(row, shift_us)));
             measured.events.extend(end.lost_echoes.iter().map(|(time_us, number)| Event {
-                time_us: time_us + shift_us,
+                time_us: time_us.saturating_add(shift_us),
                 subject: planned.request.name.clone(),
                 kind: EventKind::PingLost,
                 value: *number,
             }));
-            let at = |us: i64| Time(u64::try_from(us.max(0)).unwrap_or(0) * 1000);
-            let duration_us = i64::try_from(end.duration_us).unwrap_or(i64::MAX / 2000);
-            let started = state.started_ns.map(|_| at(shift_us));
-            let ended = started.map(|_| at(shift_us.saturating_add(duration_us)));
+            let duration_us = i64::try_from(end.duration_us).unwrap_or(i64::MAX);
+            let started = state.started_ns.map(|_| time_of(shift_us));
+            let ended = started.map(|_| time_of(shift_us.saturating_add(duration_us)));
             measured.duration = measured.duration.max(ended.unwrap_or_default());
             measured.flow_totals.push(FlowTotals {
                 name: planned.request.name.clone(),
@@ -276,6 +275,11 @@ impl<'a> Running<'a> {
     }
 }
 
+/// A time since the run's start, of microseconds. They come from a server, so they may have any value.
+fn time_of(us: i64) -> Time {
+    Time(u64::try_from(us).unwrap_or(0).saturating_mul(1000))
+}
+
 /// Time from the run's start to the flow's start, microseconds.
 fn shift_us(started_ns: Option<i64>, zero_ns: Option<i64>) -> i64 {
     started_ns.zip(zero_ns).map_or(0, |(started, zero)| started.saturating_sub(zero) / 1000)
@@ -288,4 +292,83 @@ fn shifted(row: FlowSample, shift_us: i64) -> FlowSample {
 fn named(mut rows: Vec<FlowSample>, name: &str) -> Vec<FlowSample> {
     rows.iter_mut().for_each(|row| row.flow = name.into());
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use iperf3::wire::Samples;
+    use scenario::ScenarioFile;
+
+    use super::*;
+    use crate::{
+        host_locations::HostLocations,
+        message::{FlowRequest, Traffic},
+    };
+
+    struct Silent;
+
+    impl Observer for Silent {
+        fn note(&mut self, _: &str) {}
+
+        fn rows(
+            &mut self,
+            _: Time,
+            _: &[FlowSample],
+        ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+            Ok(())
+        }
+    }
+
+    /// A server, or its clock, may be broken.
+    #[test]
+    fn times_of_a_server_may_have_any_value() {
+        let text = r#"
+            duration = "10s"
+            hosts.h1.address = "10.0.0.1/24"
+            hosts.h2.address = "10.0.0.2/24"
+            links = [{ ends = ["h1", "h2"] }]
+            flows = [{ name = "f", from = "h1", to = "h2", start = "1s" }]
+        "#;
+        let scenario = ScenarioFile::parse("x", text).unwrap().resolve(None, &[]).unwrap();
+        let stop = AtomicBool::new(false);
+        let locations = HostLocations::default();
+        let options = RunOptions {
+            locations: &locations,
+            token: None,
+            allows_tune: false,
+            reconnect: None,
+            stop: &stop,
+        };
+        let request = FlowRequest {
+            name: "f".into(),
+            to: String::new(),
+            port: 0,
+            session: None,
+            reverse: false,
+            bind: None,
+            duration_us: 1,
+            sample_us: 1,
+            traffic: Traffic::Ping { interval_us: 1, count: None, payload: units::Bytes(0), timeout_us: 1 },
+        };
+        for time in [i64::MIN, -1, 0, i64::MAX] {
+            let planned = vec![PlannedFlow { starter: Starter::Here, request: request.clone() }];
+            let mut running = Running::new(&scenario, planned, &options, None);
+            let samples = Samples::of(&[FlowSample { time_us: time, ..FlowSample::default() }]);
+            let end = FlowEnd {
+                duration_us: time as u64,
+                samples: samples.clone(),
+                lost_echoes: vec![(time, 1)],
+                ..FlowEnd::default()
+            };
+            for reply in [
+                Reply::Started { number: 0, realtime_ns: time },
+                Reply::Rows { number: 0, samples },
+                Reply::Done { number: 0, end: Box::new(end) },
+            ] {
+                running.take(reply, ClockOffset { offset_ns: time, error_ns: 0 }, &mut Silent).unwrap();
+            }
+            let measured = running.measured(BTreeMap::new()).unwrap();
+            assert_eq!((measured.rows.len(), measured.events.len()), (1, 1), "{time}");
+        }
+    }
 }

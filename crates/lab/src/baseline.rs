@@ -97,7 +97,9 @@ pub fn veth_goodput(mtu: u32, cc: &str, span: Duration) -> Result<f64, Error> {
     let address = listener.address().map_err(failed)?;
     std::thread::scope(|scope| {
         let receiver = scope.spawn(|| listener.accept(&stop)?.run(&stop, &received));
-        let sender = left.run(|| traffic::connect(address, &options, &stop).map_err(failed))?;
+        // Without its sender the receiver would wait forever.
+        let sender = left.run(|| traffic::connect(address, &options, &stop).map_err(failed));
+        let sender = sender.inspect_err(|_| stop.set())?;
         let sender = scope.spawn(|| sender.run(&stop));
         std::thread::sleep(Duration::from_secs(1));
         let (from, before) = (sys::monotonic(), received.load(Ordering::Relaxed));

@@ -121,7 +121,12 @@ fn judge_namespaces(facts: &Facts) -> CheckItem {
         return limited(
             NAME,
             "network namespaces inside a user namespace".into(),
-            "run as root (sudo) for real-time priority and large socket buffers",
+            match facts.root {
+                true => {
+                    "in a container: --cap-add SYS_ADMIN --cap-add NET_ADMIN for real-time priority and large socket buffers"
+                }
+                false => "run as root (sudo) for real-time priority and large socket buffers",
+            },
         );
     }
     let failed =

@@ -148,7 +148,7 @@ pub enum Error {
     Observer(Box<dyn std::error::Error + Send + Sync>),
     /// A lab of this name is up already.
     #[error(
-        "a lab called {name} is up already; end it with `longfat lab down --lab {name}`, or name this one with --lab"
+        "a lab called {name} is up already; end it with `longfat lab down {name}`, or give this one another --lab NAME"
     )]
     AlreadyUp {
         /// The name.

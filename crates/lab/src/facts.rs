@@ -12,6 +12,7 @@ use crate::{
     cpu_latency::request_low_latency,
     driver::DRIVER_PRIORITY,
     namespace_limits::NamespaceLimits,
+    netlink::Netlink,
     port::{Backend, Port},
     standing::try_isolation,
     sys, sysctl,
@@ -190,11 +191,11 @@ fn try_in_child() -> io::Result<Attempts> {
 /// In the order of the fields of [`Attempts`].
 fn try_all() -> [Attempt; 8] {
     let mut attempts = [Attempt::NotMade; 8];
-    attempts[0] = Attempt::of(os::unshare_network());
+    attempts[0] = Attempt::of(try_network());
     if !attempts[0].succeeded() {
         attempts[1] = Attempt::of(become_root_of_a_user_namespace());
         if attempts[1].succeeded() {
-            attempts[2] = Attempt::of(os::unshare_network());
+            attempts[2] = Attempt::of(try_network());
         }
     }
     if attempts[0].succeeded() || attempts[2].succeeded() {
@@ -205,6 +206,12 @@ fn try_all() -> [Attempt; 8] {
         attempts[6] = Attempt::of(try_isolation());
     }
     attempts
+}
+
+/// Moves this process into a new network namespace and configures it: in a container root may only be permitted the former.
+fn try_network() -> io::Result<()> {
+    os::unshare_network()?;
+    Netlink::open()?.set_up_loopback()
 }
 
 /// Executes the steps of [`crate::acquire_privilege`].

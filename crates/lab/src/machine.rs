@@ -4,7 +4,10 @@ use std::{fs, io, time::Duration};
 
 use schema::HostInfo;
 
-use crate::{Error, namespace_limits::NamespaceLimits, sys, sysctl};
+use crate::{Error, namespace::Namespace, namespace_limits::NamespaceLimits, sys, sysctl};
+
+/// The bit of CAP_NET_ADMIN in the set of capabilities (linux/capability.h).
+const CAP_NET_ADMIN: u32 = 12;
 
 /// The privilege with which the lab runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +24,8 @@ pub enum Privilege {
 /// # Errors
 /// [`Error::NoPrivilege`], with the cause and what to do.
 pub fn acquire_privilege() -> Result<Privilege, Error> {
-    if os::is_root() && crate::namespace::Namespace::new().is_ok() {
+    // In a container root may create namespaces (CAP_SYS_ADMIN) and not be permitted to configure them.
+    if os::is_root() && has_net_admin(&status()) && Namespace::new().is_ok() {
         return Ok(Privilege::Root);
     }
     let (user, group) = os::effective_ids();
@@ -36,11 +40,23 @@ pub fn acquire_privilege() -> Result<Privilege, Error> {
     ] {
         fs::write(path, text).map_err(|e| limits.explain(e))?;
     }
-    crate::namespace::Namespace::new().map_err(|e| match e.os_error() {
+    Namespace::new().map_err(|e| match e.os_error() {
         Some(errno) => limits.explain(io::Error::from_raw_os_error(errno)),
         None => e,
     })?;
     Ok(Privilege::UserNamespace)
+}
+
+/// /proc/self/status; empty if it cannot be read.
+fn status() -> String {
+    fs::read_to_string("/proc/self/status").unwrap_or_default()
+}
+
+/// Whether the effective capabilities in a /proc/PID/status contain CAP_NET_ADMIN; true if they are unknown.
+fn has_net_admin(status: &str) -> bool {
+    let set =
+        status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok());
+    set.is_none_or(|set| set & 1 << CAP_NET_ADMIN != 0)
 }
 
 /// Moves the process into a user namespace. The kernel allows this only to processes with one thread (EINVAL), and
@@ -66,7 +82,40 @@ pub fn host_info() -> HostInfo {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
+
+    #[test]
+    fn the_capability_to_configure_networks_is_parsed() {
+        assert!(has_net_admin("Name:\tx\nCapEff:\t000001ffffffffff\n"));
+        assert!(has_net_admin("CapEff:\t0000000000001000\n") && has_net_admin(""));
+        assert!(!has_net_admin("CapEff:\t000001ffffffefff\n"));
+    }
+
+    #[test]
+    fn root_that_cannot_configure_networks_is_not_taken_for_root() {
+        let exe = std::env::current_exe().unwrap();
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set=-net_admin", "--inh-caps=-net_admin"]);
+        if !os::is_root() || !command.arg("true").status().is_ok_and(|status| status.success()) {
+            testing::skip(testing::Missing::Privilege, "setpriv and root are needed to drop a capability");
+            return;
+        }
+        let inner = ["--exact", "machine::tests::without_net_admin", "--ignored", "--test-threads=1"];
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set=-net_admin", "--inh-caps=-net_admin"]).arg(exe).args(inner);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    /// Not a test by itself: the test above runs it without CAP_NET_ADMIN.
+    #[test]
+    #[ignore = "it needs a process without CAP_NET_ADMIN"]
+    fn without_net_admin() {
+        // An error states the cause; root would fail when the first host is created.
+        assert_ne!(acquire_privilege().ok(), Some(Privilege::Root));
+    }
 
     #[test]
     fn the_kernel_of_this_machine_is_known() {

@@ -63,6 +63,14 @@ impl PingSocket {
     /// # Errors
     /// If the socket cannot be created or connected.
     pub fn new(to: IpAddr, identifier: u16) -> Result<Self, Error> {
+        PingSocket::with_source(to, None, identifier)
+    }
+
+    /// As [`PingSocket::new`], with the address of this host from which requests are sent; `None`: the route chooses it.
+    ///
+    /// # Errors
+    /// Also if this host does not have the address.
+    pub fn with_source(to: IpAddr, source: Option<IpAddr>, identifier: u16) -> Result<Self, Error> {
         let what = || format!("cannot create a raw ICMP socket to {to}");
         let (domain, protocol) = match to {
             IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
@@ -70,6 +78,10 @@ impl PingSocket {
         };
         let socket = Socket::new(domain, Type::RAW, Some(protocol)).attempted(what)?;
         sys::enable_packet_stamps(&socket).attempted(what)?;
+        if let Some(source) = source {
+            let at = SocketAddr::new(source, 0);
+            socket.bind(&at.into()).attempted(|| format!("cannot send echo requests from {source}"))?;
+        }
         socket.connect(&SocketAddr::new(to, 0).into()).attempted(what)?;
         Ok(PingSocket { socket, to, identifier })
     }
@@ -142,10 +154,11 @@ impl PingSocket {
             let sum = checksum(&packet);
             packet[2..4].copy_from_slice(&sum.to_be_bytes());
         }
-        match self.socket.send(&packet) {
+        // The error may be that of an earlier request: then the kernel has not sent this one.
+        let sent = self.socket.send(&packet).or_else(|_| self.socket.send(&packet));
+        match sent {
             Ok(_) => Ok(()),
-            // Address resolution failed, or the local queue is full: only this request is lost.
-            Err(e) if matches!(e.raw_os_error(), Some(libc::EHOSTUNREACH | libc::ENOBUFS)) => Ok(()),
+            Err(e) if concerns_one_request(&e) => Ok(()),
             Err(e) => Err(e).attempted(|| format!("cannot send an echo request to {}", self.to)),
         }
     }
@@ -182,7 +195,7 @@ impl PingSocket {
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
                 return Ok(None);
             }
-            Err(e) if e.raw_os_error() == Some(libc::EHOSTUNREACH) => return Ok(None),
+            Err(e) if concerns_one_request(&e) => return Ok(None),
             Err(e) => return Err(e).attempted(what),
         };
         let now = os::realtime();
@@ -202,6 +215,29 @@ impl PingSocket {
         let ours = icmp[0] == reply && icmp[4..6] == self.identifier.to_be_bytes();
         ours.then(|| u16::from_be_bytes([icmp[6], icmp[7]]))
     }
+}
+
+/// Whether only one request is lost: it had no route, its device was down or its queue full, its address was not resolved, or an
+/// ICMP error rejected it (net/ipv4/icmp.c, `icmp_err_convert`; net/ipv6/icmp.c, `icmpv6_err_convert`). ping(8) continues too.
+fn concerns_one_request(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::EHOSTUNREACH
+                | libc::ENETUNREACH
+                | libc::ENETDOWN
+                | libc::EHOSTDOWN
+                | libc::ENOBUFS
+                | libc::EMSGSIZE
+                | libc::ECONNREFUSED
+                | libc::ENOPROTOOPT
+                | libc::EOPNOTSUPP
+                | libc::ENONET
+                | libc::EPROTO
+                | libc::EACCES
+                | libc::EPERM
+        )
+    )
 }
 
 /// The sequence number of the request with this number, from 0.
@@ -308,7 +344,8 @@ mod tests {
 
     #[test]
     fn replies_are_received_without_an_interval() {
-        let Ok(socket) = PingSocket::new(IpAddr::from([127, 0, 0, 1]), 78) else {
+        // Not 127.0.0.1: so many packets would overflow the buffers of the other tests' sockets, which get all echoes of that address.
+        let Ok(socket) = PingSocket::new(IpAddr::from([127, 0, 0, 3]), 78) else {
             testing::skip(testing::Missing::Privilege, "raw sockets need CAP_NET_RAW");
             return;
         };
@@ -332,6 +369,51 @@ mod tests {
             let too_large = PingOptions { payload, ..options.clone() };
             assert!(socket.run(&too_large, &Stop::default(), |_| ()).is_err(), "{payload}");
         }
+    }
+
+    /// In a network namespace whose route to the destination is removed.
+    #[test]
+    fn requests_without_a_route_are_lost() {
+        let ip = |arguments: &str| {
+            let ip = std::process::Command::new("ip").args(arguments.split(' ')).status();
+            ip.is_ok_and(|status| status.success())
+        };
+        let run = move || {
+            let is_ready =
+                os::unshare_network().is_ok() && ip("link set lo up") && ip("route add 10.9.9.0/24 dev lo");
+            if !is_ready {
+                testing::skip(testing::Missing::Privilege, "only root may create a network namespace");
+                return;
+            }
+            let socket = PingSocket::new(IpAddr::from([10, 9, 9, 9]), 79).unwrap();
+            assert!(ip("route del 10.9.9.0/24"));
+            let options = PingOptions {
+                interval: Time(1_000_000),
+                count: Some(3),
+                payload: Bytes(0),
+                timeout: Duration::from_millis(50),
+            };
+            let mut echoes = Vec::new();
+            socket.run(&options, &Stop::default(), |echo| echoes.push((echo.sequence, echo.rtt))).unwrap();
+            assert_eq!(echoes, [(1, None), (2, None), (3, None)]);
+        };
+        std::thread::spawn(run).join().unwrap();
+    }
+
+    #[test]
+    fn requests_are_sent_from_the_given_address() {
+        let [to, from] = [1, 2].map(|last| IpAddr::from([127, 0, 0, last]));
+        let Ok(socket) = PingSocket::with_source(to, Some(from), 80) else {
+            testing::skip(testing::Missing::Privilege, "raw sockets need CAP_NET_RAW");
+            return;
+        };
+        assert_eq!(socket.socket.local_addr().unwrap().as_socket().unwrap().ip(), from);
+        let (interval, timeout) = (Time(1_000_000), Duration::from_secs(1));
+        let options = PingOptions { interval, count: Some(1), payload: Bytes(0), timeout };
+        let mut is_answered = false;
+        socket.run(&options, &Stop::default(), |echo| is_answered = echo.rtt.is_some()).unwrap();
+        assert!(is_answered);
+        assert!(PingSocket::with_source(to, Some([192, 0, 2, 1].into()), 80).is_err());
     }
 
     #[test]

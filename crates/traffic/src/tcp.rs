@@ -5,7 +5,7 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     sync::atomic::{AtomicU64, Ordering},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -17,8 +17,6 @@ use crate::{Attempted, Error, Stop, TcpOptions, rate::Pace, sys};
 const WRITE_BYTES: usize = 64 * 1024;
 /// Maximum size of a read; large, so that the application is not the limit.
 const READ_BYTES: usize = 512 * 1024;
-/// Maximum time for which a receiver waits for its sender to connect.
-const ACCEPT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A receiver that waits for its sender.
 #[derive(Debug)]
@@ -57,13 +55,13 @@ impl Listener {
         })
     }
 
-    /// Waits for the sender, up to 30 s.
+    /// Waits for the sender until `stop` is set. Without a timeout of the socket: the connection would inherit it, and a flow whose
+    /// path is down for as long would fail.
     ///
     /// # Errors
-    /// If no sender connects.
+    /// If it is stopped before the sender connects.
     pub fn accept(self, stop: &Stop) -> Result<TcpReceiver, Error> {
         let what = || "cannot accept the sender's connection".to_string();
-        self.socket.set_read_timeout(Some(ACCEPT_TIMEOUT)).attempted(what)?;
         stop.watch(self.socket.try_clone().attempted(what)?);
         let (socket, _) = self.socket.accept().attempted(what)?;
         stop.watch(socket.try_clone().attempted(what)?);
@@ -258,7 +256,7 @@ fn set_buffer(socket: &Socket, bytes: u64, force: i32, plain: i32, which: &str) 
 
 #[cfg(test)]
 mod tests {
-    use std::{net::Ipv4Addr, sync::Arc};
+    use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
     use units::{BitRate, Bytes};
 
@@ -289,6 +287,15 @@ mod tests {
         let size = Bytes(3_000_001);
         let (written, received, _) = flow(TcpOptions { size: Some(size), ..TcpOptions::default() }, None);
         assert_eq!((written, received), (size.0, size.0));
+    }
+
+    #[test]
+    fn a_receiver_waits_for_data_without_a_timeout() {
+        let (stop, options) = (Stop::default(), TcpOptions::default());
+        let listener = Listener::bind(Ipv4Addr::LOCALHOST.into(), &options).unwrap();
+        let _sender = connect(listener.address().unwrap(), &options, &stop).unwrap();
+        let receiver = listener.accept(&stop).unwrap();
+        assert_eq!(receiver.socket.read_timeout().unwrap(), None);
     }
 
     #[test]

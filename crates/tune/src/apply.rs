@@ -267,11 +267,11 @@ fn read_existing(path: &Path) -> Result<Option<(String, u32)>, Error> {
     }
 }
 
-/// Restores all settings; returns `None` if there is no journal.
+/// Restores all settings; returns `None` if there is no journal. Settings that this host no longer has are skipped.
 ///
 /// # Errors
-/// If the journal is invalid or of another network namespace, or a setting or file cannot be restored. The
-/// journal then remains.
+/// If the journal is invalid or of another network namespace, or a setting or file cannot be restored: the first such error. All
+/// other settings are restored then; the file and the journal remain.
 pub fn revert(paths: &HostPaths, mut step: impl FnMut(&str)) -> Result<Option<Reverted>, Error> {
     if !paths.state_dir.exists() {
         return Ok(None);
@@ -288,21 +288,15 @@ pub fn revert(paths: &HostPaths, mut step: impl FnMut(&str)) -> Result<Option<Re
 
 fn restore(paths: &HostPaths, journal: &Journal, step: &mut impl FnMut(&str)) -> Result<Reverted, Error> {
     let mut reverted = Reverted::default();
+    let mut first_error = None;
     for change in journal.settings.iter().rev() {
-        let now = match setting::read(paths, &change.name) {
-            Err(e) if setting::is_device_gone(&change.name, &e) => continue,
-            other => other.attempted(|| format!("read {}", change.name))?,
-        };
-        if now == change.before {
-            continue;
+        // One setting that cannot be restored must not leave the others changed.
+        if let Err(error) = restore_setting(paths, change, &mut reverted, step) {
+            first_error.get_or_insert(error);
         }
-        if now != sysctl::normalize_spaces(&change.after) {
-            reverted.changed_since.push((change.name.clone(), now));
-        }
-        step(&change.name);
-        setting::write(paths, &change.name, &change.before)
-            .attempted(|| format!("restore {} to \"{}\"", change.name, change.before))?;
-        reverted.settings.push(change.clone());
+    }
+    if let Some(error) = first_error {
+        return Err(error);
     }
     if let Some(file) = &journal.file {
         reverted.file_lines = foreign_lines(file);
@@ -312,6 +306,29 @@ fn restore(paths: &HostPaths, journal: &Journal, step: &mut impl FnMut(&str)) ->
     }
     remove_journal(paths, step)?;
     Ok(reverted)
+}
+
+fn restore_setting(
+    paths: &HostPaths,
+    change: &SettingChange,
+    reverted: &mut Reverted,
+    step: &mut impl FnMut(&str),
+) -> Result<(), Error> {
+    let now = match setting::read(paths, &change.name) {
+        Err(e) if setting::is_gone(paths, &change.name, &e) => return Ok(()),
+        other => other.attempted(|| format!("read {}", change.name))?,
+    };
+    if now == change.before {
+        return Ok(());
+    }
+    step(&change.name);
+    setting::write(paths, &change.name, &change.before)
+        .attempted(|| format!("restore {} to \"{}\"", change.name, change.before))?;
+    if now != sysctl::normalize_spaces(&change.after) {
+        reverted.changed_since.push((change.name.clone(), now));
+    }
+    reverted.settings.push(change.clone());
+    Ok(())
 }
 
 /// Lines of the file that longfat did not write.

@@ -27,6 +27,7 @@ const SCOALESCE: u32 = 0x0f;
 const SRINGPARAM: u32 = 0x11;
 /// SPEED_UNKNOWN, composed of two 16-bit halves.
 const SPEED_UNKNOWN: u32 = u32::MAX;
+const DUPLEX_HALF: u8 = 0;
 const DUPLEX_FULL: u8 = 1;
 /// Drivers of virtual devices, which report a constant speed (10 Mb/s in drivers/net/tun.c, 10 Gb/s in
 /// veth.c).
@@ -59,7 +60,7 @@ pub(crate) fn add_driver_facts(device: &mut Device) {
     } else {
         let link = get::<CMD_WORDS>(&devices, name, GSET);
         device.full_duplex = match &link {
-            Ok(words) => Reading::Known(words[3].to_ne_bytes()[2] == DUPLEX_FULL),
+            Ok(words) => full_duplex(words),
             Err(_) => Reading::unknown(NOT_SUPPORTED),
         };
         device.speed_mbps = match link.map(|words| speed_mbps(&words)) {
@@ -242,6 +243,16 @@ pub(crate) fn set_offload(
     ethtool(devices, device, &mut [offload.set, u32::from(is_on)])
 }
 
+/// Duplex in struct ethtool_cmd, the third byte of its fourth word. A bridge has a speed, but no duplex (DUPLEX_UNKNOWN,
+/// net/bridge/br_device.c), as have virtual devices of which a hypervisor states only the speed.
+fn full_duplex(words: &[u32; CMD_WORDS]) -> Reading<bool> {
+    match words[3].to_ne_bytes()[2] {
+        DUPLEX_FULL => Reading::Known(true),
+        DUPLEX_HALF => Reading::Known(false),
+        _ => Reading::unknown(NOT_SUPPORTED),
+    }
+}
+
 /// Speed in struct ethtool_cmd, Mb/s: 16 bits in its fourth word, and 16 more in its eighth.
 fn speed_mbps(words: &[u32; CMD_WORDS]) -> Option<u64> {
     let half = |word: u32, offset: usize| {
@@ -282,6 +293,18 @@ mod tests {
         }
         assert_eq!(InterruptDelay::from_name("rx-usecs"), Some(InterruptDelay::Rx));
         assert_eq!(InterruptDelay::from_name("rx-frames"), None);
+    }
+
+    #[test]
+    fn an_unknown_duplex_is_not_half_duplex() {
+        let reading = |duplex: u8| {
+            let mut words = [0; CMD_WORDS];
+            words[3] = u32::from_ne_bytes([0x10, 0x27, duplex, 0]);
+            full_duplex(&words)
+        };
+        assert_eq!([reading(0), reading(1)], [Reading::Known(false), Reading::Known(true)]);
+        // DUPLEX_UNKNOWN.
+        assert_eq!(reading(0xff).known(), None);
     }
 
     #[test]

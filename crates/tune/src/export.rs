@@ -29,7 +29,15 @@ pub fn export(advice: &Advice, format: ExportFormat, purpose: &str) -> String {
         }
         ExportFormat::NetworkManager => {
             text.push_str("# CONNECTION is the connection of each device: nmcli -g GENERAL.CONNECTION device show DEVICE\n");
-            all.filter_map(nmcli_command).for_each(|command| push_line(&mut text, &command));
+            for item in all {
+                match (nmcli_command(item), manual_command(&item.target, &item.advised)) {
+                    (Some(command), _) => push_line(&mut text, &command),
+                    (None, Some(command)) => {
+                        push_line(&mut text, &format!("# not a property of a connection: {command}"));
+                    }
+                    (None, None) => {}
+                }
+            }
         }
         ExportFormat::Ethtool => all
             .filter_map(|item| manual_command(&item.target, &item.advised))

@@ -107,9 +107,14 @@ pub(crate) fn write(paths: &HostPaths, name: &str, value: &str) -> io::Result<()
     }
 }
 
-/// Whether the setting's device no longer exists, so that there is nothing to restore.
-pub(crate) fn is_device_gone(name: &str, error: &io::Error) -> bool {
-    parse_device_setting(name).is_some() && error.raw_os_error() == Some(libc::ENODEV)
+/// Whether the host no longer has the setting, so that there is nothing to restore: its device was removed, or replaced by one
+/// without this setting; or the running kernel has no such sysctl.
+pub(crate) fn is_gone(paths: &HostPaths, name: &str, error: &io::Error) -> bool {
+    match parse_device_setting(name) {
+        Some(_) => matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EOPNOTSUPP)),
+        // Not if /proc is not mounted.
+        None => error.kind() == io::ErrorKind::NotFound && paths.proc_sys.join("net").exists(),
+    }
 }
 
 #[cfg(test)]

@@ -259,6 +259,15 @@ fn devices_get_commands_but_no_sysctl_changes() {
     );
     assert!(!ethtool.contains("tcp_rmem"));
     assert!(export(tune::ExportFormat::NetworkManager).contains("ethtool.ring-rx 4096"));
+    // NetworkManager has no property for them: they are comments, so that none is missing.
+    let mut by_hand = facts.clone();
+    by_hand.governors = Reading::Known(vec!["powersave".into()]);
+    by_hand.devices.last_mut().unwrap().tx_queue_len = 100;
+    let by_hand = advise(&by_hand, &goal("10gbit", "50ms", 1)).unwrap();
+    let text = tune::export(&by_hand, tune::ExportFormat::NetworkManager, "10 Gb/s x 50 ms");
+    for command in ["ip link set dev eth7 txqueuelen 1000", "cpupower frequency-set -g performance"] {
+        assert!(text.lines().any(|line| line.starts_with('#') && line.ends_with(command)), "{text}");
+    }
     assert!(export(tune::ExportFormat::Sysctl).contains("\nnet.ipv4.tcp_rmem = 4096 131072 125829120\n"));
     let ansible = export(tune::ExportFormat::Ansible);
     assert!(ansible.contains("    value: \"4096 131072 125829120\"\n"), "{ansible}");

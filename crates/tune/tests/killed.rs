@@ -263,6 +263,22 @@ fn in_a_namespace() {
     assert!(kill_at_each("apply", host) >= 10);
     assert!(kill_at_each("revert", host) >= 8);
     settings_that_a_device_rejects_are_skipped();
+    settings_that_a_replaced_device_lacks_are_not_restored();
+}
+
+/// After a reboot the name may be that of another device. The loopback device has no rings.
+fn settings_that_a_replaced_device_lacks_are_not_restored() {
+    let directory = directories(1);
+    let paths = host_paths(directory.path(), Path::new("/proc/sys"));
+    let settings = [DEVICE_SETTINGS[0], SETTINGS[0]].map(|(name, value)| (name.into(), value.into()));
+    let requested = RequestedSettings { settings: settings.into(), ..requested(&paths.proc_sys) };
+    apply(&paths, &requested, |_| {}).unwrap();
+    let journal = fs::read_to_string(paths.journal_path()).unwrap();
+    fs::write(paths.journal_path(), journal.replace("lo txqueuelen", "lo rx ring")).unwrap();
+    let reverted = revert(&paths, |_| {}).unwrap().unwrap();
+    assert_eq!(reverted.settings.len(), 1, "{reverted:?}");
+    assert_eq!(reverted.settings[0].name, SETTINGS[0].0);
+    assert!(!paths.journal_path().exists());
 }
 
 /// The loopback device has no rings and no interrupts.
@@ -313,6 +329,49 @@ fn a_rejected_value_restores_everything() {
     );
     fs::remove_dir(proc_sys.join(&name)).unwrap();
     fs::write(proc_sys.join(&name), "0").unwrap();
+    revert(&paths, |_| {}).unwrap();
+    assert_eq!(state(directory.path(), &proc_sys), before);
+}
+
+#[test]
+fn settings_that_the_host_no_longer_has_are_skipped() {
+    let (directory, proc_sys) = normalized(host_of_files)(1);
+    let paths = host_paths(directory.path(), &proc_sys);
+    apply(&paths, &requested(&proc_sys), |_| {}).unwrap();
+    let gone = proc_sys.join(SETTINGS[1].0.replace('.', "/"));
+    fs::remove_file(&gone).unwrap();
+    let reverted = revert(&paths, |_| {}).unwrap().unwrap();
+    let names: Vec<&str> = reverted.settings.iter().map(|change| change.name.as_str()).collect();
+    assert_eq!(names, [SETTINGS[2].0, SETTINGS[0].0]);
+    assert!(!gone.exists() && !paths.journal_path().exists());
+    // Without /proc no setting can be read: none is restored.
+    apply(
+        &paths,
+        &RequestedSettings { settings: vec![(SETTINGS[0].0.into(), "1 2 3".into())], ..requested(&proc_sys) },
+        |_| {},
+    )
+    .unwrap();
+    fs::rename(&proc_sys, directory.path().join("unmounted")).unwrap();
+    assert!(revert(&paths, |_| {}).is_err() && paths.journal_path().exists());
+}
+
+#[test]
+fn a_setting_that_cannot_be_restored_does_not_leave_the_others_changed() {
+    let (directory, proc_sys) = normalized(host_of_files)(1);
+    let paths = host_paths(directory.path(), &proc_sys);
+    let before = state(directory.path(), &proc_sys);
+    apply(&paths, &requested(&proc_sys), |_| {}).unwrap();
+    // It is the first to be restored.
+    let last = proc_sys.join(SETTINGS[2].0.replace('.', "/"));
+    let text = fs::read_to_string(&last).unwrap();
+    fs::remove_file(&last).unwrap();
+    fs::create_dir(&last).unwrap();
+    let error = revert(&paths, |_| {}).unwrap_err();
+    assert!(error.to_string().contains(SETTINGS[2].0), "{error}");
+    let value = |name: &str| fs::read_to_string(proc_sys.join(name.replace('.', "/"))).unwrap();
+    assert_eq!([value(SETTINGS[0].0), value(SETTINGS[1].0)], [before.1[0].clone(), before.1[1].clone()]);
+    fs::remove_dir(&last).unwrap();
+    fs::write(&last, text).unwrap();
     revert(&paths, |_| {}).unwrap();
     assert_eq!(state(directory.path(), &proc_sys), before);
 }

@@ -52,6 +52,8 @@ const INTERVAL: Time = Time::from_secs(1);
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout of the driver's reply.
 const DRIVER_TIMEOUT: Duration = Duration::from_secs(2);
+/// The keeper takes over a change of the scenario this long after its time: the emulator must have made it.
+const CHANGE_MARGIN: Time = Time::from_millis(5);
 /// Interval at which the keeper checks for a stop.
 const STOP_POLL: Duration = Duration::from_millis(20);
 
@@ -126,6 +128,7 @@ pub fn run_keeper(
         files: Vec::new(),
         commands,
         started: Instant::now(),
+        time: time.clone(),
         remarks: remarks(options),
         user_namespace: (options.privilege == Privilege::UserNamespace)
             .then(|| open_namespace("/proc/self/ns/user"))
@@ -194,6 +197,8 @@ struct Keeper<'a> {
     files: Vec<(String, CaptureId)>,
     commands: Sender<Command>,
     started: Instant,
+    /// The emulator's time, at which the scenario's changes are made.
+    time: RunTime,
     remarks: Vec<String>,
     /// The user namespace; only of a lab without root.
     user_namespace: Option<OwnedFd>,
@@ -208,6 +213,7 @@ impl Keeper<'_> {
         std::thread::scope(|scope| {
             scope.spawn(|| accept_clients(listener, &sender, &done));
             while !stopped() {
+                self.take_changes();
                 self.apply_host_mtus();
                 if let Ok((stream, request)) = requests.recv_timeout(STOP_POLL)
                     && self.handle(&stream, &request)
@@ -221,6 +227,7 @@ impl Keeper<'_> {
 
     /// Handles one request and sends the reply; true if the request was to end the lab.
     fn handle(&mut self, stream: &UnixStream, request: &Request) -> bool {
+        self.take_changes();
         self.apply_host_mtus();
         let refused = |why: String| Reply::Refused { why };
         let reply = match request {
@@ -299,6 +306,13 @@ impl Keeper<'_> {
                 .map_err(|_| "the emulator has ended")?;
         }
         Ok(())
+    }
+
+    /// Takes over the changes of links that the scenario makes at its times.
+    fn take_changes(&mut self) {
+        let changed = self.links.take_changes(self.time.now().saturating_sub(CHANGE_MARGIN));
+        // Fails only if the emulator has ended, which `serve` notices.
+        let _ = self.change_pipes(changed);
     }
 
     /// Sets the MTUs of links to those that programs on the hosts have set.

@@ -4,6 +4,7 @@
 
 use net::{Direction, PipeCounters, PipeId, PipeSpec};
 use scenario::{Scenario, change_direction};
+use units::Time;
 
 use super::{
     tc::{self, Qdisc, QdiscAction, QdiscKind, QdiscPosition, TcCommand, TcObject},
@@ -12,8 +13,16 @@ use super::{
     tc_kinds::Police,
 };
 
-/// All links.
-pub(crate) struct Links(Vec<Link>);
+/// All links, and the changes of the scenario that are still to come, the next one last.
+pub(crate) struct Links(Vec<Link>, Vec<TimedChange>);
+
+/// A change of a link at a time since the lab came up.
+struct TimedChange {
+    at: Time,
+    link: usize,
+    /// The parameters of both directions.
+    directions: [PipeSpec; 2],
+}
 
 /// Result of a command.
 #[derive(Debug, Default, PartialEq)]
@@ -27,7 +36,6 @@ pub(crate) struct CommandResult {
 struct Link {
     name: String,
     ends: [End; 2],
-    down: bool,
 }
 
 /// One end of a link and the direction from it.
@@ -36,6 +44,8 @@ struct End {
     /// Named as in Mininet: hosts and routers count from eth0, switches from eth1.
     device: String,
     mtu: Option<u32>,
+    /// Whether the link's MTU applies to it, and not that of a host's device.
+    has_link_mtu: bool,
     down: bool,
     /// Parameters set by the scenario or by `link`.
     plain: PipeSpec,
@@ -67,11 +77,13 @@ impl Links {
             };
             let device = format!("{node}-eth{number}");
             let mut plain = spec.clone();
-            let mtu = plain.mtu.take().filter(|_| !has_port || !is_host(node));
+            let has_link_mtu = !has_port || !is_host(node);
+            let mtu = plain.mtu.take().filter(|_| has_link_mtu);
             End {
                 node: node.clone(),
                 device,
                 mtu,
+                has_link_mtu,
                 down: false,
                 plain,
                 qdiscs: Vec::new(),
@@ -86,9 +98,50 @@ impl Links {
                 let has_port = !link.ends.iter().all(is_host);
                 [(0, &link.forward), (1, &link.backward)].map(|(i, spec)| end(&link.ends[i], spec, has_port))
             },
-            down: false,
         };
-        Links(scenario.links.iter().map(link).collect())
+        let links = scenario.links.iter().map(link).collect();
+        let changes = scenario.links.iter().enumerate().flat_map(|(index, link)| {
+            link.changes.iter().map(move |change| TimedChange {
+                at: change.at,
+                link: index,
+                directions: [change.forward.clone(), change.backward.clone()],
+            })
+        });
+        let mut changes: Vec<TimedChange> = changes.collect();
+        changes.sort_by_key(|change| std::cmp::Reverse(change.at));
+        Links(links, changes)
+    }
+
+    /// Takes over the scenario's changes that the emulator has made until `now`, a time since the lab came up. They replace
+    /// parameters and qdiscs; ports that are down, MTUs of hosts and policers remain. Returns the pipes that therefore differ from
+    /// the scenario's.
+    pub(crate) fn take_changes(&mut self, now: Time) -> Vec<(PipeId, PipeSpec)> {
+        let mut changed = Vec::new();
+        while let Some(TimedChange { link: index, directions, .. }) = self.1.pop_if(|change| change.at <= now)
+        {
+            let link = &mut self.0[index];
+            for (end, mut spec) in link.ends.iter_mut().zip(directions) {
+                let mtu = spec.mtu.take();
+                if end.has_link_mtu {
+                    end.mtu = mtu;
+                }
+                end.plain = spec;
+                end.qdiscs.clear();
+                end.since = PipeCounters::default();
+            }
+            for side in [0, 1] {
+                // A link with a rate has no policer.
+                if link.try_spec(side).is_err() {
+                    link.ends[1 - side].police = None;
+                }
+            }
+            let has_more =
+                |end: &End| end.down || end.police.is_some() || (!end.has_link_mtu && end.mtu.is_some());
+            if link.ends.iter().any(has_more) {
+                changed.extend(self.done(index).changed);
+            }
+        }
+        changed
     }
 
     /// The parameters of a direction of link `index`, as text; side 0 sends forward.
@@ -114,7 +167,7 @@ impl Links {
         lines.join("\n")
     }
 
-    /// `link s1-s2 down`, `link s1 s2 up`, `link s1-s2 [forward|backward] delay 50ms loss 1%`.
+    /// `link s1-s2 down`, `link s1 s2 forward up`, `link s1-s2 [forward|backward] delay 50ms loss 1%`.
     pub(crate) fn link(&mut self, arguments: &[String]) -> Result<CommandResult, String> {
         let (index, remaining) = self.find_link(arguments)?;
         let link = &mut self.0[index];
@@ -125,8 +178,9 @@ impl Links {
         };
         match remaining.iter().map(String::as_str).collect::<Vec<_>>()[..] {
             [] => {}
-            ["up"] => link.down = false,
-            ["down"] => link.down = true,
+            [word @ ("up" | "down")] => {
+                sides.iter().for_each(|side| link.ends[*side].plain.down = word == "down");
+            }
             ref pairs if pairs.len() % 2 == 0 => {
                 let pairs: Vec<(&str, &str)> = pairs.chunks(2).map(|p| (p[0], p[1])).collect();
                 let mut changed = Vec::new();
@@ -134,7 +188,10 @@ impl Links {
                     let end = &link.ends[*side];
                     let mut whole = end.plain.clone();
                     whole.mtu = end.mtu;
-                    changed.push(change_direction(&whole, &pairs)?);
+                    let spec = change_direction(&whole, &pairs)?;
+                    // Without qdiscs, and with the policer of the port at the other end.
+                    compose(&[], &spec, link.ends[1 - *side].police.as_ref())?;
+                    changed.push(spec);
                 }
                 for (side, mut spec) in sides.iter().zip(changed) {
                     let end = &mut link.ends[*side];
@@ -228,8 +285,8 @@ impl Links {
         let end = &mut link.ends[side];
         if end.qdiscs.is_empty() {
             // As in Mininet, a port without a root qdisc is ideal.
-            let overhead = end.plain.overhead;
-            end.plain = PipeSpec { overhead, ..PipeSpec::default() };
+            let PipeSpec { overhead, down, .. } = end.plain;
+            end.plain = PipeSpec { overhead, down, ..PipeSpec::default() };
         }
         Ok(self.done(index))
     }
@@ -241,21 +298,24 @@ impl Links {
         };
         let (index, side) = self.find_device(device)?;
         let end = &mut self.0[index].ends[side];
+        let (mut down, mut new_mtu) = (end.down, end.mtu);
         let mut remaining = remaining.iter().map(String::as_str);
         let mut any = false;
         while let Some(argument) = remaining.next() {
             any = true;
             match argument {
-                "up" => end.down = false,
-                "down" => end.down = true,
+                "up" => down = false,
+                "down" => down = true,
                 "mtu" => {
                     let text = remaining.next().ok_or("mtu needs a number of bytes")?;
                     let mtu = text.parse().ok().filter(|m| (68..=65_535).contains(m));
-                    end.mtu = Some(mtu.ok_or_else(|| format!("{text:?} is not an MTU from 68 to 65535"))?);
+                    new_mtu = Some(mtu.ok_or_else(|| format!("{text:?} is not an MTU from 68 to 65535"))?);
                 }
                 other => return Err(format!("ifconfig {other} is not supported on an emulated port")),
             }
         }
+        // Only now: a command with an unsupported argument changes nothing.
+        (end.down, end.mtu) = (down, new_mtu);
         let text = match any {
             true => String::new(),
             false => format!("{device}  mtu {}", end.mtu.map_or("unlimited".into(), |m| m.to_string())),
@@ -349,7 +409,7 @@ impl Link {
         let mut spec = self.try_spec(side).unwrap_or_else(|_| self.ends[side].plain.clone());
         // A port does not accept packets larger than its own MTU either (is_skb_forwardable in dev.c).
         spec.mtu = self.ends.iter().filter_map(|e| e.mtu).min();
-        spec.down = self.down || self.ends.iter().any(|e| e.down);
+        spec.down |= self.ends.iter().any(|e| e.down);
         spec
     }
 
@@ -448,6 +508,95 @@ mod tests {
         assert!(
             tc(&mut links, "qdisc add dev s9-eth1 root netem delay 1ms").unwrap_err().contains("s1-eth1")
         );
+    }
+
+    #[test]
+    fn changes_of_the_scenario_replace_what_commands_have_set() {
+        let text = r#"
+            duration = "9s"
+            hosts.h1.address = "10.0.0.1/8"
+            hosts.h2.address = "10.0.0.2/8"
+            flows = [{ name = "f", from = "h1", to = "h2" }]
+            [[links]]
+            ends = ["h1", "h2"]
+            both = { delay = "1ms" }
+            [[links.changes]]
+            at = "3s"
+            both = { delay = "40ms" }
+            [[links.changes]]
+            at = "5s"
+            forward = { rate = "1mbit" }
+        "#;
+        let scenario = scenario::ScenarioFile::parse("x.toml", text).unwrap().resolve(None, &[]).unwrap();
+        let mut links = Links::new(&scenario);
+        assert!(links.take_changes(Time::from_secs(3)).is_empty(), "the emulator has made the change itself");
+        assert!(links.state(0, 1).contains("40 ms"), "{}", links.state(0, 1));
+        let mut links = Links::new(&scenario);
+        assert!(links.take_changes(Time::from_millis(2_999)).is_empty());
+        tc(&mut links, "qdisc add dev h2-eth0 root netem delay 7ms").unwrap();
+        links.ifconfig(&arguments("h1-eth0 down")).unwrap();
+        let changed = links.take_changes(Time::from_secs(3));
+        assert_eq!(
+            changed.iter().map(|(_, spec)| spec.delay).collect::<Vec<_>>(),
+            [Time::from_millis(40); 2]
+        );
+        assert!(changed.iter().all(|(_, spec)| spec.down), "the port stays down");
+        assert!(links.state(0, 1).contains("40 ms"), "{}", links.state(0, 1));
+        assert!(links.take_changes(Time::from_secs(4)).is_empty());
+        // A command changes what the link has now.
+        let done = links.link(&arguments("h1-h2 forward loss 1%")).unwrap();
+        assert_eq!(done.changed[0].1.delay, Time::from_millis(40));
+        let changed = links.take_changes(Time::from_secs(60));
+        assert_eq!(changed[0].1.rate, Rate::Constant(BitRate(1_000_000)));
+        assert_eq!(changed[1].1.rate, Rate::Unlimited);
+    }
+
+    /// By the scenario, or by `link`.
+    #[test]
+    fn a_direction_stays_down_until_it_is_set_up() {
+        let mut links = links();
+        links.0[1].ends[0].plain.down = true;
+        let down = |done: CommandResult| done.changed.iter().map(|(_, spec)| spec.down).collect::<Vec<_>>();
+        let mut link = |line: &str| down(links.link(&arguments(line)).unwrap());
+        assert_eq!(link("s1-s2"), [true, false]);
+        assert_eq!(link("s1-s2 delay 2ms"), [true, false]);
+        assert_eq!(link("s1-s2 backward down"), [true, true]);
+        assert_eq!(link("s1-s2 forward up"), [false, true]);
+        assert_eq!(link("s1-s2 forward down true"), [true, true]);
+        assert_eq!(link("s1-s2 up"), [false, false]);
+        assert_eq!(link("s1-s2 down"), [true, true]);
+        tc(&mut links, "qdisc add dev s1-eth2 root netem delay 1ms").unwrap();
+        let deleted = tc(&mut links, "qdisc del dev s1-eth2 root").unwrap();
+        assert_eq!(down(deleted), [true, true], "qdiscs do not set a link up");
+    }
+
+    #[test]
+    fn a_link_with_a_policer_gets_no_rate() {
+        let mut links = links();
+        tc(&mut links, "qdisc add dev s1-eth1 ingress").unwrap();
+        tc(&mut links, "filter add dev s1-eth1 parent ffff: matchall police rate 1mbit burst 10k drop")
+            .unwrap();
+        let before = links.list();
+        let error = links.link(&arguments("h1-s1 rate 1gbit")).unwrap_err();
+        assert!(error.contains("police"), "{error}");
+        assert_eq!(links.list(), before);
+        let done = links.link(&arguments("h1-s1 delay 5ms")).unwrap();
+        let spec = &done.changed[0].1;
+        assert_eq!((&spec.rate, spec.delay), (&Rate::Constant(BitRate(1_000_000)), Time::from_millis(5)));
+        let done = links.link(&arguments("h1-s1 backward rate 1gbit")).unwrap();
+        assert_eq!(done.changed[1].1.rate, Rate::Constant(BitRate(1_000_000_000)));
+    }
+
+    #[test]
+    fn an_ifconfig_with_an_error_changes_nothing() {
+        let mut links = links();
+        let before = links.list();
+        for line in ["s1-eth2 down mtu 67", "s1-eth2 mtu 9000 down promisc", "s1-eth2 mtu 9000 mtu"] {
+            assert!(links.ifconfig(&arguments(line)).is_err(), "{line}");
+            assert_eq!(links.list(), before, "{line}");
+        }
+        links.ifconfig(&arguments("s1-eth2 mtu 9000 down")).unwrap();
+        assert_ne!(links.list(), before);
     }
 
     #[test]

@@ -334,7 +334,8 @@ fn netem(arguments: Arguments<'_, '_>) -> Result<Netem, String> {
                 no_correlation(&mut arguments, "reorder")?;
             }
             "gap" => netem.gap = count(value("gap")?)?.clamp(1, u64::from(u32::MAX)) as u32,
-            "rate" => netem.rate = Some(rate(value("rate")?)?),
+            // 0: no rate, as in Linux (sch_netem.c).
+            "rate" => netem.rate = Some(rate(value("rate")?)?).filter(|rate| rate.0 > 0),
             other => return Err(format!("netem {other} is not supported on an emulated port")),
         }
     }
@@ -433,6 +434,18 @@ mod tests {
         let spec =
             compose(&[Qdisc { handle: 1, parent: None, kind: lossy }], &PipeSpec::default(), None).unwrap();
         assert_eq!((spec.loss, spec.loss_unit), (LossModel::Independent(0.01), LossUnit::SuperPacket));
+    }
+
+    #[test]
+    fn a_netem_rate_of_0_is_no_rate() {
+        for line in [
+            "qdisc add dev x root netem delay 1ms rate 0",
+            "qdisc add dev x root netem delay 1ms rate 0.1bit",
+        ] {
+            let qdiscs = [Qdisc { handle: 1, parent: None, kind: kind(line) }];
+            let spec = compose(&qdiscs, &PipeSpec::default(), None).unwrap();
+            assert_eq!((spec.rate, spec.delay), (Rate::Unlimited, Time::from_millis(1)), "{line}");
+        }
     }
 
     #[test]

@@ -14,7 +14,8 @@ net                 which port is connected with which
 dump                nodes with their ports and addresses; intfs: ports only
 links               configuration of each link
 status              links with their counters, and how late the emulator is
-link A-B down       take a link down, or up
+link A-B [forward|backward] down
+                    take a link or one direction of it down, or up
 link A-B [forward|backward] KEY VALUE ...
                     change a link: link s1-s2 delay 50ms loss 1%; KEYs are those
                     of the scenario file

@@ -200,7 +200,8 @@ pub(crate) fn exchange(
         else {
             continue;
         };
-        if reply.session != options.session {
+        // A reflector without RFC 8972, as of TWAMP Light, returns a zero there (section 3).
+        if reply.session != options.session && reply.session != 0 {
             continue;
         }
         // Duplicates do not count.
@@ -298,6 +299,43 @@ mod tests {
         // Copies, and a reflector whose numbers are not a count.
         assert_eq!(lost(10, 13, 9), [0, 1]);
         assert_eq!(lost(10, 1, 9), [1, 0]);
+    }
+
+    #[test]
+    fn a_reflector_without_session_identifiers_is_measured() {
+        let reflector = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let options = SenderOptions {
+            protocol: Protocol::Stamp,
+            to: reflector.local_addr().unwrap(),
+            count: 4,
+            interval: Time::from_millis(2),
+            spacing: Spacing::Fixed,
+            payload: OPEN_BYTES,
+            key: None,
+            session: 77,
+            timeout: Duration::from_millis(500),
+        };
+        let reflecting = std::thread::spawn(move || {
+            // The first two replies have no identifier, the others that of another session.
+            for session in [0, 0, 78, 78] {
+                let mut bytes = [0; OPEN_BYTES];
+                let (length, from) = reflector.recv_from(&mut bytes).unwrap();
+                let request = Request::from_bytes(&bytes[..length], None).unwrap();
+                let reply = Reply {
+                    sequence: request.sequence,
+                    stamp: ntp(realtime_ns()),
+                    error: own_error(),
+                    session,
+                    received: ntp(realtime_ns()),
+                    request: (request.sequence, request.stamp, request.error),
+                    ttl: 255,
+                };
+                reflector.send_to(&reply.to_bytes(None), from).unwrap();
+            }
+        });
+        let result = measure(&options, &AtomicBool::new(false), &mut |_| {}).unwrap();
+        reflecting.join().unwrap();
+        assert_eq!((result.sent, result.lost), (4, 2));
     }
 
     #[test]

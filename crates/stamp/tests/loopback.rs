@@ -508,3 +508,18 @@ fn a_server_keeps_only_the_last_finished_sessions() {
         assert!(client.try_reply().is_err(), "it was forgotten");
     });
 }
+
+#[test]
+fn a_server_sends_at_its_minimum_interval() {
+    served(ControlProtocol::Owamp, LOCAL, |to| {
+        let options = SenderOptions {
+            interval: Time::from_millis(1),
+            spacing: Spacing::Fixed,
+            ..options(Protocol::Owamp, to)
+        };
+        let measured = measure(&options, &AtomicBool::new(false), &mut |_| {}).unwrap();
+        assert_eq!(measured.sent, 80, "in both directions");
+        let faster = SenderOptions { interval: Time::from_micros(999), ..options };
+        assert!(measure(&faster, &AtomicBool::new(false), &mut |_| {}).is_err());
+    });
+}

@@ -1,11 +1,11 @@
-//! Samples of both ends of a test on one time axis.
+//! Samples of both ends of a test on one time axis. The other end may send any values: sums and differences saturate.
 
 use std::collections::BTreeMap;
 
 use schema::{FlowSample, Metrics};
 
 /// Samples of the two ends are joined if they are at most this many sample intervals apart.
-const MAX_JOIN_DISTANCE: i64 = 2;
+const MAX_JOIN_DISTANCE: u64 = 2;
 
 /// Adds the values that the other end sampled at nearly the same time to this end's rows. The time axes of the two ends are
 /// half a round trip apart.
@@ -21,15 +21,15 @@ pub fn join_samples(mut rows: Vec<FlowSample>, peer: &[FlowSample]) -> Vec<FlowS
     for row in &mut rows {
         let Some(samples) = by_flow.get(row.flow.as_str()) else { continue };
         let spacing = match samples.as_slice() {
-            [first, .., last] => (last.time_us - first.time_us) / (samples.len() as i64 - 1),
+            [first, .., last] => last.time_us.saturating_sub(first.time_us) / (samples.len() as i64 - 1),
             _ => continue,
         };
         let after = samples.partition_point(|sample| sample.time_us < row.time_us);
         let around = samples[after.saturating_sub(1)..].iter().take(2);
-        let Some(nearest) = around.min_by_key(|sample| (sample.time_us - row.time_us).abs()) else {
+        let Some(nearest) = around.min_by_key(|sample| sample.time_us.abs_diff(row.time_us)) else {
             continue;
         };
-        if (nearest.time_us - row.time_us).abs() > MAX_JOIN_DISTANCE * spacing {
+        if nearest.time_us.abs_diff(row.time_us) > MAX_JOIN_DISTANCE * spacing.unsigned_abs() {
             continue;
         }
         let receiver_is_peer =
@@ -55,7 +55,8 @@ fn bytes_at(samples: &[&FlowSample], after: usize, time_us: i64) -> Option<i64> 
         |index: usize| samples.get(index).and_then(|sample| Some((sample.time_us, sample.bytes_received?)));
     match (after.checked_sub(1).and_then(known), known(after)) {
         (Some((from, first)), Some((to, second))) if to > from => {
-            Some(first + ((second - first) as f64 * (time_us - from) as f64 / (to - from) as f64) as i64)
+            let share = time_us.saturating_sub(from) as f64 / to.saturating_sub(from) as f64;
+            Some(first.saturating_add((second.saturating_sub(first) as f64 * share) as i64))
         }
         (Some((_, bytes)), _) | (None, Some((_, bytes))) => Some(bytes),
         (None, None) => None,
@@ -65,6 +66,32 @@ fn bytes_at(samples: &[&FlowSample], after: usize, time_us: i64) -> Option<i64> 
 /// Goodput since the flow's previous row, bit/s.
 fn rate_since(before: &BTreeMap<String, (i64, Option<i64>)>, row: &FlowSample) -> Option<i64> {
     let (from, first) = before.get(&row.flow)?;
-    let span_us = (row.time_us - from).max(0) as f64;
-    (span_us > 0.0).then_some(((row.bytes_received? - (*first)?) as f64 * 8e6 / span_us) as i64)
+    let span_us = row.time_us.saturating_sub(*from).max(0) as f64;
+    (span_us > 0.0).then_some((row.bytes_received?.saturating_sub((*first)?) as f64 * 8e6 / span_us) as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(time_us: i64, bytes_received: Option<i64>) -> FlowSample {
+        FlowSample { time_us, flow: "stream-1".into(), bytes_received, ..FlowSample::default() }
+    }
+
+    #[test]
+    fn bytes_are_interpolated_between_the_other_ends_samples() {
+        let peer = [row(0, Some(0)), row(1000, Some(1000)), row(2000, Some(3000))];
+        let joined = join_samples(vec![row(500, None), row(1500, None)], &peer);
+        assert_eq!(joined.iter().map(|row| row.bytes_received).collect::<Vec<_>>(), [Some(500), Some(2000)]);
+        assert_eq!(joined[1].goodput_bps, Some(12_000_000));
+    }
+
+    #[test]
+    fn any_values_of_the_other_end_are_joined() {
+        let extremes = [i64::MIN, -1, 0, 1, i64::MAX];
+        let peer: Vec<FlowSample> =
+            extremes.iter().flat_map(|at| extremes.map(|bytes| row(*at, Some(bytes)))).collect();
+        let own = extremes.map(|at| row(at, None)).to_vec();
+        assert_eq!(join_samples(own, &peer).len(), extremes.len());
+    }
 }

@@ -175,8 +175,9 @@ pub(crate) fn end(
 
 /// The other end's totals of a stream. iperf before 3.2 sends no times: then this end's time is used.
 fn totals(spec: &TestSpec, result: &StreamResult, own_end_s: f64) -> StreamTotals {
-    let lost = result.errors - result.omitted_errors.unwrap_or(0);
-    let packets = result.packets - result.omitted_packets.unwrap_or(0);
+    // The other end may send any numbers.
+    let lost = result.errors.saturating_sub(result.omitted_errors.unwrap_or(0));
+    let packets = result.packets.saturating_sub(result.omitted_packets.unwrap_or(0));
     StreamTotals {
         start_s: result.start_time.unwrap_or(0.0),
         end_s: result.end_time.unwrap_or(own_end_s),
@@ -261,4 +262,24 @@ fn system_info() -> String {
     let parts = ["ostype", "hostname", "osrelease", "version"].map(part);
     let words: Vec<&str> = parts.iter().map(|p| p.trim()).chain([std::env::consts::ARCH]).collect();
     words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Amount;
+
+    #[test]
+    fn any_numbers_of_the_other_end_make_totals() {
+        let spec = TestSpec::new(Protocol::Udp, Amount::Time(Duration::from_secs(1)));
+        let result = StreamResult {
+            errors: -9_000_000_000_000_000_000,
+            omitted_errors: Some(9_000_000_000_000_000_000),
+            packets: 9_000_000_000_000_000_000,
+            omitted_packets: Some(-9_000_000_000_000_000_000),
+            ..StreamResult::default()
+        };
+        let datagrams = totals(&spec, &result, 1.0).udp.unwrap();
+        assert_eq!((datagrams.lost, datagrams.packets), (i64::MIN, i64::MAX as u64));
+    }
 }

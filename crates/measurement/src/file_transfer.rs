@@ -22,7 +22,7 @@ use crate::{
     Result,
     error::chain,
     record,
-    test::{RecordedTest, sending_device, tuned_buffer},
+    test::{RecordedTest, sending_device, share_of, tuned_buffer},
 };
 
 /// The option that requests a rate.
@@ -167,11 +167,12 @@ impl TransferRecorder {
         run.duration_s = rows.last().map_or(0.0, |row| row.time_us as f64 * 1e-6);
         run.wall_s = run.duration_s;
         let dropped = self.dropped(session, &rows);
-        let all_retransmitted: u64 = names(session).map(|name| retransmitted_segs(&rows, &name)).sum();
+        let counts = names(session).map(|name| retransmitted_segs(&rows, &name));
+        let all_retransmitted = counts.fold(0, u64::saturating_add);
         let mut contexts = Vec::new();
         let mut events = Vec::new();
         for name in names(session) {
-            let dropped_segs = dropped * retransmitted_segs(&rows, &name) / all_retransmitted.max(1);
+            let dropped_segs = share_of(dropped, retransmitted_segs(&rows, &name), all_retransmitted);
             let context = self.context(session, &name, &rows, activity, dropped_segs);
             verdict::decide(&mut rows, &verdict::LinkRows::default(), &context);
             let times = times(session, &rows, &name);

@@ -219,7 +219,8 @@ pub fn complete_record(
     let retransmitted = |id| retransmitted_segs(&rows, &flow_name(id));
     let retransmissions: BTreeMap<_, _> =
         start.connections.iter().map(|c| (c.id, retransmitted(c.id))).collect();
-    let all_retransmissions: u64 = retransmissions.values().sum();
+    // Those of streams that the other end sent are its own figures, which may have any value.
+    let all_retransmissions: u64 = retransmissions.values().copied().fold(0, u64::saturating_add);
     for connection in &start.connections {
         let name = flow_name(connection.id);
         let this_host = connection.local.ip().to_string();
@@ -227,7 +228,7 @@ pub fn complete_record(
         let stream = end.and_then(|end| end.streams.iter().find(|stream| stream.id == connection.id));
         // The device does not count by stream.
         let dropped_segs =
-            dropped * retransmissions.get(&connection.id).unwrap_or(&0) / all_retransmissions.max(1);
+            share_of(dropped, *retransmissions.get(&connection.id).unwrap_or(&0), all_retransmissions);
         let mut context = FlowContext {
             unknown_path: true,
             device: if connection.sender {
@@ -276,6 +277,11 @@ pub fn complete_record(
         _ => None,
     };
     Ok(Some(RecordedTest { run, path, steady: seen.steady, rows, dropped_here: dropped }))
+}
+
+/// The part of `all` in proportion to `part` of `whole`.
+pub(crate) fn share_of(all: u64, part: u64, whole: u64) -> u64 {
+    u64::try_from(u128::from(all) * u128::from(part) / u128::from(whole.max(1))).unwrap_or(u64::MAX)
 }
 
 /// The sending device, in the form that the verdict needs.
@@ -334,7 +340,7 @@ fn times(
     let tcp = start.spec.protocol == Protocol::Tcp;
     let last = rows.iter().rev().find(|row| row.flow == name);
     let omit_us = start.spec.omit.as_micros() as i64;
-    let seconds = |time_s: f64| (time_s * 1e6) as i64 + omit_us;
+    let seconds = |time_s: f64| ((time_s * 1e6) as i64).saturating_add(omit_us);
     FlowTimes {
         kind: if tcp { FlowKind::Tcp } else { FlowKind::Udp },
         cc: report.end.as_ref().and_then(|end| end.sender_congestion.clone()).filter(|_| tcp),
@@ -358,5 +364,17 @@ pub fn steady_json(steady: &Option<Estimate>) -> Value {
             "from_s": estimate.from_s, "epochs": estimate.epochs, "is_precise": estimate.is_precise(),
             "needed_s": estimate.needed_s(),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_are_shared_in_proportion_to_any_counts() {
+        assert_eq!(share_of(10, 3, 6), 5);
+        assert_eq!(share_of(10, 0, 0), 0);
+        assert_eq!(share_of(10, i64::MAX as u64, i64::MAX as u64), 10);
     }
 }

@@ -96,7 +96,8 @@ impl OneWayReceiver {
         let mut schedule = Schedule::new(&request.sid, slots.to_vec());
         let mut due = request.start;
         for sequence in 0..sent {
-            due = due.saturating_add(schedule.next().unwrap_or(0));
+            // NTP's time wraps in 2036 (RFC 5905 section 6).
+            due = due.wrapping_add(schedule.next().unwrap_or(0));
             if !arrived.contains(&sequence) && !is_skipped(sequence) {
                 self.records.push(PacketRecord {
                     sequence,
@@ -141,4 +142,35 @@ pub(crate) fn duration(request: &SessionRequest, slots: &[Slot]) -> Duration {
     let units: u128 =
         Schedule::new(&request.sid, slots.to_vec()).take(request.packets as usize).map(u128::from).sum();
     interval(u64::try_from(units).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::*;
+
+    #[test]
+    fn lost_packets_of_a_session_across_the_end_of_ntps_era_have_the_times_of_the_schedule() {
+        let end = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+        // Half a second before 2036-02-07 06:28:16 UTC.
+        let start = u64::MAX - (1 << 31) + 1;
+        let request = SessionRequest {
+            two_way: false,
+            server_sends: false,
+            server_receives: true,
+            slots: 1,
+            packets: 2,
+            sender: end,
+            receiver: end,
+            sid: [0; 16],
+            padding_bytes: 0,
+            start,
+            timeout: 0,
+            type_p: 0,
+        };
+        let stopped = StoppedSender { sid: [0; 16], next_sequence: 2, skipped: Vec::new() };
+        let records = OneWayReceiver::default().finish(&request, &[Slot::Fixed(1 << 32)], &stopped);
+        assert_eq!(records.iter().map(|record| record.sent).collect::<Vec<_>>(), [1 << 31, 3 << 31]);
+    }
 }

@@ -149,15 +149,16 @@ pub(crate) fn exchange(
     let mut reflected = 0;
     let begin = Instant::now();
     let mut next = 0;
-    // When the next packet is due, and when the last one was.
-    let (mut due, mut last_due) = (Duration::ZERO, Duration::ZERO);
+    // When the next packet is due, and when the last one was sent.
+    let (mut due, mut last_sent) = (Duration::ZERO, Duration::ZERO);
     let mut count = options.count;
     loop {
         // After a stop, the replies to the packets in flight are still awaited: they are not lost.
         if stop.load(Ordering::Acquire) {
             count = next;
         }
-        if next < count && begin.elapsed() >= due {
+        let is_due = next < count && begin.elapsed() >= due;
+        if is_due {
             let now = realtime_ns();
             let request =
                 Request { sequence: next, stamp: ntp(now), error: own_error(), session: options.session };
@@ -173,23 +174,29 @@ pub(crate) fn exchange(
                 _ => drop(sent.insert(next, now)),
             }
             next += 1;
-            last_due = due;
+            last_sent = begin.elapsed();
             due += interval(schedule.next().unwrap_or(0));
-            continue;
         }
-        let wait = if next < count {
+        let wait = if is_due {
+            Duration::ZERO
+        } else if next < count {
             due.saturating_sub(begin.elapsed())
         } else {
-            match (last_due + options.timeout).checked_sub(begin.elapsed()) {
+            match (last_sent + options.timeout).checked_sub(begin.elapsed()) {
                 Some(left) if !sent.is_empty() => left,
                 _ => break,
             }
         };
-        // A timeout of zero would block forever.
-        socket
-            .set_read_timeout(Some(wait.clamp(Duration::from_micros(50), STOP_CHECK_INTERVAL)))
-            .attempted(what)?;
-        let received = match ancillary::receive_with_ancillary(socket, &mut buffer, 0) {
+        // A sender that is behind its schedule reads a reply for each packet: the kernel drops replies that do not fit into the
+        // socket's buffer, and they would count as lost on the path.
+        let flags = if is_due { libc::MSG_DONTWAIT } else { 0 };
+        if !is_due {
+            // A timeout of zero would block forever.
+            socket
+                .set_read_timeout(Some(wait.clamp(Duration::from_micros(50), STOP_CHECK_INTERVAL)))
+                .attempted(what)?;
+        }
+        let received = match ancillary::receive_with_ancillary(socket, &mut buffer, flags) {
             Ok(received) => received,
             Err(e) if ancillary::is_transient(&e) => continue,
             Err(e) if e.raw_os_error() == Some(libc::EMSGSIZE) => return Err(too_big(socket, options, e)),
@@ -200,7 +207,8 @@ pub(crate) fn exchange(
         else {
             continue;
         };
-        if reply.session != options.session {
+        // A reflector without RFC 8972, as of TWAMP Light, returns a zero there (section 3).
+        if reply.session != options.session && reply.session != 0 {
             continue;
         }
         // Duplicates do not count.
@@ -298,6 +306,71 @@ mod tests {
         // Copies, and a reflector whose numbers are not a count.
         assert_eq!(lost(10, 13, 9), [0, 1]);
         assert_eq!(lost(10, 1, 9), [1, 0]);
+    }
+
+    /// The replies are more than a socket's default buffer holds.
+    #[test]
+    fn a_sender_that_is_behind_its_schedule_reads_its_replies() {
+        let reflector = Reflector::bind(IpAddr::from([127, 0, 0, 1]), 0, None).unwrap();
+        let options = SenderOptions {
+            protocol: Protocol::Stamp,
+            to: ([127, 0, 0, 1], reflector.port().unwrap()).into(),
+            count: 2000,
+            interval: Time(0),
+            spacing: Spacing::Fixed,
+            payload: OPEN_BYTES,
+            key: None,
+            session: 0,
+            timeout: Duration::from_millis(500),
+        };
+        let stop = AtomicBool::new(false);
+        let result = std::thread::scope(|scope| {
+            let running = scope.spawn(|| reflector.run(&stop));
+            // The pause lets the reflector keep up.
+            let mut pause = |_| std::thread::sleep(Duration::from_micros(100));
+            let result = measure(&options, &AtomicBool::new(false), &mut pause);
+            stop.store(true, Ordering::Release);
+            running.join().expect("no panic").unwrap();
+            result.unwrap()
+        });
+        assert!(result.lost < 1000, "{} of {}", result.lost, result.sent);
+    }
+
+    #[test]
+    fn a_reflector_without_session_identifiers_is_measured() {
+        let reflector = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let options = SenderOptions {
+            protocol: Protocol::Stamp,
+            to: reflector.local_addr().unwrap(),
+            count: 4,
+            interval: Time::from_millis(2),
+            spacing: Spacing::Fixed,
+            payload: OPEN_BYTES,
+            key: None,
+            session: 77,
+            timeout: Duration::from_millis(500),
+        };
+        let reflecting = std::thread::spawn(move || {
+            // The first two replies have no identifier, the others that of another session.
+            for session in [0, 0, 78, 78] {
+                let mut bytes = [0; OPEN_BYTES];
+                let (length, from) = reflector.recv_from(&mut bytes).unwrap();
+                let request = Request::from_bytes(&bytes[..length], None).unwrap();
+                let reply = Reply {
+                    sequence: request.sequence,
+                    stamp: ntp(realtime_ns()),
+                    error: own_error(),
+                    session,
+                    received: ntp(realtime_ns()),
+                    request: (request.sequence, request.stamp, request.error),
+                    ttl: 255,
+                };
+                reflector.send_to(&reply.to_bytes(None), from).unwrap();
+            }
+        });
+        let result = measure(&options, &AtomicBool::new(false), &mut |_| {}).unwrap();
+        reflecting.join().unwrap();
+        assert_eq!((result.sent, result.lost), (4, 2));
     }
 
     #[test]

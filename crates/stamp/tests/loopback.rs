@@ -14,7 +14,7 @@ use std::{
 use socket2::{Domain, Socket, Type};
 use stamp::{
     ControlProtocol, ControlServer, Protocol, Reflector, SenderOptions, Spacing,
-    control::{Accept, ClientControl, Reply, SessionRequest, Slot},
+    control::{Accept, ClientControl, Reply, SessionRequest, Slot, StoppedSender},
     measure, measure_packets,
     wire::{ErrorEstimate, Reply as Reflected, Request},
 };
@@ -466,5 +466,60 @@ fn a_stop_ends_a_test_early_with_what_was_measured() {
         });
         let counts = result.unwrap().each_direction.unwrap();
         assert!(counts.iter().all(|count| count.sent < 5000 && count.sent > 0), "{counts:?}");
+    });
+}
+
+/// The memory of a connection is limited, although each session needs only one packet.
+#[test]
+fn a_server_keeps_only_the_last_finished_sessions() {
+    served(ControlProtocol::Owamp, LOCAL, |to| {
+        let mut client = Client::open(ControlProtocol::Owamp, to);
+        let request = SessionRequest {
+            two_way: false,
+            server_receives: true,
+            slots: 1,
+            packets: 1,
+            sender: SocketAddr::new(LOCAL, 4567),
+            receiver: SocketAddr::new(LOCAL, 0),
+            start: 0,
+            ..two_way()
+        };
+        let mut sids = Vec::new();
+        for _ in 0..17 {
+            let message = client.control.request(request, &[Slot::Fixed(1 << 20)]);
+            client.send(&message);
+            let Reply::Accepted(accepted) = client.reply() else { panic!("no session") };
+            let message = client.control.start();
+            client.send(&message);
+            assert_eq!(client.reply(), Reply::TestsStarted);
+            let stopped = StoppedSender { sid: accepted.sid, next_sequence: 0, skipped: Vec::new() };
+            let message = client.control.stop_one_way(&[stopped]);
+            client.send(&message);
+            assert!(matches!(client.reply(), Reply::Stopped(_)));
+            sids.push(accepted.sid);
+        }
+        for sid in &sids[1..] {
+            let message = client.control.fetch(*sid);
+            client.send(&message);
+            assert!(matches!(client.reply(), Reply::Fetched(_)));
+        }
+        let message = client.control.fetch(sids[0]);
+        client.send(&message);
+        assert!(client.try_reply().is_err(), "it was forgotten");
+    });
+}
+
+#[test]
+fn a_server_sends_at_its_minimum_interval() {
+    served(ControlProtocol::Owamp, LOCAL, |to| {
+        let options = SenderOptions {
+            interval: Time::from_millis(1),
+            spacing: Spacing::Fixed,
+            ..options(Protocol::Owamp, to)
+        };
+        let measured = measure(&options, &AtomicBool::new(false), &mut |_| {}).unwrap();
+        assert_eq!(measured.sent, 80, "in both directions");
+        let faster = SenderOptions { interval: Time::from_micros(999), ..options };
+        assert!(measure(&faster, &AtomicBool::new(false), &mut |_| {}).is_err());
     });
 }

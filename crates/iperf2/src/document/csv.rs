@@ -138,6 +138,20 @@ mod tests {
     }
 
     #[test]
+    fn sums_of_any_counts_saturate() {
+        let line = |from: u32| {
+            let many = i64::MAX;
+            format!(
+                "20261124022932,127.0.0.1,46959,127.0.0.1,5703,1,{from}.0-{}.0,1,8,0.0,0,{many},0.0,{many}\n",
+                from + 1
+            )
+        };
+        let found = reports(&(0..3).map(line).collect::<String>(), SystemTime::UNIX_EPOCH).unwrap();
+        let udp = found[0].end.as_ref().unwrap().streams[0].received.udp.unwrap();
+        assert_eq!((udp.packets, udp.out_of_order), (u64::MAX, u64::MAX));
+    }
+
+    #[test]
     fn a_line_that_is_not_of_iperf_is_named() {
         let broken = TCP.replacen("777388092", "many", 1);
         assert_eq!(

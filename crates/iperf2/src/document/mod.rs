@@ -114,7 +114,10 @@ impl ImportedStream {
         if is_total(&self.lines) {
             return Some(*last);
         }
-        let sum = |of: fn(&Datagrams) -> u64| self.lines.iter().filter_map(|l| l.udp.as_ref()).map(of).sum();
+        let sum = |of: fn(&Datagrams) -> u64| {
+            let counts = self.lines.iter().filter_map(|l| l.udp.as_ref()).map(of);
+            counts.fold(0, u64::saturating_add)
+        };
         Some(IntervalLine {
             start_s: self.lines.first()?.start_s,
             bytes: self.lines.iter().map(|line| line.bytes).fold(0, u64::saturating_add),

@@ -189,3 +189,87 @@ fn local(socket: &Socket) -> Result<SocketAddr, Error> {
     let address = socket.local_addr().attempted(|| "cannot read the server's address".into())?;
     Ok(address.as_socket().unwrap_or_else(|| SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0)))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::Write,
+        net::{TcpStream, UdpSocket},
+        sync::{Mutex, PoisonError},
+        time::Instant,
+    };
+
+    use iperf3::{
+        Observer,
+        report::{Report, ServerOutput},
+    };
+
+    use super::*;
+    use crate::wire::DatagramHeader;
+
+    /// Counts the observers that exist, and stores that number at the end of each test.
+    #[derive(Default)]
+    struct Counting {
+        alive: Mutex<usize>,
+        at_ends: Mutex<Vec<usize>>,
+    }
+
+    struct Counted<'a>(&'a Counting);
+
+    impl Observer for Counted<'_> {}
+
+    impl Drop for Counted<'_> {
+        fn drop(&mut self) {
+            *self.0.alive.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        }
+    }
+
+    impl ServerObserver for Counting {
+        fn note(&self, _text: &str) {}
+
+        fn begin(&self, _peer: SocketAddr) -> Box<dyn Observer + '_> {
+            *self.alive.lock().unwrap() += 1;
+            Box::new(Counted(self))
+        }
+
+        fn end(&self, _peer: SocketAddr, _report: &Report, _error: Option<&Error>) {
+            let alive = *self.alive.lock().unwrap();
+            self.at_ends.lock().unwrap().push(alive);
+        }
+
+        fn output(&self, _report: &Report) -> ServerOutput {
+            ServerOutput::Text(String::new())
+        }
+    }
+
+    /// What an observer passes on when it is dropped is there when the end is reported.
+    #[test]
+    fn the_observer_of_a_test_is_dropped_before_its_end_is_reported() {
+        let options = ServerOptions { bind: Some(Ipv4Addr::LOCALHOST.into()), ..ServerOptions::new(0) };
+        let server = Server::bind(options).unwrap();
+        let to = server.address().unwrap();
+        let (stop, observer) = (AtomicBool::new(false), Counting::default());
+        let ends = || observer.at_ends.lock().unwrap().len();
+        std::thread::scope(|scope| {
+            let running = scope.spawn(|| server.run(&stop, &observer));
+            let wait_for = |count: usize| {
+                let begin = Instant::now();
+                while ends() < count && begin.elapsed() < Duration::from_secs(20) {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            };
+            // Without a header: the payload of old clients.
+            TcpStream::connect(to).unwrap().write_all(b"0123456789").unwrap();
+            wait_for(1);
+            let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
+            for number in [1, -2] {
+                let header = DatagramHeader { number, sent_ns: 0 }.encode();
+                datagrams.send_to(&header, to).unwrap();
+            }
+            wait_for(2);
+            stop.store(true, Ordering::Release);
+            running.join().unwrap().unwrap();
+        });
+        assert_eq!(*observer.at_ends.lock().unwrap(), [0, 0]);
+    }
+}

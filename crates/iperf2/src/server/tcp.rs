@@ -158,6 +158,7 @@ impl Connection<'_> {
         };
         let mut observer = self.observer.begin(self.peer);
         let outcome = plain_streams::run(test, self.stop, &mut *observer);
+        drop(observer);
         self.observer.end(self.peer, &outcome.report, outcome.error.as_ref());
     }
 

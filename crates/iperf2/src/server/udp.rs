@@ -50,7 +50,8 @@ pub(super) struct UdpSessions<'a> {
 
 /// One client's test.
 struct Session<'a> {
-    observer: Box<dyn Observer + 'a>,
+    /// Dropped when the test ends.
+    observer: Option<Box<dyn Observer + 'a>>,
     report: Report,
     has_64_bits: bool,
     counters: ReceiverCounters,
@@ -245,7 +246,7 @@ impl<'a> Session<'a> {
         let start = report::Start { connections, ..start };
         observer.start(&start);
         Ok(Session {
-            observer,
+            observer: Some(observer),
             report: Report { start: Some(start), ..Report::default() },
             has_64_bits,
             counters: ReceiverCounters::default(),
@@ -275,7 +276,9 @@ impl<'a> Session<'a> {
 
     fn interval(&mut self, now_s: f64) {
         let interval = self.intervals.next(now_s, &[(1, false, self.totals(now_s))]);
-        self.observer.interval(&interval);
+        if let Some(observer) = &mut self.observer {
+            observer.interval(&interval);
+        }
     }
 
     /// Reports the end of the test.
@@ -287,6 +290,7 @@ impl<'a> Session<'a> {
             let stream = StreamEnd { id: 1, forward: true, sent, received, tcp: None };
             self.report.end = Some(udp_totals::end(vec![stream]));
         }
+        self.observer = None;
         observer.end(peer, &self.report, error);
     }
 }

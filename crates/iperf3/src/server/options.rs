@@ -98,7 +98,7 @@ pub trait ServerObserver: Sync {
     /// A test of `peer` begins: returns the observer of its progress.
     fn begin(&self, peer: SocketAddr) -> Box<dyn Observer + '_>;
 
-    /// It ended.
+    /// It ended, and the observer of its progress has been dropped.
     fn end(&self, peer: SocketAddr, report: &Report, error: Option<&Error>);
 
     /// The report as sent to a client on request (`--get-server-output`).

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use units::{BitRate, Bytes};
 
-use super::number::{count, flag, maybe_whole, number, real};
+use super::number::{count, flag, maybe_number, maybe_real, maybe_whole, number, real};
 use crate::spec::{Amount, Direction, Protocol, TCP_BLOCK, TestSpec, UDP_BLOCK, UDP_BLOCK_DEFAULT};
 
 /// Streams each way (MAX_STREAMS).
@@ -50,9 +50,13 @@ pub struct Params {
     /// Sent as whole seconds: peers that parse an integer reject a fraction.
     #[serde(deserialize_with = "real", serialize_with = "number")]
     pub(crate) omit: f64,
-    /// Sent as whole seconds.
-    #[serde(deserialize_with = "real", serialize_with = "number", skip_serializing_if = "is_zero")]
-    pub(crate) time: f64,
+    /// Sent as whole seconds. 0 without an amount (iperf3's `-t 0`): until the client ends the test.
+    #[serde(
+        deserialize_with = "maybe_real",
+        serialize_with = "maybe_number",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub(crate) time: Option<f64>,
     #[serde(deserialize_with = "count")]
     pub(crate) num: u64,
     #[serde(deserialize_with = "count")]
@@ -146,10 +150,6 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-fn is_zero(value: &f64) -> bool {
-    *value == 0.0
-}
-
 fn is_none(value: &u64) -> bool {
     *value == 0
 }
@@ -171,8 +171,8 @@ impl Params {
     pub fn of(spec: &TestSpec) -> Params {
         let some = |yes: bool| u64::from(yes);
         let time = match spec.amount {
-            Amount::Time(time) => time,
-            Amount::Bytes(_) | Amount::Blocks(_) => Duration::ZERO,
+            Amount::Time(time) => Some(time),
+            Amount::Bytes(_) | Amount::Blocks(_) => None,
         };
         Params {
             tcp: spec.protocol == Protocol::Tcp,
@@ -181,8 +181,8 @@ impl Params {
             omit: spec.omit.as_secs() as f64,
             longfat_omit_us: fraction_us(spec.omit),
             // The client ends the test; the server's own limit must not come first.
-            time: time.as_secs_f64().ceil(),
-            longfat_duration_us: fraction_us(time),
+            time: time.map(|time| time.as_secs_f64().ceil()),
+            longfat_duration_us: time.map_or(0, fraction_us),
             num: if let Amount::Bytes(bytes) = spec.amount { bytes.0 } else { 0 },
             blockcount: if let Amount::Blocks(blocks) = spec.amount { blocks } else { 0 },
             MSS: spec.mss.map_or(0, u64::from),
@@ -232,7 +232,11 @@ impl Params {
         };
         let amount = match (self.num, self.blockcount) {
             (0, 0) => {
-                let time = if self.time == 0.0 { TIME_S } else { self.time };
+                let time = match self.time {
+                    None => TIME_S,
+                    Some(0.0) => TIME_MAX_S,
+                    Some(time) => time,
+                };
                 let time = exact_s(self.longfat_duration_us, time);
                 Amount::Time(seconds("time", time, TIME_MIN_S..=TIME_MAX_S)?)
             }
@@ -371,6 +375,17 @@ mod tests {
         assert_eq!((spec.protocol, spec.direction, spec.streams), (Protocol::Tcp, Direction::Forward, 1));
         assert_eq!(spec.amount, Amount::Time(Duration::from_secs(10)));
         assert_eq!((spec.block, spec.rate), (Bytes(131_072), None));
+    }
+
+    /// The message of iperf 3.12's client with `-t 0`, whose server sets no limit then.
+    #[test]
+    fn a_time_of_zero_lasts_until_the_client_ends_the_test() {
+        let text = r#"{"tcp":true,"omit":0,"time":0,"num":0,"blockcount":0,"parallel":1,"len":131072,"pacing_timer":1000,
+            "client_version":"3.12"}"#;
+        let amount = |text: &str| wire::decode::<Params>(text.as_bytes()).unwrap().spec().unwrap().amount;
+        assert_eq!(amount(text), Amount::Time(Duration::from_secs(86_400)));
+        assert_eq!(amount(&text.replace("\"num\":0", "\"num\":5")), Amount::Bytes(Bytes(5)));
+        assert_eq!(amount("{}"), Amount::Time(Duration::from_secs(10)));
     }
 
     #[test]

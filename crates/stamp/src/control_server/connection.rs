@@ -25,7 +25,7 @@ const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout of a test whose packets do not arrive (REFWAIT, RFC 5357 section 4.2).
 const TEST_TIMEOUT: Duration = Duration::from_secs(900);
-/// Maximum number of sessions of a connection.
+/// Maximum number of sessions of a test, and of finished sessions that a client can fetch: the last ones.
 const MAX_SESSIONS: usize = 16;
 /// Maximum number of packets of all sessions of a connection. The server may keep a record for each packet.
 const MAX_PACKETS: u32 = 50_000;
@@ -225,6 +225,8 @@ impl<'a> Connection<'a> {
         let sessions = std::mem::take(&mut self.sessions);
         let own: Vec<StoppedSender> = sessions.iter().filter_map(Session::stopped_sender).collect();
         self.finished.extend(sessions.into_iter().filter_map(|session| session.finish(senders)));
+        // A session of one packet may have 256 slots and 2048 ranges: the limit of packets does not limit the memory.
+        self.finished.drain(..self.finished.len().saturating_sub(MAX_SESSIONS));
         Ok(Some(self.control.stopped(&own)))
     }
 

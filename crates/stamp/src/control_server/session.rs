@@ -248,7 +248,8 @@ fn check(request: &SessionRequest, slots: &[Slot], client: SocketAddr) -> Result
     if !is_supported || slots.is_empty() || request.packets == 0 {
         return Err(Accept::UNSUPPORTED);
     }
-    let mean = interval(Schedule::mean(slots));
+    // NTP's intervals are rounded down by less than 1 ns: 1 ms is 999,999 ns.
+    let mean = interval(Schedule::mean(slots)) + Duration::from_nanos(1);
     let is_too_fast = mean < MIN_INTERVAL || payload as u128 * 8_000_000_000 > MAX_RATE_BPS * mean.as_nanos();
     let is_too_long =
         one_way::duration(request, slots) > MAX_DURATION || duration_until(start_ns(request)) > MAX_DURATION;

@@ -292,6 +292,9 @@ impl TestArgs {
     }
 
     fn spec(&self) -> anyhow::Result<TestSpec> {
+        if self.bytes == Some(Bytes(0)) || self.blockcount == Some(0) {
+            return Err(Exit::BadInput("the amount of a test (-n, -k) must be above zero".into()).into());
+        }
         let amount = match (self.bytes, self.blockcount, self.time) {
             (Some(bytes), ..) => Amount::Bytes(bytes),
             (_, Some(blocks), _) => Amount::Blocks(blocks),

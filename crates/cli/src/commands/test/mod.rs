@@ -57,7 +57,6 @@ pub fn run(args: &TestArgs, runs: &RunsLocation, json: bool) -> anyhow::Result<(
         Form::Text(format) => {
             if let (Some(start), Some(end)) = (&report.start, &report.end) {
                 output::text(&document::end_text(start, end, format))?;
-                print_server_output(&report)?;
             }
             if let Some(latency) = &report.latency {
                 output::text(&format!("\n{}", latency::text(latency)))?;
@@ -105,15 +104,6 @@ fn congestion_control(
         cc::kernel::load(&source, &Default::default(), None).map_err(|e| commands::cc::failure(&e))?;
     options.congestion = Some(registration.name().to_string());
     Ok(Some(registration))
-}
-
-fn print_server_output(report: &Report) -> anyhow::Result<()> {
-    use iperf3::report::ServerOutput;
-    match report.end.as_ref().and_then(|end| end.server_output.as_ref()) {
-        Some(ServerOutput::Text(text)) => output::text(&format!("\nServer output:\n{text}")),
-        Some(ServerOutput::Json(value)) => output::text(&format!("\nServer JSON output:\n{value:#}")),
-        None => Ok(()),
-    }
 }
 
 /// The events at the end of a test.

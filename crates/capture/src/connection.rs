@@ -7,7 +7,7 @@ use schema::{Event, EventKind};
 use crate::{
     recent_packets::RecentPackets,
     segment::Segment,
-    sender::{AckInfo, FlowSender, Rows},
+    sender::{AckInfo, AdvertisedWindow, FlowSender, Rows},
 };
 
 /// A packet with more payload is a super-packet for certain: frames are smaller (jumbo frames have 9216 bytes at most), bytes.
@@ -31,6 +31,8 @@ pub(crate) struct Connection {
 pub(crate) struct CapturedEndpoint {
     pub(crate) address: SocketAddr,
     pub(crate) sender: FlowSender,
+    /// Whether the capture has a packet of it.
+    has_sent: bool,
     recent: RecentPackets,
     /// Its latest SYN.
     syn: Option<SynInfo>,
@@ -47,10 +49,21 @@ pub(crate) struct CapturedEndpoint {
 struct SynInfo {
     time_ns: u64,
     seq: u32,
-    window_scale: Option<u8>,
+    window_scale: WindowScale,
     mss: Option<u16>,
     /// Number of retransmissions.
     retries: u32,
+}
+
+/// The window scale option of a SYN (RFC 7323 section 2.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WindowScale {
+    /// The SYN has no such option: windows of neither endpoint are scaled.
+    Absent,
+    /// Number of bits.
+    Shift(u8),
+    /// The packet was truncated within its options.
+    Unknown,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -68,6 +81,7 @@ impl Connection {
         let endpoint = |from: SocketAddr, to: SocketAddr| CapturedEndpoint {
             address: from,
             sender: FlowSender::new(format!("{from}-{to}{suffix}"), every),
+            has_sent: false,
             recent: RecentPackets::default(),
             syn: None,
             has_fin: false,
@@ -81,10 +95,18 @@ impl Connection {
 
     /// Whether this segment begins a new connection between the same ports.
     pub(crate) fn is_succeeded_by(&self, segment: &Segment) -> bool {
-        let earlier = self.endpoint(segment.from).syn;
-        segment.flags.syn()
-            && !segment.flags.ack()
-            && (self.is_closed || earlier.is_some_and(|syn| syn.seq != segment.seq))
+        let endpoint = self.endpoint(segment.from);
+        let is_another_syn = match endpoint.syn {
+            Some(syn) => syn.seq != segment.seq,
+            // The capture began in the middle of the present connection.
+            None => endpoint.has_sent,
+        };
+        match (segment.flags.syn(), segment.flags.ack()) {
+            (true, false) => self.is_closed || is_another_syn,
+            // The capture has one direction only. Before any data it may be the repetition of a SYN cookie.
+            (true, true) => is_another_syn && endpoint.sender.has_data(),
+            (false, _) => false,
+        }
     }
 
     fn endpoint(&self, address: SocketAddr) -> &CapturedEndpoint {
@@ -96,6 +118,7 @@ impl Connection {
         let from = usize::from(self.endpoints[0].address != segment.from);
         let [one, two] = &mut self.endpoints;
         let (endpoint, peer) = if from == 0 { (one, two) } else { (two, one) };
+        endpoint.has_sent = true;
         if endpoint.is_copy(now_ns, peer, segment) {
             return true;
         }
@@ -174,7 +197,12 @@ impl CapturedEndpoint {
             });
             return;
         }
-        let (seq, window_scale, mss) = (segment.seq, segment.window_scale, segment.mss);
+        let window_scale = match segment.window_scale {
+            Some(shift) => WindowScale::Shift(shift),
+            None if segment.has_all_options => WindowScale::Absent,
+            None => WindowScale::Unknown,
+        };
+        let (seq, mss) = (segment.seq, segment.mss);
         self.syn = Some(SynInfo { time_ns: now_ns, seq, window_scale, mss, retries: 0 });
     }
 
@@ -198,17 +226,23 @@ impl CapturedEndpoint {
 
     /// The window that a segment of this endpoint advertises. In a SYN it is not scaled (RFC 7323 section
     /// 2.2).
-    fn advertised_window(&self, peer: &CapturedEndpoint, segment: &Segment) -> Option<u32> {
-        if segment.flags.rst() {
-            return None;
-        }
+    fn advertised_window(&self, peer: &CapturedEndpoint, segment: &Segment) -> AdvertisedWindow {
         let window = u32::from(segment.window);
-        if segment.flags.syn() {
-            return Some(window);
+        if segment.flags.rst() {
+            return AdvertisedWindow::None;
         }
-        match (self.syn?.window_scale, peer.syn?.window_scale) {
-            (Some(shift), Some(_)) => Some(window << shift),
-            _ => Some(window),
+        if segment.flags.syn() || window == 0 {
+            return AdvertisedWindow::Bytes(window);
+        }
+        let scale = |endpoint: &CapturedEndpoint| endpoint.syn.map(|syn| syn.window_scale);
+        match (scale(self), scale(peer)) {
+            (Some(WindowScale::Absent), _) | (_, Some(WindowScale::Absent)) => {
+                AdvertisedWindow::Bytes(window)
+            }
+            (Some(WindowScale::Shift(shift)), Some(WindowScale::Shift(_))) => {
+                AdvertisedWindow::Bytes(window << shift)
+            }
+            _ => AdvertisedWindow::Open { field: segment.window },
         }
     }
 

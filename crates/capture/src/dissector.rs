@@ -6,6 +6,12 @@ use schema::{Event, FlowSample, TraceRow};
 
 use crate::{Packet, connection::Connection, segment::Segment, sender::Rows};
 
+/// Maximum time from the first packet to a later one, nanoseconds (18 years): sums of a few times do not overflow. Longer times are
+/// wrong timestamps.
+const MAX_SPAN_NS: u64 = 1 << 59;
+/// Packets of a file may be out of order by this time, nanoseconds: a device has several queues, and a capture several devices.
+const MAX_DISORDER_NS: u64 = 10_000_000;
+
 /// Converts packets to rows.
 #[derive(Debug)]
 pub struct Dissector {
@@ -19,6 +25,7 @@ pub struct Dissector {
     packets: u64,
     skipped_packets: u64,
     copies: u64,
+    early_packets: u64,
 }
 
 /// The latest connection between two ports.
@@ -74,6 +81,9 @@ pub struct Dissection {
     pub skipped_packets: u64,
     /// Number of packets that are copies of others, as on another device of the host. They are in no row.
     pub copies: u64,
+    /// Number of packets whose timestamps are more than 10 ms earlier than that of a packet before them. They count as if they had
+    /// passed at that packet's time, which makes round-trip times and rates wrong.
+    pub early_packets: u64,
 }
 
 impl Dissector {
@@ -89,6 +99,7 @@ impl Dissector {
             packets: 0,
             skipped_packets: 0,
             copies: 0,
+            early_packets: 0,
         }
     }
 
@@ -96,7 +107,9 @@ impl Dissector {
     pub fn add(&mut self, packet: &Packet<'_>) {
         self.packets += 1;
         let first = *self.first_ns.get_or_insert(packet.time_ns);
-        self.last_ns = self.last_ns.max(packet.time_ns.saturating_sub(first));
+        let latest_ns = first.saturating_add(self.last_ns);
+        self.early_packets += u64::from(latest_ns.saturating_sub(packet.time_ns) > MAX_DISORDER_NS);
+        self.last_ns = self.last_ns.max(packet.time_ns.saturating_sub(first).min(MAX_SPAN_NS));
         let Some(segment) = Segment::parse(packet) else {
             self.skipped_packets += 1;
             return;
@@ -166,6 +179,7 @@ impl Dissector {
             packets: self.packets,
             skipped_packets: self.skipped_packets,
             copies: self.copies,
+            early_packets: self.early_packets,
             flows,
         }
     }

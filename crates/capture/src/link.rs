@@ -30,6 +30,8 @@ impl LinkType {
             LINUX_SLL => skip_vlan_tags(bytes, 14),
             LINUX_SLL2 => match ethertype(bytes, 0)? {
                 ETHERTYPE_IPV4 | ETHERTYPE_IPV6 => bytes.get(20..),
+                // The tag's priority and VLAN number precede the next EtherType.
+                kind if VLAN_TAGS.contains(&kind) => skip_vlan_tags(bytes, 22),
                 _ => None,
             },
             // A word with the address family precedes IP.

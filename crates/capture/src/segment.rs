@@ -26,6 +26,8 @@ pub(crate) struct Segment {
     pub(crate) payload: u32,
     /// Length of the TCP options with their padding, bytes.
     pub(crate) options_bytes: u16,
+    /// Whether the captured bytes contain all options.
+    pub(crate) has_all_options: bool,
     pub(crate) mss: Option<u16>,
     pub(crate) window_scale: Option<u8>,
     pub(crate) sack_blocks: u8,
@@ -140,6 +142,7 @@ fn parse_tcp(tcp: &[u8], len: usize, from: IpAddr, to: IpAddr) -> Option<Segment
         window: u16_at(tcp, 14)?,
         payload: u32::try_from(len.checked_sub(header)?).ok()?,
         options_bytes: (header - 20) as u16,
+        has_all_options: tcp.len() >= header,
         mss: None,
         window_scale: None,
         sack_blocks: 0,

@@ -35,11 +35,25 @@ pub(crate) struct Rows {
     pub(crate) trace: Vec<TraceRow>,
 }
 
+/// The receive window that a segment advertises.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum AdvertisedWindow {
+    /// A reset advertises none.
+    None,
+    /// Bytes.
+    Bytes(u32),
+    /// Not closed; its size is unknown without the window scale of the SYNs.
+    Open {
+        /// The header's field, which is not scaled.
+        field: u16,
+    },
+}
+
 /// The contents of an ACK besides its number.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AckInfo {
-    /// Receive window, bytes; scaled if the scale is known. `None` in a reset.
-    pub(crate) window: Option<u32>,
+    /// Receive window.
+    pub(crate) window: AdvertisedWindow,
     pub(crate) sack_blocks: u8,
     /// Whether it reports congestion marks; in a SYN this flag has another meaning.
     pub(crate) reports_marks: bool,
@@ -59,7 +73,9 @@ pub(crate) struct FlowSender {
     /// Gaps in the sequence, by the offset of their first byte.
     gaps: BTreeMap<i64, Gap>,
     pub(crate) mss: u32,
+    /// The peer's window, bytes; `None` if it is unknown.
     window: Option<u32>,
+    is_window_closed: bool,
     rtt: RttEstimator,
     pub(crate) sender_side_rtt: SenderSideRtt,
     /// Time of its latest data.
@@ -140,6 +156,7 @@ impl FlowSender {
             gaps: BTreeMap::new(),
             mss: 0,
             window: None,
+            is_window_closed: false,
             rtt: RttEstimator::default(),
             sender_side_rtt: SenderSideRtt::default(),
             last_data_ns: None,
@@ -298,14 +315,7 @@ impl FlowSender {
             self.marked_segments += if info.reports_marks { segments } else { 0 };
         }
         self.acked = self.acked.max(acked);
-        if let Some(window) = info.window {
-            match (self.window, window) {
-                (None | Some(1..), 0) => self.push_event(now_ns, EventKind::ZeroWindow, 0, rows),
-                (Some(0), 1..) => self.push_event(now_ns, EventKind::WindowOpen, window.into(), rows),
-                _ => {}
-            }
-            self.window = Some(window);
-        }
+        self.set_window(now_ns, info.window, rows);
         if !self.has_data() {
             return;
         }
@@ -316,6 +326,21 @@ impl FlowSender {
             ..self.trace_row(now_ns, kind)
         };
         rows.trace.push(trace);
+    }
+
+    /// Updates the peer's window, and records when it closes and opens.
+    fn set_window(&mut self, now_ns: u64, window: AdvertisedWindow, rows: &mut Rows) {
+        let (bytes, size) = match window {
+            AdvertisedWindow::None => return,
+            AdvertisedWindow::Bytes(bytes) => (Some(bytes), i64::from(bytes)),
+            AdvertisedWindow::Open { field } => (None, i64::from(field)),
+        };
+        match (self.is_window_closed, bytes == Some(0)) {
+            (false, true) => self.push_event(now_ns, EventKind::ZeroWindow, 0, rows),
+            (true, false) => self.push_event(now_ns, EventKind::WindowOpen, size, rows),
+            _ => {}
+        }
+        (self.window, self.is_window_closed) = (bytes, bytes == Some(0));
     }
 
     /// Advances the time to a packet: writes the rows that are due before it.

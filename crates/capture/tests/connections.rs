@@ -16,8 +16,16 @@ fn dissect(segments: &[(u64, Tcp)]) -> (Dissection, Vec<TraceRow>) {
 
 /// Dissects segments at these times, ns, with a row every 10 ms.
 fn dissect_at(segments: impl Iterator<Item = (u64, Tcp)>) -> (Dissection, Vec<TraceRow>) {
+    dissect_truncated(segments, 80)
+}
+
+/// As [`dissect_at`], with the first `snaplen` bytes of each packet.
+fn dissect_truncated(
+    segments: impl Iterator<Item = (u64, Tcp)>,
+    snaplen: usize,
+) -> (Dissection, Vec<TraceRow>) {
     let frames: Vec<_> = segments.map(|(time_ns, tcp)| (time_ns, ethernet(&tcp.ip()))).collect();
-    let file = pcap(&frames, 80);
+    let file = pcap(&frames, snaplen);
     let mut packets = Packets::new(&file).unwrap();
     let mut dissector = Dissector::new(10_000);
     packets.by_ref().for_each(|packet| dissector.add(&packet));
@@ -420,6 +428,100 @@ fn closing_and_opening_windows_are_events() {
     assert_eq!(events, [(41_000, EventKind::ZeroWindow, 0), (60_000, EventKind::WindowOpen, 5 << 9)]);
 }
 
+/// Without the SYNs, or with a snaplen that cuts their options, the window scale is unknown.
+#[test]
+fn a_window_of_unknown_scale_is_no_size() {
+    let rest = [
+        (21, data(0)),
+        (41, ack(1).window(0)),
+        (60, ack(1).window(5)),
+        (61, data(1)),
+        (81, ack(2).window(9)),
+    ];
+    let at_ns = |segments: &[(u64, Tcp)]| {
+        segments.iter().map(|(time_ms, tcp)| (time_ms * MS, tcp.clone())).collect::<Vec<_>>()
+    };
+    let whole = [handshake(), rest.to_vec()].concat();
+    // Headers of Ethernet, IP and TCP, and the MSS option, which precedes the window scale.
+    let (truncated, _) = dissect_truncated(at_ns(&whole).into_iter(), 14 + 20 + 20 + 4);
+    let (from_the_middle, _) = dissect_at(at_ns(&rest).into_iter());
+    for dissection in [truncated, from_the_middle] {
+        let last = dissection.rows.last().unwrap();
+        assert_eq!((last.snd_wnd_bytes, last.bytes_acked), (None, Some(2000)));
+        let is_closed = |row: &schema::FlowSample| row.snd_wnd_bytes == Some(0);
+        assert!(dissection.rows.iter().any(is_closed), "a closed window has no scale");
+        let events: Vec<_> = dissection.events.iter().map(|event| (event.kind, event.value)).collect();
+        assert_eq!(events, [(EventKind::ZeroWindow, 0), (EventKind::WindowOpen, 5)]);
+    }
+}
+
+#[test]
+fn a_syn_after_the_middle_of_a_connection_begins_another_one() {
+    // The end of the first connection was not captured.
+    let first = [(0, data(500)), (1, ack(501)), (2, data(501)), (3, ack(502))];
+    let second = handshake().into_iter().chain([(21, data(0)), (41, ack(1))]);
+    let later = second.map(|(time_ms, tcp)| (time_ms + 1000, tcp));
+    let (dissection, _) = dissect(&first.into_iter().chain(later).collect::<Vec<_>>());
+    let names: Vec<_> = dissection.flows.iter().map(|flow| (flow.name.clone(), flow.bytes)).collect();
+    assert_eq!(names, [(FLOW.to_string(), 2000), (format!("{FLOW}#2"), 1000)]);
+    assert!(dissection.rows.iter().all(|row| row.total_retrans_segs == Some(0)), "{:?}", dissection.rows);
+}
+
+#[test]
+fn a_syn_after_its_reply_belongs_to_the_same_connection() {
+    // Queues of a capture device may deliver them in this order.
+    let mut all = handshake();
+    all.swap(0, 1);
+    (all[0].0, all[1].0) = (0, 0);
+    all.extend([(21, data(0)), (41, ack(1))]);
+    let (dissection, _) = dissect(&all);
+    assert_eq!(dissection.flows.len(), 1);
+    assert_eq!(dissection.rows.last().unwrap().snd_wnd_bytes, Some(1000 << 9));
+}
+
+#[test]
+fn wrong_timestamps_cause_no_overflow() {
+    for late_ns in [u64::MAX - common::START_NS, 1 << 62] {
+        let all =
+            [(0, data(0)), (late_ns, data(1)), (late_ns, ack(2)), (late_ns, data(2)), (late_ns, ack(3))];
+        let file = pcapng_of(&all);
+        let mut dissector = Dissector::new(10_000);
+        Packets::new(&file).unwrap().for_each(|packet| dissector.add(&packet));
+        let dissection = dissector.finish();
+        assert_eq!(dissection.flows[0].bytes, 3000);
+        assert!(dissection.duration_us > 0);
+    }
+}
+
+#[test]
+fn packets_that_are_not_in_the_order_of_time_are_counted() {
+    let mut all = handshake();
+    all.extend([(21, data(0)), (41, ack(1)), (30, data(1)), (32, ack(2)), (61, data(2)), (81, ack(3))]);
+    let (dissection, _) = dissect(&all);
+    // 11 and 9 ms earlier than the packet before them.
+    assert_eq!((dissection.early_packets, dissection.flows[0].bytes), (1, 3000));
+}
+
+/// A pcapng file of these segments with timestamps of 64 bits, ns after [`common::START_NS`].
+fn pcapng_of(segments: &[(u64, Tcp)]) -> Vec<u8> {
+    let mut file = Vec::new();
+    capture::pcapng_writer::section_header(&mut file);
+    let interface = capture::pcapng_writer::Interface { name: "eth0", description: "", snaplen: 0 };
+    capture::pcapng_writer::interface(&mut file, &interface);
+    for (time_ns, tcp) in segments {
+        let packet = capture::pcapng_writer::CapturedPacket {
+            interface: 0,
+            timestamp_ns: common::START_NS + time_ns,
+            direction: capture::pcapng_writer::PacketDirection::Unspecified,
+            frame: &ethernet(&tcp.ip()),
+            snaplen: 0,
+            missed: 0,
+        };
+        capture::pcapng_writer::packet(&mut file, &packet);
+    }
+    file
+}
+
 #[test]
 fn reused_ports_are_another_connection() {
     let once = || {
@@ -435,6 +537,16 @@ fn reused_ports_are_another_connection() {
     let (dissection, _) = dissect(&once().into_iter().chain(later).collect::<Vec<_>>());
     let names: Vec<_> = dissection.flows.iter().map(|flow| (flow.name.clone(), flow.bytes)).collect();
     assert_eq!(names, [(FLOW.to_string(), 1000), (format!("{FLOW}#2"), 1000)]);
+}
+
+#[test]
+fn reused_ports_are_another_connection_in_a_capture_of_one_direction() {
+    let from_server = |isn: u32, time_ms: u64| {
+        let sent = |offset: u32| Tcp::server(isn.wrapping_add(1 + offset), 500, 1000);
+        [(time_ms, Tcp::server(isn, 500, 0).syn(9, true)), (time_ms + 1, sent(0)), (time_ms + 2, sent(1000))]
+    };
+    let (dissection, _) = dissect(&[from_server(99, 0), from_server(3_000_000_000, 1000)].concat());
+    assert_eq!(dissection.flows.iter().map(|flow| flow.bytes).collect::<Vec<_>>(), [2000, 2000]);
 }
 
 #[test]

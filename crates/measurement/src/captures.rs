@@ -76,6 +76,13 @@ pub fn pcap(file: ForeignFile<'_>, sample: Time, runs_dir: &Path) -> Result<Path
             seen.copies
         )
     }));
+    notes.extend((seen.early_packets > 0).then(|| {
+        format!(
+            "{} packets are earlier than packets before them in the file, so round-trip times and rates are wrong: sort the file by time \
+             (reordercap) and import it again",
+            seen.early_packets
+        )
+    }));
     notes.extend(distance_notes(&seen.flows, &flows));
     notes.extend(packets.is_truncated().then(|| "the file is truncated: later packets are missing".into()));
     let seconds = seen.duration_us as f64 * 1e-6;
@@ -137,8 +144,7 @@ fn judge_captured(flow: &CapturedFlow, rows: &mut [FlowSample]) -> FlowSummary {
     let mut summary = verdict::summarize(rows, &[], &times, &context);
     if summary.verdict.is_some_and(|verdict| !is_main_limit(verdict, rows)) {
         // A capture does not show the congestion window and the send buffer: they may have been the main limit.
-        (summary.verdict, summary.verdict_also) = (None, None);
-        (summary.evidence, summary.remedy) = (Vec::new(), None);
+        remove_verdict(&mut summary);
     }
     if is_at_receiver(flow, min_rtt_us) {
         summary.receiver_verdict = verdict::judge_receiver(rows, &flow.name);
@@ -194,8 +200,18 @@ fn is_far(flow: &CapturedFlow, min_rtt_us: f64) -> Option<bool> {
 
 /// Whether at least half of a flow's samples, the unlabelled ones included, have this label.
 fn is_main_limit(verdict: Cause, rows: &[FlowSample]) -> bool {
+    is_true_of_half(rows, |row| row.limited_by == Some(verdict))
+}
+
+/// Whether at least half of the sender's samples have a property.
+fn is_true_of_half(rows: &[FlowSample], has_property: impl Fn(&FlowSample) -> bool) -> bool {
     let sampled = || rows.iter().filter(|row| row.unacked_segs.is_some());
-    sampled().filter(|row| row.limited_by == Some(verdict)).count() * 2 >= sampled().count()
+    sampled().filter(|row| has_property(row)).count() * 2 >= sampled().count()
+}
+
+fn remove_verdict(summary: &mut FlowSummary) {
+    (summary.verdict, summary.verdict_also) = (None, None);
+    (summary.evidence, summary.remedy, summary.fixes) = (Vec::new(), None, Vec::new());
 }
 
 /// Makes a record of a log of `ss -tin` in a loop and returns its directory. `every` is the time between samples if the log has no
@@ -245,15 +261,25 @@ fn judge_sampled(flow: &SsFlow, rows: &mut [FlowSample]) -> FlowSummary {
         ended_us: rows.last().map(|row| row.time_us),
         bytes: transferred(rows),
     };
-    verdict::summarize(rows, &[], &times, &context)
+    let mut summary = verdict::summarize(rows, &[], &times, &context);
+    // Without -m most samples may have no label: the others do not show the main limit.
+    if !is_true_of_half(rows, |row| row.limited_by.is_some()) {
+        remove_verdict(&mut summary);
+    }
+    summary
 }
 
-/// Payload that a flow carried between its first sample and its last, bytes: by its receiver if that is in the log.
+/// Payload that a flow carried between its first sample and its last, bytes: by its receiver if that is in the log. A count that
+/// decreases is that of a new connection between the same addresses.
 fn transferred(rows: &[FlowSample]) -> u64 {
     let growth = |count: fn(&FlowSample) -> Option<i64>| {
         let mut counts = rows.iter().filter_map(count);
-        let first = counts.next()?;
-        u64::try_from(counts.next_back().unwrap_or(first).saturating_sub(first)).ok()
+        let (mut before, mut sum) = (counts.next()?, 0u64);
+        for now in counts {
+            let more = if now >= before { now.saturating_sub(before) } else { now };
+            (before, sum) = (now, sum.saturating_add(u64::try_from(more).unwrap_or(0)));
+        }
+        Some(sum)
     };
     growth(|row| row.bytes_received).or_else(|| growth(|row| row.bytes_acked)).unwrap_or(0)
 }
@@ -312,6 +338,27 @@ mod tests {
         // The buffer is full although the writer keeps writing.
         let full = log_of("unacked:5").replace(",w20000,", ",w990000,");
         assert_eq!(judged(&full)[0].verdict, Some(Cause::SendBuffer));
+    }
+
+    #[test]
+    fn a_log_without_buffers_has_no_verdict_for_a_writer_that_pauses() {
+        let details = log_of("unacked:5 notsent:0");
+        let without = details.replace("skmem:(r0,rb131072,t0,tb1000000,f0,w20000,o0,bl0,d0) ", "");
+        let flow = &judged(&without)[0];
+        assert_eq!((flow.verdict, flow.limited.host_cpu), (None, 0.0), "{flow:?}");
+        assert!(flow.evidence.is_empty(), "{flow:?}");
+    }
+
+    #[test]
+    fn the_bytes_of_a_log_are_those_of_all_connections_between_two_addresses() {
+        let line = |acked: i64| {
+            format!(
+                "ESTAB 0 0 10.0.0.1:1 10.0.0.2:2 cubic rto:220 rtt:20/1 mss:1448 cwnd:10 bytes_acked:{acked}\n"
+            )
+        };
+        // 9000 bytes of the first connection after its first sample, and 3000 of the second.
+        let log: String = [1000, 10_000, 1000, 3000].into_iter().map(line).collect();
+        assert_eq!(judged(&log)[0].bytes, Some(12_000));
     }
 
     #[test]

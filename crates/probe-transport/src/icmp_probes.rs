@@ -218,12 +218,15 @@ impl IcmpProber {
                 break;
             }
             let after_ns = (report.stamp_ns.unwrap_or_else(realtime_ns) - begin) as f64;
-            let is_host = error.kind.0 != TIME_EXCEEDED[usize::from(self.to.is_ipv6())];
+            // Any other error means that the packet reached the host, or cannot reach it.
+            let is_time_exceeded = error.kind.0 == TIME_EXCEEDED[usize::from(self.to.is_ipv6())];
+            let (is_host, is_unreachable) =
+                (!is_time_exceeded && from == self.to, !is_time_exceeded && from != self.to);
             // The reply's size: its own headers (ICMP's is as long as UDP's), our headers that it quotes, and
             // the quoted payload, which is all that the kernel returns.
             let headers = self.version().header_bytes();
             let bytes = 2 * headers + report.length as u32;
-            replies[number] = Some(HopReply { after_ns, from, bytes, is_host: is_host && from == self.to });
+            replies[number] = Some(HopReply { after_ns, from, bytes, is_host, is_unreachable });
         }
         Ok(replies)
     }

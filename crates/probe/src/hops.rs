@@ -93,6 +93,9 @@ pub struct HopReply {
     pub bytes: u32,
     /// Whether the destination host sent it.
     pub is_host: bool,
+    /// Whether a router reports that it cannot or may not forward the packet (destination unreachable, RFC 792): no later hop can
+    /// reply.
+    pub is_unreachable: bool,
 }
 
 /// A hop: a router or the host, with the link before it.
@@ -154,6 +157,8 @@ pub struct Hops {
     phase: HopsPhase,
     hops: Vec<HopSamples>,
     reached: bool,
+    /// The router that cannot or may not forward packets to the host.
+    end_of_path: Option<IpAddr>,
 }
 
 /// Samples of a hop.
@@ -188,6 +193,7 @@ impl Hops {
             phase,
             hops: Vec::new(),
             reached: false,
+            end_of_path: None,
         }
     }
 
@@ -279,6 +285,9 @@ impl Hops {
             Some(reply) => {
                 hop.address = Some(reply.from);
                 self.reached |= reply.is_host;
+                if reply.is_unreachable {
+                    self.end_of_path = Some(reply.from);
+                }
                 let own = &mut hop.fastest[number % SIZES];
                 if own.is_none_or(|own| reply.after_ns < own.ns) {
                     *own = Some(ProbeRoundTrip { bytes, reply_bytes: reply.bytes, ns: reply.after_ns });
@@ -289,14 +298,24 @@ impl Hops {
         let is_silent = hop.address.is_none() && hop.missing_replies >= MAX_MISSING_REPLIES;
         let repeats =
             if hop.missing_replies >= MAX_MISSING_REPLIES { REPEATS_IF_RATE_LIMITED } else { REPEATS };
-        self.phase = if number + 1 < SIZES * repeats && !is_silent {
+        // A router that rejects packets (an administrative filter) replies to those of the next hop too.
+        let is_repeated = self.end_of_path.is_some() && self.is_last_router_repeated();
+        self.phase = if number + 1 < SIZES * repeats && !is_silent && !is_repeated {
             HopsPhase::Slopes { ttl, number: number + 1 }
-        } else if self.reached || ttl >= self.max_hops || self.is_end_silent() {
+        } else if self.reached || self.end_of_path.is_some() || ttl >= self.max_hops || self.is_end_silent() {
+            if is_repeated {
+                self.hops.pop();
+            }
             self.remove_silent_end();
             if self.hops.is_empty() { HopsPhase::Done } else { HopsPhase::Trains { number: 0 } }
         } else {
             HopsPhase::Slopes { ttl: ttl + 1, number: 0 }
         };
+    }
+
+    /// Whether the last two hops have one address.
+    fn is_last_router_repeated(&self) -> bool {
+        matches!(&self.hops[..], [.., before, last] if last.address.is_some() && last.address == before.address)
     }
 
     /// Whether the last five hops are silent, which ends the path.
@@ -380,8 +399,14 @@ impl Hops {
         by_trains: Option<u8>,
     ) -> (Option<u8>, Vec<String>) {
         let mut warnings = Vec::new();
-        if !self.reached {
-            warnings.push("the host did not reply: links after the last router are unknown".into());
+        match self.end_of_path.filter(|_| !self.reached) {
+            Some(router) => warnings.push(format!(
+                "{router} reports that it cannot or may not forward packets to the host: later links are unknown"
+            )),
+            None if !self.reached => {
+                warnings.push("the host did not reply: links after the last router are unknown".into())
+            }
+            None => {}
         }
         if hops.iter().any(|hop| hop.address.is_none()) {
             warnings
@@ -401,6 +426,12 @@ impl Hops {
             (a, None) => {
                 warnings.push("by slopes alone: trains got too few replies".into());
                 a
+            }
+            (None, b) => {
+                warnings.push(
+                    "by trains alone: the serialization time of every link is below the resolution".into(),
+                );
+                b
             }
             (a, b) => a.or(b),
         };
@@ -424,4 +455,71 @@ fn last_increase(hops: &[Hop]) -> Option<u8> {
         }
     }
     longest.map(|(hop, _)| hop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Measures a path whose replies depend on the time to live: the number of the replying router, and whether it reports that the host
+    /// is unreachable. Returns the result, and the number of packets sent.
+    fn measure(reply_of: impl Fn(u8) -> (u8, bool)) -> (HopsResult, usize) {
+        let mut hops = Hops::new(30, 1500, IpVersion::V4, 1000.0);
+        let mut sent = 0;
+        while !hops.next_packets().is_empty() {
+            let packets = hops.next_packets();
+            sent += packets.len();
+            let reply = |packet: &HopProbe| {
+                let (router, is_unreachable) = reply_of(packet.ttl);
+                Some(HopReply {
+                    after_ns: f64::from(router) * 1e6 + f64::from(packet.bytes) * 80.0,
+                    from: IpAddr::from([10, 0, 0, router]),
+                    bytes: 56,
+                    is_host: false,
+                    is_unreachable,
+                })
+            };
+            let replies: Vec<Option<HopReply>> = packets.iter().map(reply).collect();
+            hops.add_replies(&replies);
+        }
+        (hops.result(), sent)
+    }
+
+    #[test]
+    fn a_router_that_forwards_no_packets_to_the_host_is_the_last_hop() {
+        // The second router has no route; or a filter, which it applies only to packets that it would forward.
+        let no_route = measure(|ttl| (ttl.min(2), ttl >= 2));
+        let filter = measure(|ttl| (ttl.min(2), ttl >= 3));
+        for (result, sent) in [no_route, filter] {
+            let addresses: Vec<_> = result.hops.iter().filter_map(|hop| hop.address).collect();
+            assert_eq!(addresses, [IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2])]);
+            assert!(!result.reached && !result.validity.valid);
+            assert!(result.validity.reasons[0].starts_with("10.0.0.2 reports"), "{:?}", result.validity);
+            assert!(sent <= 2 * SIZES * REPEATS + 1 + TRAINS * (LOAD_PACKETS + 4), "{sent} packets");
+        }
+    }
+
+    #[test]
+    fn trains_alone_are_no_agreement_of_both_methods() {
+        // The routers' replies take the same time for packets of all sizes.
+        let mut hops = Hops::new(30, 1500, IpVersion::V4, 10_000.0);
+        while !hops.next_packets().is_empty() {
+            let packets = hops.next_packets();
+            let replies: Vec<Option<HopReply>> = (0..packets.len())
+                .map(|number| {
+                    Some(HopReply {
+                        after_ns: 5_000.0 + number as f64 * 1000.0,
+                        from: IpAddr::from([10, 0, 0, 1]),
+                        bytes: 56,
+                        is_host: true,
+                        is_unreachable: false,
+                    })
+                })
+                .collect();
+            hops.add_replies(&replies);
+        }
+        let result = hops.result();
+        assert_eq!((result.by_slopes, result.by_trains), (None, Some(1)));
+        assert!(!result.validity.valid, "{:?}", result.validity);
+    }
 }

@@ -252,6 +252,7 @@ impl Chain {
                         from: IpAddr::from([10, 0, 0, from]),
                         bytes,
                         is_host,
+                        is_unreachable: false,
                     })
                 })
                 .collect();

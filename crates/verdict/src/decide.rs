@@ -13,7 +13,7 @@
 //!    own traffic generator never counts as a slow application: rules 2 and 3 give `application` only for a
 //!    rate, a pause or a file that was requested (`pacing` for the rate of a test, `-b`), and only while the
 //!    generator keeps up with that rate; else `host_cpu`. Once all bytes of a flow with a size are sent, its
-//!    last label continues.
+//!    last label continues. Samples without the use of the buffer (`ss` without `-m`) stay unlabelled.
 //! 4. The congestion window was full or being reduced: the cause of the last reduction. That is a `loss`,
 //!    marks of routers (`ecn_marks`), or the sending host itself, which dropped packets at its own device
 //!    (`local_queue`: the kernel reduces the window, tcp_enter_cwr, and nothing was marked). Before the first
@@ -372,6 +372,9 @@ fn judge(
         return Some(limit);
     }
     let end_limit = end_limit(row);
+    if end_limit.is_none() && is_sending_end_unknown(row) {
+        return None;
+    }
     // A writer without data sustains no queue, but its single segments wait for delayed ACKs, which lengthens
     // the round-trip time too.
     let is_idle = matches!(end_limit, Some(EndLimit::Application(SlowEnd::Writer)));
@@ -400,8 +403,8 @@ fn judge(
     let is_reduced = row.ca_state.is_some_and(|state| state == CWR || LOSS_STATES.contains(&state));
     // A capture has no congestion window: it was certainly full only shortly after a reduction, and not where the flow sends in bursts.
     let Some(cwnd) = cwnd else {
-        let cause = reductions.recent(row).filter(|_| is_reduced || !history.outstanding.is_in_bursts(row));
-        return cause.map(Judgement::Limit);
+        let may_be_full = outstanding > 0.0 && (is_reduced || !history.outstanding.is_in_bursts(row));
+        return reductions.recent(row).filter(|_| may_be_full).map(Judgement::Limit);
     };
     if is_reduced || outstanding >= CWND_FILLED * cwnd {
         return Some(Judgement::Limit(reductions.latest.unwrap_or(Cause::SlowStart)));
@@ -539,9 +542,7 @@ fn end_limit(row: &FlowSample) -> Option<EndLimit> {
             });
         }
     }
-    let sndbuf = row.sndbuf_bytes.unwrap_or(0) as f64;
-    let all_sent = (row.notsent_bytes? as f64) <= (2.0 * mss).max(sndbuf / 20.0);
-    if !all_sent {
+    if !is_all_sent(row)? {
         return None;
     }
     let cwnd = row.snd_cwnd_segs? as f64 * mss;
@@ -552,6 +553,22 @@ fn end_limit(row: &FlowSample) -> Option<EndLimit> {
         (false, true) => None,
         (false, false) => Some(EndLimit::Application(SlowEnd::Writer)),
     }
+}
+
+/// Whether no written data waits to be sent; `None` if this is unknown.
+fn is_all_sent(row: &FlowSample) -> Option<bool> {
+    let few = (2 * row.snd_mss_bytes?).max(row.sndbuf_bytes.unwrap_or(0) / 20);
+    Some(row.notsent_bytes? <= few)
+}
+
+/// Whether the writer or its buffer was the limit, and the sample lacks the buffer's use, which shows which of them: nothing waited to be
+/// sent, and the congestion window was not full.
+fn is_sending_end_unknown(row: &FlowSample) -> bool {
+    let is_cwnd_filled = row
+        .unacked_segs
+        .zip(row.snd_cwnd_segs)
+        .is_none_or(|(outstanding, cwnd)| outstanding as f64 >= CWND_FILLED * cwnd as f64);
+    row.wmem_queued_bytes.is_none() && is_all_sent(row) == Some(true) && !is_cwnd_filled
 }
 
 /// Whether a write would block.

@@ -15,6 +15,8 @@ use crate::{Process, SocketSample, SocketState, socket_sample::unmapped};
 /// Maximum nesting of `not` and parentheses, which bounds the recursion of the parser; people write one or two
 /// levels.
 const MAX_NESTING: usize = 64;
+/// Length of ::ffff:0:0/96, the prefix of IPv4-mapped IPv6 addresses (RFC 4291 section 2.5.5.2), bits.
+const MAPPED_PREFIX_BITS: u8 = 96;
 
 /// A syntax error in a filter, with its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -297,7 +299,13 @@ impl<'a> Parser<'a> {
             Some(Ok(length)) if length <= max_length => length,
             Some(_) => return Err(error),
         };
-        Ok(Prefix { address, length })
+        // Samples have the IPv4 address of a dual-stack socket, which `ss` prints as ::ffff:10.0.0.1.
+        match (unmapped(address), length) {
+            (IpAddr::V4(v4), MAPPED_PREFIX_BITS..) if address.is_ipv6() => {
+                Ok(Prefix { address: v4.into(), length: length - MAPPED_PREFIX_BITS })
+            }
+            _ => Ok(Prefix { address, length }),
+        }
     }
 }
 
@@ -348,6 +356,8 @@ mod tests {
             ("local 10.0.0.0/8", "peer 10.0.0.0/8"),
             ("peer 192.168.0.9", "peer 192.168.0.8"),
             ("address 0.0.0.0/0", "address ::/0"),
+            ("peer ::ffff:192.168.0.9", "peer ::ffff:192.168.0.8"),
+            ("peer ::ffff:192.168.0.0/120", "local ::ffff:192.168.0.0/120"),
             ("process iperf3", "process iperf"),
             ("pid 77", "pid 78"),
             ("user 1000", "user 0"),

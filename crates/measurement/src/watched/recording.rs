@@ -35,6 +35,7 @@ pub struct Recording {
     started: String,
     begun_ns: u64,
     flows: BTreeMap<String, Flow>,
+    names: FlowNames,
     events: Vec<Event>,
     tracks: HashMap<SocketCookie, Track>,
     devices: Devices,
@@ -55,6 +56,39 @@ struct Flow {
     before: u64,
     /// Payload since, by the sender if it is watched.
     bytes: u64,
+}
+
+/// The names of flows. The second connection between the same ports has `#2` at the end, as in captures: its counts begin at 0 again.
+#[derive(Default)]
+struct FlowNames {
+    /// The flows between two ports, in their order: the sockets of sender and receiver, as far as they were seen.
+    flows: HashMap<String, Vec<[Option<SocketCookie>; 2]>>,
+}
+
+impl FlowNames {
+    /// The name of the flow between two ports whose sender and receiver have these sockets; `None`: not watched.
+    fn of(&mut self, ports: String, ends: [Option<SocketCookie>; 2]) -> String {
+        let flows = self.flows.entry(ports.clone()).or_default();
+        let is_any_end = |flow: &[Option<SocketCookie>; 2], holds: fn(SocketCookie, SocketCookie) -> bool| {
+            let mut both = flow.iter().zip(&ends).filter_map(|(known, now)| known.zip(*now));
+            both.any(|(known, now)| holds(known, now))
+        };
+        // Events of a closed connection may arrive after the first samples of the next one.
+        let known = flows.iter().rposition(|flow| is_any_end(flow, |known, now| known == now));
+        let latest =
+            flows.len().checked_sub(1).filter(|last| !is_any_end(&flows[*last], |known, now| known != now));
+        let index = known.or(latest).unwrap_or_else(|| {
+            flows.push([None; 2]);
+            flows.len() - 1
+        });
+        for (known, now) in flows[index].iter_mut().zip(ends) {
+            *known = known.or(now);
+        }
+        match index {
+            0 => ports,
+            _ => format!("{ports}#{}", index + 1),
+        }
+    }
 }
 
 /// State of a connection that is needed to interpret its next event.
@@ -83,6 +117,7 @@ impl Recording {
             started,
             begun_ns: monotonic_ns(),
             flows: BTreeMap::new(),
+            names: FlowNames::default(),
             events: Vec::new(),
             tracks: HashMap::new(),
             devices: Devices::default(),
@@ -128,10 +163,15 @@ impl Recording {
         new_events: &mut Vec<Event>,
     ) {
         let time_us = self.time_us(connection.sampled_ns);
-        let (name, ends) = match sends {
-            true => (flows::outgoing(connection), connection.sample.addresses),
-            false => (flows::incoming(connection), connection.sample.addresses.reversed()),
+        let cookie = Some(connection.sample.cookie);
+        let (ports, sockets, ends) = match sends {
+            true => {
+                let sockets = [cookie, other.map(|other| other.sample.cookie)];
+                (flows::outgoing(connection), sockets, connection.sample.addresses)
+            }
+            false => (flows::incoming(connection), [None, cookie], connection.sample.addresses.reversed()),
         };
+        let name = self.names.of(ports, sockets);
         let counted = if sends { flows::acked(connection) } else { flows::received(connection) };
         let mut row = FlowSample { time_us, flow: name.clone(), ..FlowSample::default() };
         match sends {
@@ -176,7 +216,7 @@ impl Recording {
         let mut rows = Vec::new();
         for event in events {
             let Some(connection) = watcher.connection(event.cookie) else { continue };
-            let subject = flows::outgoing(connection);
+            let subject = self.names.of(flows::outgoing(connection), [Some(event.cookie), None]);
             let time_us = self.time_us(event.time_ns);
             let track = self.tracks.entry(event.cookie).or_default();
             let waiting = i64::from(connection.sample.wqueue_bytes);
@@ -382,6 +422,22 @@ mod tests {
             total_rto,
             ca_state: 0,
         }
+    }
+
+    #[test]
+    fn another_connection_between_the_same_ports_is_another_flow() {
+        let mut names = FlowNames::default();
+        let mut name = |sender: Option<u64>, receiver: Option<u64>| {
+            names.of("a>b".into(), [sender.map(SocketCookie), receiver.map(SocketCookie)])
+        };
+        assert_eq!(name(None, Some(2)), "a>b");
+        assert_eq!(name(Some(1), Some(2)), "a>b", "its sender was found later");
+        assert_eq!(name(None, Some(2)), "a>b", "its sender closed first");
+        assert_eq!(name(Some(3), None), "a>b#2");
+        assert_eq!(name(Some(3), Some(4)), "a>b#2");
+        assert_eq!(name(None, Some(6)), "a>b#3");
+        assert_eq!(name(Some(1), None), "a>b", "an event of a closed connection");
+        assert_eq!(name(Some(5), Some(6)), "a>b#3");
     }
 
     #[test]

@@ -357,6 +357,34 @@ fn in_a_capture_a_loss_explains_what_follows_soon_after() {
     assert_eq!((recovered[50], recovered[60]), (Some(Cause::Loss), None), "as much is outstanding as before");
 }
 
+#[test]
+fn in_a_capture_a_loss_limits_nothing_while_no_data_is_outstanding() {
+    // Every 100 ms a segment that is lost once; most samples find nothing outstanding.
+    let captured = |row: &mut FlowSample| {
+        row.snd_cwnd_segs = None;
+        row.total_retrans_segs = Some(row.time_us / 100_000);
+        row.unacked_segs = Some(0);
+    };
+    let causes = in_context(captured, FlowContext { unknown_path: true, ..FlowContext::default() });
+    assert!(causes.iter().all(Option::is_none), "{causes:?}");
+}
+
+/// `ss` without `-m` does not show the buffer, so that a slow writer and a full buffer look the same.
+#[test]
+fn without_the_use_of_the_buffer_a_sample_with_nothing_to_send_has_no_limit() {
+    let without_memory = |cwnd: i64, notsent: i64| {
+        let sampled = move |row: &mut FlowSample| {
+            (row.sndbuf_bytes, row.wmem_queued_bytes) = (None, None);
+            (row.snd_cwnd_segs, row.unacked_segs, row.notsent_bytes) = (Some(cwnd), Some(100), Some(notsent));
+            row.min_rtt_us = Some(20_000);
+        };
+        in_context(sampled, FlowContext { unknown_path: true, ..FlowContext::default() })[50]
+    };
+    assert_eq!(without_memory(1000, 0), None);
+    assert_eq!(without_memory(100, 0), Some(Cause::SlowStart), "the congestion window is full");
+    assert_eq!(without_memory(1000, 500_000), Some(Cause::HostCpu), "data waits");
+}
+
 /// A burst of a send buffer waits behind itself, which a capture does not show; a longer queue is the path's.
 #[test]
 fn in_a_capture_a_short_queue_explains_nothing() {

@@ -141,6 +141,7 @@ impl Endpoint {
         self.sender.begin_mtu_search(conn);
         conn.sk.snd_wl1 = segment.seq;
         conn.sk.lsndtime = conn.jiffies();
+        conn.sk.rcv_tstamp = conn.jiffies();
         let negotiated = NegotiatedOptions {
             window_scale: conn.own_scale,
             sack: conn.sack,

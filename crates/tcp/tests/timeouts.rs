@@ -1,0 +1,121 @@
+//! Timeouts: of a SYN, of a peer that is silent, and of one that has closed its window.
+
+use crate::pair::{Reno, reference};
+use tcp::{Config, Endpoint, Flags, Profile, Segment, SynOptions, TcpState};
+
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1000 * MS;
+const HOUR: u64 = 3600 * SECOND;
+
+fn linux(major: u8, minor: u8) -> Config {
+    Config { profile: Profile::Linux6 { kernel: (major, minor) }, ..reference(1500, 6_291_456) }
+}
+
+/// The data segments that leave now.
+fn data(sender: &mut Endpoint, now: u64) -> Vec<Segment> {
+    std::iter::from_fn(|| sender.transmit(now)).filter(|segment| segment.len > 0).collect()
+}
+
+/// The answer to a SYN.
+fn answer(syn: &Segment, timestamps: bool) -> Segment {
+    let options = SynOptions { mss: 1460, window_scale: Some(0), sack_ok: true, timestamps };
+    Segment {
+        ack: syn.seq.wrapping_add(1),
+        window: 65_160,
+        flags: Flags::SYN.with(Flags::ACK),
+        tsval: u32::from(timestamps),
+        tsecr: if timestamps { syn.tsval } else { 0 },
+        syn: Some(Box::new(options)),
+        ..Segment::default()
+    }
+}
+
+/// A connection over a round-trip time of `rtt`, ns, established at that time, and the first sequence number of its data.
+fn connected(config: Config, rtt: u64) -> (Endpoint, u32) {
+    let mut sender = Endpoint::connect(config, Box::new(Reno), 0);
+    let syn = sender.transmit(0).expect("a SYN");
+    sender.on_segment(rtt, answer(&syn, true));
+    assert_eq!(sender.state(), TcpState::Established);
+    assert!(data(&mut sender, rtt).is_empty());
+    (sender, syn.seq.wrapping_add(1))
+}
+
+/// An ACK with this window, bytes.
+fn ack(ack: u32, window: u16, now: u64) -> Segment {
+    Segment { seq: 1, ack, window, flags: Flags::ACK, tsval: (now / MS) as u32, ..Segment::default() }
+}
+
+/// Handles timers until `end`, ns; the peer replies to data with an ACK of `window` bytes for `una`, if there is one.
+fn run(sender: &mut Endpoint, end: u64, reply: Option<(u32, u16)>) {
+    while let Some(now) = sender.next_timer().filter(|at| *at <= end) {
+        sender.on_timer(now);
+        if let Some((una, window)) = reply.filter(|_| !data(sender, now).is_empty()) {
+            sender.on_segment(now + 20 * MS, ack(una, window, now + 20 * MS));
+        }
+    }
+}
+
+/// RFC 9293 section 3.8.6.1: a receiver that acknowledges probes may keep its window closed indefinitely, also if it closed the
+/// window while data was in flight.
+#[test]
+fn a_peer_with_a_closed_window_keeps_the_connection() {
+    let (mut sender, first) = connected(linux(6, 18), 20 * MS);
+    assert_eq!(sender.write(20 * MS, 14_480), 14_480);
+    assert!(!data(&mut sender, 20 * MS).is_empty());
+    sender.on_segment(40 * MS, ack(first, 0, 40 * MS));
+    run(&mut sender, 3 * HOUR, Some((first, 0)));
+    assert_eq!(sender.state(), TcpState::Established);
+    let now = 3 * HOUR + SECOND;
+    sender.on_segment(now, ack(first.wrapping_add(1448), 60_000, now));
+    assert!(!data(&mut sender, now).is_empty(), "the window is open");
+    // The peer is silent from here on.
+    let (mut sender, first) = connected(linux(6, 18), 20 * MS);
+    sender.write(20 * MS, 14_480);
+    sender.on_segment(40 * MS, ack(first, 0, 40 * MS));
+    run(&mut sender, 200 * SECOND, None);
+    assert_eq!(sender.state(), TcpState::Established);
+    run(&mut sender, HOUR, None);
+    assert_eq!(sender.state(), TcpState::Closed);
+}
+
+/// The times at which a SYN without answers is retransmitted, and the time at which the connection ends, s.
+fn syn_times(config: Config) -> (Vec<f64>, f64) {
+    let mut sender = Endpoint::connect(config, Box::new(Reno), 0);
+    assert!(sender.transmit(0).is_some());
+    let (mut times, mut now) = (Vec::new(), 0);
+    while sender.state() == TcpState::SynSent {
+        now = sender.next_timer().expect("a timer runs");
+        sender.on_timer(now);
+        times.extend(std::iter::from_fn(|| sender.transmit(now)).map(|_| now as f64 / 1e9));
+    }
+    (times, now as f64 / 1e9)
+}
+
+/// `tcp_syn_retries` 6; since 6.5 four more without back-off (`tcp_syn_linear_timeouts`). Timers of more than 16 s end up to 2 s late.
+#[test]
+fn a_syn_is_retransmitted_as_often_as_by_the_kernel() {
+    let cases = [
+        (linux(6, 1), vec![1.0, 3.0, 7.0, 15.0, 31.0, 63.0], 127.0),
+        (linux(6, 18), vec![1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 11.0, 19.0, 35.0, 67.0], 131.0),
+        (Config::linux24(), vec![3.0, 9.0, 21.0, 45.0, 93.0], 189.0),
+    ];
+    for (config, expected, end) in cases {
+        let (times, ended) = syn_times(config);
+        let is_near = |(time, expected): (&f64, &f64)| (time / expected - 1.0).abs() < 0.05;
+        assert!(times.len() == expected.len() && times.iter().zip(&expected).all(is_near), "{times:?}");
+        assert!(is_near((&ended, &end)), "{ended}");
+    }
+}
+
+/// `retransmits_timed_out`: the time counts, not the number of retransmissions: 924.6 s after the first one with `tcp_retries2` 15.
+#[test]
+fn a_silent_peer_ends_the_connection_after_15_minutes_whatever_the_round_trip_time() {
+    for rtt in [20 * MS, 2 * SECOND] {
+        let (mut sender, _) = connected(linux(6, 18), rtt);
+        sender.write(rtt, 14_480);
+        run(&mut sender, 900 * SECOND, None);
+        assert_eq!(sender.state(), TcpState::Established, "{rtt}");
+        run(&mut sender, 1150 * SECOND, None);
+        assert_eq!(sender.state(), TcpState::Closed, "{rtt}");
+    }
+}

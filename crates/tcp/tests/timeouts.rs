@@ -107,6 +107,22 @@ fn a_syn_is_retransmitted_as_often_as_by_the_kernel() {
     }
 }
 
+/// RFC 6298 section 5.7.
+#[test]
+fn a_retransmitted_syn_without_a_round_trip_time_sets_the_timeout_to_3_s() {
+    for (timestamps, rto_us) in [(false, 3_000_000), (true, 300_000)] {
+        let config = Config { timestamps, ..linux(6, 18) };
+        let mut sender = Endpoint::connect(config, Box::new(Reno), 0);
+        assert!(sender.transmit(0).is_some());
+        let now = sender.next_timer().unwrap();
+        sender.on_timer(now);
+        let syn = sender.transmit(now).expect("the SYN again");
+        sender.on_segment(now + 20 * MS, answer(&syn, timestamps));
+        let info = sender.info(now + 20 * MS);
+        assert!(info.rto_us <= rto_us && info.rto_us > rto_us / 2, "{timestamps}: {}", info.rto_us);
+    }
+}
+
 /// `retransmits_timed_out`: the time counts, not the number of retransmissions: 924.6 s after the first one with `tcp_retries2` 15.
 #[test]
 fn a_silent_peer_ends_the_connection_after_15_minutes_whatever_the_round_trip_time() {

@@ -135,3 +135,17 @@ fn a_silent_peer_ends_the_connection_after_15_minutes_whatever_the_round_trip_ti
         assert_eq!(sender.state(), TcpState::Closed, "{rtt}");
     }
 }
+
+/// A loss probe is sent with TCP_NAGLE_OFF (`tcp_send_loss_probe`).
+#[test]
+fn a_loss_probe_takes_a_small_segment_that_nagles_algorithm_holds_back() {
+    let (mut sender, first) = connected(linux(6, 18), 20 * MS);
+    sender.write(20 * MS, 100);
+    sender.write(20 * MS, 100);
+    assert_eq!(data(&mut sender, 20 * MS).len(), 1);
+    let now = sender.next_timer().unwrap();
+    assert!(now < SECOND, "{now}");
+    sender.on_timer(now);
+    let probes: Vec<_> = data(&mut sender, now).iter().map(|s| (s.seq.wrapping_sub(first), s.len)).collect();
+    assert_eq!(probes, [(100, 100)]);
+}

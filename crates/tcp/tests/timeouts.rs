@@ -1,6 +1,6 @@
 //! Timeouts: of a SYN, of a peer that is silent, and of one that has closed its window.
 
-use crate::pair::{Reno, reference};
+use crate::pair::{Pair, Path, Reno, reference};
 use tcp::{Config, Endpoint, Flags, Profile, Segment, SynOptions, TcpState};
 
 const MS: u64 = 1_000_000;
@@ -148,4 +148,23 @@ fn a_loss_probe_takes_a_small_segment_that_nagles_algorithm_holds_back() {
     sender.on_timer(now);
     let probes: Vec<_> = data(&mut sender, now).iter().map(|s| (s.seq.wrapping_sub(first), s.len)).collect();
     assert_eq!(probes, [(100, 100)]);
+}
+
+/// `tcp_notsent_lowat`: a packet is started only with fewer unsent bytes.
+#[test]
+fn a_low_water_mark_limits_the_unsent_data() {
+    let largest = |notsent_lowat: u32| {
+        let config = Config { notsent_lowat, ..reference(1500, 6_291_456) };
+        let mut pair = Pair::new(config, Path::new(100_000_000, 20_000_000, 1000), None);
+        let mut largest = 0;
+        while pair.step(2 * SECOND) {
+            largest = largest.max(pair.sender.info(pair.now).notsent_bytes);
+        }
+        (largest, pair.read as f64 * 8e-6 / 2.0)
+    };
+    let (unlimited, _) = largest(u32::MAX);
+    let (limited, mbps) = largest(32_768);
+    assert!(unlimited > 500_000, "{unlimited}");
+    assert!(limited < 32_768 + 65_536, "{limited}");
+    assert!(mbps > 60.0, "{mbps} Mb/s");
 }

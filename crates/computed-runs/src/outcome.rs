@@ -14,7 +14,7 @@ use units::{Picoseconds, Time};
 use verdict::{FlowContext, FlowTimes, LinkRows, LoadKind, SendingDevice, bottleneck_moves};
 
 use crate::{
-    Sysctls,
+    Sysctls, counters32,
     flow_context::{DataPaths, describe_host_use, flow_context},
     host_bursts::unexplained_drops,
     nothing_arrived,
@@ -116,6 +116,7 @@ pub fn complete(
             ..context
         };
         let rows = &mut flow_rows.rows[index];
+        counters32::extend(rows);
         verdict::decide(rows, &link_rows, &context);
         let times = FlowTimes {
             kind: flow.kind.name().into(),

@@ -594,7 +594,8 @@ static __noinline void check_probe_rtt_done(struct sock *sk, struct bbr_state *b
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 
-	if (!b->probe_rtt_timed || !after(now_us(tp), b->probe_rtt_done_us))
+	/* A comparison with after() would fail after a pause of 36 to 72 minutes, half of the 32-bit clock. */
+	if (!b->probe_rtt_timed || b->probe_rtt_done_us - now_us(tp) <= probe_rtt_ms * (__u32)USEC_PER_MSEC)
 		return;
 	b->min_rtt_stamp_us = now_us(tp);
 	if (tp->snd_cwnd < b->prior_cwnd)

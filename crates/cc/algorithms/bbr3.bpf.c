@@ -754,7 +754,8 @@ static void update_phase(struct tcp_sock *tp, struct bbr3_state *b, const struct
 
 static __noinline void check_probe_rtt_done(struct tcp_sock *tp, struct bbr3_state *b)
 {
-	if (!b->probe_rtt_timed || !after(now_us(tp), b->cycle_stamp))
+	/* A comparison with after() would fail after a pause of 36 to 72 minutes, half of the 32-bit clock. */
+	if (!b->probe_rtt_timed || b->cycle_stamp - now_us(tp) <= probe_rtt_ms * (__u32)USEC_PER_MSEC)
 		return;
 	b->probe_rtt_stamp_us = now_us(tp);
 	restore_cwnd(tp, b);

@@ -106,6 +106,24 @@ fn probe_rtt_comes_every_five_seconds_with_half_the_pipe_in_flight() {
 }
 
 #[test]
+fn a_pause_ends_probe_rtt_however_long_it_is() {
+    let mut flow = Flow::new(controller("bbr3", &[]), PATH);
+    flow.run_until(STEADY_S, |_| ());
+    let prior = flow.sk().snd_cwnd;
+    while flow.sk().snd_cwnd >= 60 {
+        flow.run_until(flow.seconds() + 0.001, |_| ());
+    }
+    let low = flow.sk().snd_cwnd;
+    flow.run_until(flow.seconds() + 0.1, |_| ());
+    assert_eq!(flow.window_after_pause(0), low, "PROBE_RTT lasts 200 ms");
+    // A 32-bit clock of microseconds wraps after 72 minutes.
+    for minutes in [1, 35, 37, 70, 73] {
+        let window = flow.window_after_pause(minutes);
+        assert!(window >= prior / 2 && window > low, "{window} packets after a pause of {minutes} min");
+    }
+}
+
+#[test]
 fn a_deep_queue_remains_empty() {
     let mut flow = Flow::new(controller("bbr3", &[]), PATH);
     flow.run_until(STEADY_S, |_| ());

@@ -7,6 +7,7 @@
 
 mod cc_law;
 pub mod congestion;
+mod counters32;
 mod engine;
 pub mod flow_context;
 mod host_bursts;

@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use engine_common::{FlowTotals, LinkTotals, micros};
-use scenario::{FlowKind, FlowSpec, Scenario};
+use net::{Direction, PipeSpec};
+use scenario::{FlowKind, FlowSpec, Link, Scenario};
 use schema::{
     EngineName, Event, EventKind, FlowSample, FlowSummary, HostSummary, LinkSample, LinkSummary, Quality,
     RunSummary,
@@ -13,7 +14,7 @@ use units::{Picoseconds, Time};
 use verdict::{FlowContext, FlowTimes, LinkRows, LoadKind, SendingDevice, bottleneck_moves};
 
 use crate::{
-    Sysctls,
+    Sysctls, counters32,
     flow_context::{DataPaths, describe_host_use, flow_context},
     host_bursts::unexplained_drops,
     nothing_arrived,
@@ -115,6 +116,7 @@ pub fn complete(
             ..context
         };
         let rows = &mut flow_rows.rows[index];
+        counters32::extend(rows);
         verdict::decide(rows, &link_rows, &context);
         let times = FlowTimes {
             kind: flow.kind.name().into(),
@@ -267,18 +269,32 @@ fn add_echo_stalls(echoes: &[FlowSample], events: &[Event], flow_summary: &mut F
     (flow_summary.first_rtt_stalled_us, flow_summary.max_rtt_stalled_us) = (first, longest);
 }
 
+/// Bits that a link's direction can send in this time, with the changes of its rate; `None` if it is unlimited for a part of the time.
+fn capacity_bits(link: &Link, direction: Direction, duration: Time) -> Option<f64> {
+    let mut changes: Vec<(Time, &PipeSpec)> =
+        link.changes.iter().map(|change| (change.at, change.pipe(direction))).collect();
+    changes.sort_by_key(|(at, _)| *at);
+    let starts = [(Time::ZERO, link.pipe(direction))].into_iter().chain(changes.iter().copied());
+    let ends = changes.iter().map(|(at, _)| *at).chain([duration]);
+    let parts = starts.zip(ends).map(|((from, pipe), to)| (to.min(duration).saturating_sub(from), pipe));
+    parts
+        .filter(|(length, _)| *length > Time::ZERO)
+        .map(|(length, pipe)| Some(pipe.rate.mean()?.as_f64() * length.as_secs_f64()))
+        .sum()
+}
+
 fn link_summary(scenario: &Scenario, totals: &LinkTotals, duration: Time) -> LinkSummary {
     let link = &scenario.links[totals.link];
     let rate = link.pipe(totals.direction).rate.mean().map(units::BitRate::as_f64);
     let seconds = duration.as_secs_f64();
     let counters = &totals.counters;
+    let capacity_bits = capacity_bits(link, totals.direction, duration).filter(|bits| *bits > 0.0);
     LinkSummary {
         name: link.name.clone(),
         direction: totals.direction.name().into(),
         rate_bps: rate,
-        utilization: rate
-            .filter(|_| seconds > 0.0)
-            .map(|rate| ((counters.sent_bytes as f64 * 8.0 / (rate * seconds)) * 1e4).round() / 1e4),
+        utilization: capacity_bits
+            .map(|bits| ((counters.sent_bytes as f64 * 8.0 / bits) * 1e4).round() / 1e4),
         sent_packets: counters.sent_packets,
         dropped_queue: counters.dropped_queue,
         dropped_loss: counters.dropped_loss,
@@ -371,5 +387,22 @@ mod tests {
             (echoes.pings_sent, echoes.pings_lost, echoes.first_rtt_us),
             (Some(101), Some(1), Some(20_000.0))
         );
+    }
+
+    /// 1 Mb/s for a second, then 10 Mb/s: 31 Mbit in 4 s.
+    #[test]
+    fn the_utilization_of_a_link_includes_the_changes_of_its_rate() {
+        let text = "duration = \"4s\"\n[hosts]\na.address = \"10.0.0.1/24\"\nb.address = \"10.0.0.2/24\"\n[[links]]\n\
+             ends = [\"a\", \"b\"]\nforward = { rate = \"1mbit\" }\n\
+             changes = [{ at = \"1s\", forward = { rate = \"10mbit\" } }, { at = \"9s\", forward = { rate = \"1gbit\" } }]\n";
+        let scenario = ScenarioFile::parse("x.toml", text).unwrap().resolve(None, &[]).unwrap();
+        let summary = |direction, seconds| {
+            let counters = net::PipeCounters { sent_bytes: 31_000_000 / 16, ..Default::default() };
+            link_summary(&scenario, &LinkTotals { link: 0, direction, counters }, Time::from_secs(seconds))
+        };
+        assert_eq!(summary(Direction::Forward, 4).utilization, Some(0.5));
+        assert_eq!(summary(Direction::Forward, 4).rate_bps, Some(1e6));
+        assert_eq!(summary(Direction::Forward, 0).utilization, None);
+        assert_eq!(summary(Direction::Backward, 4).utilization, None);
     }
 }

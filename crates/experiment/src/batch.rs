@@ -91,7 +91,8 @@ pub fn run_all(jobs: &[Job<'_>], options: &RunOptions<'_>) -> Result<Vec<Complet
             .install(|| parallel.into_iter().par_bridge().filter_map(execute).collect()),
     };
     for (number, job) in sequential.into_iter().enumerate() {
-        if number > 0 {
+        // Skipped runs need no pause.
+        if number > 0 && !skip_remaining.load(Ordering::Relaxed) {
             pause(options.pause, options.stop);
         }
         all.extend(execute(job));
@@ -129,4 +130,22 @@ fn pool(parallel_runs: Option<NonZeroUsize>) -> Result<rayon::ThreadPool> {
     let threads = parallel_runs.map_or(0, NonZeroUsize::get);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     pool.map_err(|error| Error::Failed(format!("cannot start threads for the runs: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_of_a_run_is_returned_without_the_pauses_between_the_runs_after_it() {
+        let experiment = Experiment::from_file("dsl").unwrap();
+        let selection = Selection { repeat: Some(5), ..Selection::with_engine(EngineChoice::Lab) };
+        let jobs = experiment.jobs(&selection).unwrap();
+        assert!(jobs.len() >= 5);
+        // Without a set-up of the lab the first run fails.
+        let options = RunOptions { pause: Duration::from_secs(60), ..RunOptions::default() };
+        let begun = Instant::now();
+        assert!(matches!(run_all(&jobs, &options), Err(Error::BadInput(_))));
+        assert!(begun.elapsed() < Duration::from_secs(30));
+    }
 }

@@ -4,7 +4,7 @@
 use std::{num::NonZeroUsize, str::FromStr};
 
 use model::{SearchRange, root_mean_square};
-use scenario::{Amount, Published};
+use scenario::{Amount, Published, replaces};
 use schema::{FigureBound, Fit, FitFigure, FitTried, PublishedResult, RunSummary, SweptValue, Unknown};
 
 use crate::{
@@ -136,7 +136,7 @@ fn targets<'a>(experiments: &'a [Experiment], search: &Search) -> Result<Vec<Tar
             let message = format!("{}: --fit cannot be combined with [[sweeps]]", experiment.path.display());
             return Err(Error::BadInput(message));
         }
-        let is_fitted = |field: &str| search.ranges.iter().any(|range| range.field == field);
+        let is_fitted = |path: &str| search.ranges.iter().any(|range| replaces(path, &range.field));
         if let Some((path, _)) = experiment.sets.iter().find(|(path, _)| is_fitted(path)) {
             return Err(Error::BadInput(format!("--set {path}: this field is fitted")));
         }
@@ -350,6 +350,9 @@ mod tests {
         let set = [experiment().set("links.h1-h2.forward.queue", "50p")];
         let error = fit(&set, &search(), &RunOptions::default()).unwrap_err().to_string();
         assert_eq!(error, "--set links.h1-h2.forward.queue: this field is fitted");
+        let wider = [experiment().set("links.h1-h2.both.queue", "50p")];
+        let error = fit(&wider, &search(), &RunOptions::default()).unwrap_err().to_string();
+        assert_eq!(error, "--set links.h1-h2.both.queue: this field is fitted");
     }
 
     #[test]

@@ -23,10 +23,7 @@ use schema::RunSummary;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::{
-    EngineChoice, Error, Job, Outcome, Result, congestion, error::Attempted, job::simulated_kernel,
-    machine::setting,
-};
+use crate::{EngineChoice, Error, Job, Outcome, Result, congestion, error::Attempted, machine::setting};
 
 /// The value of a point document's `schema` field.
 pub const POINT_SCHEMA: &str = "longfat.point/1";
@@ -99,7 +96,7 @@ impl Job<'_> {
     pub fn address(&self) -> String {
         let scenario = &self.scenario;
         let mut text = format!("{POINT_SCHEMA}\n{}\n{}\n", env!("CARGO_PKG_VERSION"), self.engine.name());
-        let kernel = simulated_kernel(self).unwrap_or_else(|| self.experiment.host.kernel.clone());
+        let kernel = self.default_kernel().unwrap_or_default();
         let _ = writeln!(text, "{}\n{kernel}", self.variant.as_deref().unwrap_or_default());
         for name in INHERITED {
             for host in scenario.hosts.iter().filter(|host| !host.sysctl.contains_key(name)) {
@@ -173,12 +170,12 @@ impl PointStore {
     pub fn get(&self, address: &str) -> Result<Option<PointDocument>> {
         let written = Self::path(&self.outbox, address);
         let path = if written.exists() { written } else { Self::path(&self.directory, address) };
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
+        let json = match fs::read(&path) {
+            Ok(json) => json,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error).attempted(|| format!("read {}", path.display())),
         };
-        let document: Option<PointDocument> = serde_json::from_str(&text).ok();
+        let document: Option<PointDocument> = serde_json::from_slice(&json).ok();
         Ok(document.filter(|d| d.schema == POINT_SCHEMA && d.address == address))
     }
 
@@ -262,8 +259,21 @@ mod tests {
         };
         assert_ne!(with(&[("seed", "7")]), with(&[]));
         assert_ne!(with(&[("sysctl", "\"6.1\"")]), with(&[]));
-        let other_kernel = Experiment { kernel: Some("5.10".parse().unwrap()), ..experiment() };
-        assert_ne!(other_kernel.jobs(&selection(&["25kB"])).unwrap()[0].address(), with(&[]));
+        let of_kernel = |kernel: Option<&str>, machine: &str, sets: &[(&str, &str)]| {
+            let mut one = sets.iter().fold(experiment(), |one, (path, value)| one.set(path, value));
+            one.host.kernel = machine.into();
+            one.kernel = kernel.map(|kernel| kernel.parse().unwrap());
+            one.jobs(&selection(&["25kB"])).unwrap()[0].address()
+        };
+        assert_ne!(of_kernel(Some("5.10"), "6.1.2", &[]), of_kernel(None, "6.1.2", &[]));
+        assert_ne!(of_kernel(None, "6.8.0", &[]), of_kernel(None, "6.1.2", &[]));
+        // The hosts without the key `kernel` have the requested kernel, or the machine's, also if the sender has another.
+        let sender = [("sysctl", "\"6.1\""), ("hosts.laptop.kernel", "\"5.10\"")];
+        assert_ne!(of_kernel(Some("6.1"), "6.1.2", &sender), of_kernel(Some("6.12"), "6.1.2", &sender));
+        assert_ne!(of_kernel(None, "6.8.0", &sender), of_kernel(None, "6.1.2", &sender));
+        // Without such hosts neither matters.
+        let all = [("sysctl", "\"6.1\""), ("hosts.*.kernel", "\"5.10\"")];
+        assert_eq!(of_kernel(Some("6.12"), "6.8.0", &all), of_kernel(None, "6.1.2", &all));
     }
 
     /// A scenario whose congestion control is a C file that includes headers, one of them with this text; `None`: no headers.
@@ -310,6 +320,23 @@ mod tests {
     }
 
     #[test]
+    fn a_record_is_reused_unless_only_some_hosts_have_the_key_kernel() {
+        let runs = tempfile::tempdir().unwrap();
+        let is_reused = |sets: &[(&str, &str)]| {
+            let experiment = sets.iter().fold(experiment(), |one, (path, value)| one.set(path, value));
+            let jobs = experiment.jobs(&selection(&["25kB"])).unwrap();
+            let options = RunOptions { retention: Retention::Record(runs.path()), ..RunOptions::default() };
+            run_all(&jobs, &options).unwrap();
+            let recorded = crate::RecordedRuns::read(&runs.path().into(), experiment.file.name()).unwrap();
+            recorded.find(&jobs[0]).unwrap().is_some()
+        };
+        let sysctl = ("sysctl", "\"6.1\"");
+        assert!(is_reused(&[sysctl]));
+        assert!(!is_reused(&[sysctl, ("hosts.laptop.kernel", "\"5.10\"")]));
+        assert!(is_reused(&[sysctl, ("hosts.*.kernel", "\"5.10\"")]));
+    }
+
+    #[test]
     fn a_result_is_stored_once_with_the_same_bytes_and_a_damaged_one_is_absent() {
         let runs = tempfile::tempdir().unwrap();
         let store = PointStore::of_runs(runs.path());
@@ -326,8 +353,10 @@ mod tests {
         assert_eq!(first, bytes());
         let stored = store.get(&address).unwrap().unwrap().run;
         assert_eq!((stored.id.as_str(), stored.flows.is_empty()), (address.as_str(), false));
-        fs::write(PointStore::path(&store.directory, &address), &first[..first.len() / 2]).unwrap();
-        assert_eq!(store.get(&address).unwrap(), None);
+        for damaged in [&first.as_bytes()[..first.len() / 2], &[0xff; 4096], &[0; 4096]] {
+            fs::write(PointStore::path(&store.directory, &address), damaged).unwrap();
+            assert_eq!(store.get(&address).unwrap(), None);
+        }
         let files = fs::read_dir(store.directory.join(&address[..2])).unwrap().count();
         assert_eq!(files, 1, "no temporary file is left");
     }

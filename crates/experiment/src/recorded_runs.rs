@@ -50,8 +50,9 @@ impl RecordedRuns {
         RecordedRuns { source: Source::Points(store.clone()) }
     }
 
-    /// The summary of a run with identical settings: scenario, variant, seed, engine, host and kernel. There is none if a
-    /// congestion control's C file includes the user's headers, except in a store of points.
+    /// The summary of a run with identical settings: scenario, variant, seed, engine, host and kernel. Except in a store of points,
+    /// there is none if a congestion control's C file includes the user's headers, or if some hosts have the key `kernel` and others
+    /// the kernel of the machine or of `--kernel`.
     ///
     /// # Errors
     /// A stored point cannot be read.
@@ -67,8 +68,8 @@ impl RecordedRuns {
 }
 
 fn find_record(runs: &[Run], job: &Job<'_>) -> Option<RunSummary> {
-    // A record has the text of a congestion control's C file, but not of its headers.
-    if !congestion::user_headers(job).is_empty() {
+    // A record has the text of a congestion control's C file, but not of its headers; and one kernel.
+    if !congestion::user_headers(job).is_empty() || job.has_mixed_kernels() {
         return None;
     }
     let toml = job.scenario.to_toml();

@@ -115,11 +115,13 @@ pub fn figure(figure: &MetricPath, run: &RunSummary) -> Option<f64> {
     }
 }
 
-/// The time that each flow with a window takes for its bytes, seconds; `None` if one has no goodput.
+/// The time that each flow with a window takes for its bytes, seconds; `None` if one has no goodput, or delivered nothing.
 fn transfers(run: &RunSummary) -> Option<Vec<f64>> {
     let flows = run.flows.iter().filter(|flow| flow.is_bulk_transfer());
-    let times: Vec<f64> =
-        flows.map(|flow| Some(flow.bytes? as f64 * 8.0 / flow.goodput_bps?)).collect::<Option<_>>()?;
+    let time = |flow: &FlowSummary| {
+        Some(flow.bytes? as f64 * 8.0 / flow.goodput_bps?).filter(|seconds| seconds.is_finite())
+    };
+    let times: Vec<f64> = flows.map(time).collect::<Option<_>>()?;
     (!times.is_empty()).then_some(times)
 }
 
@@ -235,6 +237,10 @@ mod tests {
         let of = |metric| figure(&MetricPath::Run(metric), &one);
         assert_eq!((of(RunMetric::Transfer), of(RunMetric::ShutDown)), (Some(10.0), Some(2.0)));
         assert_eq!(of(RunMetric::SteadyFrom), Some(2.0));
+        // A blocked flow: NaN would become `null` among the figures of a sweep.
+        one.flows[1] = flow(0, 0.0, 2.0);
+        let of = |metric| figure(&MetricPath::Run(metric), &one);
+        assert_eq!((of(RunMetric::Transfer), of(RunMetric::ShutDown)), (None, None));
     }
 
     #[test]

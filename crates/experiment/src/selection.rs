@@ -2,7 +2,7 @@
 
 use computed_runs::sysctl_defaults;
 use guest::Image;
-use scenario::{MAX_POINTS, Scenario};
+use scenario::{MAX_POINTS, Scenario, replaces};
 
 use crate::{
     EngineChoice, Error, Experiment, Job, Point, Result, congestion,
@@ -88,9 +88,14 @@ impl Experiment {
         sysctl_defaults::add_defaults(&machine_setting, scenario, engine, self.kernel)
     }
 
-    /// The requested variants (default: all); one `None` if the file has no variants.
+    /// The requested variants, each once (default: all); one `None` if the file has no variants.
     pub(crate) fn variants(&self, requested: &[String]) -> Vec<Option<String>> {
-        let mut variants: Vec<Option<String>> = requested.iter().cloned().map(Some).collect();
+        let mut variants: Vec<Option<String>> = Vec::new();
+        for name in requested.iter().cloned().map(Some) {
+            if !variants.contains(&name) {
+                variants.push(name);
+            }
+        }
         if variants.is_empty() {
             variants = self.file.variants().map(|name| Some(name.to_owned())).collect();
         }
@@ -104,10 +109,8 @@ impl Experiment {
     fn points(&self, selection: &Selection) -> Result<Vec<Vec<(String, String)>>> {
         let mut points = self.file.points();
         for (field, values) in &selection.over {
-            if points.iter().flatten().any(|(swept, _)| swept == field) {
-                return Err(Error::BadInput(format!(
-                    "--over {field}: the scenario file sweeps this field already"
-                )));
+            if let Some(swept) = swept_field(&points, field) {
+                return Err(Error::BadInput(format!("--over {field}: {swept} is swept already")));
             }
             let with = |point: &Vec<(String, String)>, value: &String| {
                 [point.as_slice(), &[(field.clone(), value.clone())]].concat()
@@ -121,13 +124,20 @@ impl Experiment {
             points =
                 points.iter().flat_map(|point| values.iter().map(move |value| with(point, value))).collect();
         }
-        let set_and_swept =
-            self.sets.iter().find(|(set, _)| points.iter().flatten().any(|(swept, _)| swept == set));
+        let set_and_swept = self.sets.iter().find_map(|(path, _)| Some((path, swept_field(&points, path)?)));
         match set_and_swept {
-            Some((path, _)) => Err(Error::BadInput(format!("--set {path}: this field is swept"))),
+            Some((path, swept)) if path == swept => {
+                Err(Error::BadInput(format!("--set {path}: this field is swept")))
+            }
+            Some((path, swept)) => Err(Error::BadInput(format!("--set {path}: {swept} is swept"))),
             None => Ok(points),
         }
     }
+}
+
+/// The field of these points that a value at `path` would replace.
+fn swept_field<'a>(points: &'a [Vec<(String, String)>], path: &str) -> Option<&'a str> {
+    points.first()?.iter().map(|(field, _)| field.as_str()).find(|field| replaces(path, field))
 }
 
 /// The kernel that the kernel engine boots.
@@ -146,4 +156,49 @@ pub(crate) fn repeated<'a>(job: &Job<'a>) -> Vec<Job<'a>> {
         Job { repeat, scenario: Scenario { seed, ..job.scenario.clone() }, ..job.clone() }
     };
     (1..=repeats).map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn over(fields: &[(&str, &str)]) -> Selection {
+        let field = |(field, values): &(&str, &str)| {
+            ((*field).to_owned(), values.split(',').map(str::to_owned).collect())
+        };
+        let over = fields.iter().map(field).collect();
+        Selection { variants: vec!["bufferbloat".into()], over, ..Selection::with_engine(EngineChoice::Sim) }
+    }
+
+    #[test]
+    fn a_swept_field_is_not_replaced_by_a_wider_one() {
+        let experiment = || Experiment::from_file("dsl").unwrap();
+        let error = |experiment: &Experiment, fields: &[(&str, &str)]| {
+            experiment.jobs(&over(fields)).unwrap_err().to_string()
+        };
+        let delay = "links.modem-server.forward.delay";
+        let set = experiment().set("links.modem-server.both.delay", "5ms");
+        assert_eq!(
+            error(&set, &[(delay, "1ms,50ms")]),
+            format!("--set links.modem-server.both.delay: {delay} is swept")
+        );
+        let twice = [(delay, "1ms,50ms"), ("links.*.both.delay", "5ms")];
+        assert_eq!(
+            error(&experiment(), &twice),
+            format!("--over links.*.both.delay: {delay} is swept already")
+        );
+        // The other direction is set, and all except one link swept.
+        let backward = experiment().set("links.modem-server.backward.delay", "5ms");
+        assert_eq!(backward.jobs(&over(&[(delay, "1ms,50ms")])).unwrap().len(), 2);
+        let all = [("links.*.both.delay", "1ms,50ms")];
+        assert_eq!(experiment().set(delay, "5ms").jobs(&over(&all)).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_variant_that_is_requested_twice_runs_once() {
+        let experiment = Experiment::from_file("dsl").unwrap();
+        let variants = ["bufferbloat", "fq-codel", "bufferbloat"].map(String::from).to_vec();
+        let selection = Selection { variants, ..Selection::with_engine(EngineChoice::Model) };
+        assert_eq!(experiment.jobs(&selection).unwrap().len(), 2);
+    }
 }

@@ -98,6 +98,7 @@ pub use net::Direction;
 pub use path::PathHop;
 pub use path_mtu::{BlackHole, PathMtu};
 pub use published::{Across, Comparison, KNEE_TOLERANCE, Kind, PerEngine, Published};
+pub use set::replaces;
 pub use simple_path::{QueueLimit, SimplePath};
 pub use suggest::{is_similar, nearest};
 pub use sweep::MAX_POINTS;

@@ -48,6 +48,35 @@ pub(crate) fn split_path(path: &str) -> Option<Vec<String>> {
     is_valid.then_some(keys)
 }
 
+/// Whether a value at `path` that is applied after the one at `field` replaces it: the paths are the same, or `path` is wider (`*`
+/// for a name, `both` for a direction).
+pub fn replaces(path: &str, field: &str) -> bool {
+    let (Some(path), Some(field)) = (split_path(path), split_path(field)) else { return false };
+    let (path, field) = (with_whole_sysctl(path), with_whole_sysctl(field));
+    let is_direction = |key: &str| matches!(key, "forward" | "backward");
+    let is_replaced = |depth: usize, key: &str, replaced: &str| match (path[0].as_str(), depth) {
+        _ if key == replaced => true,
+        ("hosts" | "links" | "flows", 1) => key == "*",
+        ("links", 2) => key == "both" && is_direction(replaced),
+        _ => false,
+    };
+    path.len() == field.len()
+        && path
+            .iter()
+            .zip(&field)
+            .enumerate()
+            .all(|(depth, (key, replaced))| is_replaced(depth, key, replaced))
+}
+
+/// Joins the keys of a sysctl's name, which may be quoted or not.
+fn with_whole_sysctl(mut keys: Vec<String>) -> Vec<String> {
+    if keys.len() > 4 && keys[0] == "hosts" && keys[2] == "sysctl" {
+        let name = keys.split_off(3).join(".");
+        keys.push(name);
+    }
+    keys
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,6 +90,32 @@ mod tests {
         );
         for bad in ["", ".", "a.", ".a", "a..b", "a.\"b", "a.\"\""] {
             assert!(split_path(bad).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_wider_path_replaces_a_narrower_one() {
+        for (path, field) in [
+            ("flows.bulk.cc", "flows.bulk.cc"),
+            ("flows.*.cc", "flows.bulk.cc"),
+            ("flows.\"*\".cc", "flows.\"bulk\".cc"),
+            ("links.a-b.both.delay", "links.a-b.forward.delay"),
+            ("links.*.both.delay", "links.\"a-b\".backward.delay"),
+            ("hosts.*.sysctl.net.ipv4.tcp_sack", "hosts.h1.sysctl.\"net.ipv4.tcp_sack\""),
+            ("duration", "duration"),
+        ] {
+            assert!(replaces(path, field), "{path} {field}");
+        }
+        for (path, field) in [
+            ("flows.bulk.cc", "flows.*.cc"),
+            ("links.a-b.forward.delay", "links.a-b.both.delay"),
+            ("links.a-b.both.delay", "links.a-b.both.loss"),
+            ("links.a-b.both.delay", "links.b-c.both.delay"),
+            ("flows.a.both", "flows.a.forward"),
+            ("flows.a", "flows.a.cc"),
+            ("", "duration"),
+        ] {
+            assert!(!replaces(path, field), "{path} {field}");
         }
     }
 }

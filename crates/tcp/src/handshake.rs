@@ -9,6 +9,9 @@ use crate::{
     TcpState, connection::Connection, sock::ecn_flags,
 };
 
+/// `TCP_TIMEOUT_FALLBACK`, s.
+const TIMEOUT_FALLBACK_S: u32 = 3;
+
 impl Connection {
     /// Sends or retransmits a SYN or SYN-ACK.
     pub(crate) fn emit_syn(&mut self) {
@@ -43,6 +46,16 @@ impl Connection {
         };
         self.sk.segs_out += 1;
         self.out.push_back(segment);
+    }
+
+    /// The end of `tcp_init_metrics`: a SYN was retransmitted and there are no timestamps, so the handshake gave no round-trip time
+    /// (RFC 6298 section 5.7).
+    #[cold]
+    fn fall_back_without_rtt(&mut self) {
+        let fallback_us = 1_000_000 * TIMEOUT_FALLBACK_S;
+        let sk = &mut self.sk;
+        (sk.rttvar_us, sk.mdev_us, sk.mdev_max_us) = (fallback_us, fallback_us, fallback_us);
+        sk.icsk_rto = TIMEOUT_FALLBACK_S * self.config.hz;
     }
 
     fn choose_window(&mut self, mss: u32, scaling: bool) {
@@ -141,6 +154,7 @@ impl Endpoint {
         self.sender.begin_mtu_search(conn);
         conn.sk.snd_wl1 = segment.seq;
         conn.sk.lsndtime = conn.jiffies();
+        conn.sk.rcv_tstamp = conn.jiffies();
         let negotiated = NegotiatedOptions {
             window_scale: conn.own_scale,
             sack: conn.sack,
@@ -155,6 +169,9 @@ impl Endpoint {
         conn.sk.snd_cwnd = if syn_retransmitted { 1 } else { conn.initial_cwnd() };
         conn.sk.snd_cwnd_stamp = conn.jiffies();
         conn.sk.prior_ssthresh = 0;
+        if conn.sk.srtt_us == 0 {
+            conn.fall_back_without_rtt();
+        }
         conn.update_pacing_rate();
         conn.cc.init(&mut conn.sk);
         // icsk_ca_initialized.

@@ -7,5 +7,6 @@ mod pair;
 mod reference;
 mod spurious;
 mod stalls;
+mod timeouts;
 mod transfer;
 mod writes;

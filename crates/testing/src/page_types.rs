@@ -31,8 +31,12 @@ pub fn mistake(
         return if value.is_null() { None } else { mistake(value, kind, known, path) };
     }
     if let Some(kind) = kind.strip_suffix("[]") {
-        let items = value.as_array()?.iter().enumerate();
-        return items.filter_map(|(i, item)| mistake(item, kind, known, &format!("{path}[{i}]"))).next();
+        let Some(items) = value.as_array() else { return Some(format!("{path} is {value}, not a list")) };
+        return items
+            .iter()
+            .enumerate()
+            .filter_map(|(i, item)| mistake(item, kind, known, &format!("{path}[{i}]")))
+            .next();
     }
     let fits = match kind {
         "string" | "Cause" | "PublishedVerdict" => value.is_string(),
@@ -60,4 +64,18 @@ pub fn mistake(
         }
     };
     (!fits).then(|| format!("{path} is {value}, not {kind}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_is_not_a_list_is_a_mistake() {
+        let known = interfaces("export interface Page {\n  runs: number[];\n}\n");
+        let of = |document: &str| mistake(&serde_json::from_str(document).unwrap(), "Page", &known, "page");
+        assert_eq!(of(r#"{"runs":[1,2]}"#), None);
+        assert_eq!(of(r#"{"runs":[1,"2"]}"#), Some("page.runs[1] is \"2\", not number".into()));
+        assert_eq!(of(r#"{"runs":3}"#), Some("page.runs is 3, not a list".into()));
+    }
 }

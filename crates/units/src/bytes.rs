@@ -110,8 +110,9 @@ fn unit_error(input: &str, number: &Decimal, unit: &str) -> ParseError {
         "B" if unit == "KB" => ambiguous(spelled("kB", 1_000), spelled("KiB", 1_024)),
         // 25mb, 25Mb
         "b" => {
-            let bits = number.times(decimal_size, input, KIND).map(|bits| group_digits(bits / 8));
-            let bits = bits.map_or_else(|_| "a number of bytes".into(), |bytes| format!("{bytes}B"));
+            // As `Display` prints it: a number with commas would not be accepted.
+            let bits = number.times(decimal_size, input, KIND).map(|bits| Bytes(bits / 8).to_string());
+            let bits = bits.unwrap_or_else(|_| "a number of bytes".into());
             ambiguous(format!("{n} {decimal} (if you mean bytes)"), format!("{bits} (if you mean bits)"))
         }
         _ => unknown(unit),
@@ -163,9 +164,9 @@ mod tests {
             ("16K", "16 kB = 16,000 bytes", "16 KiB = 16,384 bytes"),
             ("1g", "1 GB = 1,000,000,000 bytes", "1 GiB = 1,073,741,824 bytes"),
             ("16KB", "16 kB = 16,000 bytes", "16 KiB = 16,384 bytes"),
-            ("25mb", "25 MB (if you mean bytes)", "3,125,000B (if you mean bits)"),
-            ("25Mb", "25 MB (if you mean bytes)", "3,125,000B (if you mean bits)"),
-            ("8kb", "8 kB (if you mean bytes)", "1,000B (if you mean bits)"),
+            ("25mb", "25 MB (if you mean bytes)", "3.125 MB (if you mean bits)"),
+            ("25Mb", "25 MB (if you mean bytes)", "3.125 MB (if you mean bits)"),
+            ("8kb", "8 kB (if you mean bytes)", "1 kB (if you mean bits)"),
         ] {
             let expected =
                 ParseError::Ambiguous { input: text.into(), first: first.into(), second: second.into() };

@@ -117,7 +117,7 @@ impl KernelRequirement {
 
     /// A version that satisfies the requirement: the given one, or the next lower or higher one.
     ///
-    /// `None` for `<0.0`, which no version satisfies.
+    /// `None` for `<0.0`, which no version satisfies, and above the largest number (`>6.4294967295`).
     pub fn example(&self) -> Option<KernelVersion> {
         let KernelVersion { major, minor, patch } = self.version;
         match (self.comparison, self.components) {
@@ -126,8 +126,10 @@ impl KernelRequirement {
             // A late minor version of the previous major version: 5.19 preceded 6.0, and the highest minor
             // version of any is 20 (4.20).
             (Comparison::Less, _) => major.checked_sub(1).map(|major| KernelVersion::new(major, 19)),
-            (Comparison::Greater, 3) => Some(KernelVersion { major, minor, patch: patch + 1 }),
-            (Comparison::Greater, _) => Some(KernelVersion::new(major, minor + 1)),
+            (Comparison::Greater, 3) => {
+                patch.checked_add(1).map(|patch| KernelVersion { major, minor, patch })
+            }
+            (Comparison::Greater, _) => minor.checked_add(1).map(|minor| KernelVersion::new(major, minor)),
             _ => Some(self.version),
         }
     }
@@ -214,5 +216,8 @@ mod tests {
             assert!(bad.parse::<KernelRequirement>().is_err(), "{bad}");
         }
         assert_eq!("<6.0".parse::<KernelRequirement>().unwrap().example(), Some(KernelVersion::new(5, 19)));
+        for none in ["<0.0", ">6.4294967295", ">6.1.4294967295"] {
+            assert_eq!(none.parse::<KernelRequirement>().unwrap().example(), None, "{none}");
+        }
     }
 }

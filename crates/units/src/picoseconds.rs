@@ -36,8 +36,15 @@ impl FromStr for Picoseconds {
         let unit = if unit == "µs" || unit == "μs" { "us" } else { unit };
         match UNITS.iter().find(|(name, _)| *name == unit) {
             Some((_, size)) => number.times(*size, input, KIND).map(Picoseconds),
-            // `Time` explains missing and unknown units.
-            None => input.parse::<crate::Time>().map(|time| Picoseconds(time.0.saturating_mul(1000))),
+            // `Time` knows minutes and hours, and explains missing and unknown units.
+            None => {
+                let nanoseconds = input.parse::<crate::Time>()?.0;
+                nanoseconds.checked_mul(1000).map(Picoseconds).ok_or_else(|| ParseError::TooLarge {
+                    input: input.trim().into(),
+                    what: KIND.what,
+                    limit: KIND.largest,
+                })
+            }
         }
     }
 }
@@ -59,6 +66,8 @@ mod tests {
             assert_eq!(parsed, Picoseconds(ps), "{text}");
             assert_eq!(parsed.to_string().parse(), Ok(parsed));
         }
+        assert_eq!("2h".parse(), Ok(Picoseconds(7_200_000_000_000_000)));
+        assert!(matches!("6000h".parse::<Picoseconds>(), Err(ParseError::TooLarge { .. })), "250 days");
         assert!("4".parse::<Picoseconds>().unwrap_err().to_string().contains('4'));
         assert!("4 parsec".parse::<Picoseconds>().is_err());
         assert!("0.1ps".parse::<Picoseconds>().is_err());

@@ -8,6 +8,7 @@ use cc::native::{Controller, Library};
 use cc::{ParameterValue, ParameterValues, Source};
 use std::ops::{Deref, DerefMut};
 use tcp::test_kit::{Path, Rounds};
+use tcp::{CaEvent, CongestionControl};
 
 /// Payload of a packet, bytes.
 pub const MSS: u32 = 1448;
@@ -108,5 +109,14 @@ impl Flow {
         let (delivered, lost) =
             (f64::from(self.sk().delivered - delivered), f64::from(self.sk().lost - lost));
         (delivered / seconds / self.rate_pps(), lost / (delivered + lost))
+    }
+
+    /// The window when sending resumes after a pause of `minutes` that begins now. The flow itself does not pause.
+    pub fn window_after_pause(&mut self, minutes: u64) -> u32 {
+        let mut sk = self.sk().clone();
+        sk.tcp_mstamp += minutes * 60_000_000;
+        sk.tcp_clock_cache += minutes * 60_000_000_000;
+        self.controller().cwnd_event(&mut sk, CaEvent::TxStart);
+        sk.snd_cwnd
     }
 }

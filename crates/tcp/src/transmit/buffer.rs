@@ -46,7 +46,7 @@ impl Sender {
         while left > 0 {
             let space = self.queue.unsent.back().map_or(0, |last| goal.saturating_sub(last.len));
             if space == 0 {
-                if self.wmem_queued(conn) >= conn.sk.sk_sndbuf as u32 {
+                if !self.memory_is_free(conn, 0) {
                     self.nospace = true;
                     break;
                 }
@@ -108,6 +108,13 @@ impl Sender {
         }
     }
 
+    /// `__sk_stream_memory_free`: whether another packet may be started. `wake` is 1 if the application waits for space: then it
+    /// waits until half of `tcp_notsent_lowat` is sent.
+    fn memory_is_free(&self, conn: &Connection, wake: u32) -> bool {
+        self.wmem_queued(conn) < conn.sk.sk_sndbuf as u32
+            && (conn.notsent() << wake) < u64::from(conn.sk.notsent_lowat)
+    }
+
     /// Number of full packets of `goal` bytes that the next `left` bytes fill, as long as there is space; 0
     /// if [`Self::new_chunk`] must start the first of them.
     fn full_chunks(&self, conn: &Connection, left: u64, goal: u32) -> u32 {
@@ -120,7 +127,9 @@ impl Sender {
         // The write is pushed after this many packets.
         let written = conn.sk.write_seq.wrapping_sub(self.pushed);
         let pushed = (conn.sk.max_window >> 1).saturating_sub(written) / goal + 1;
-        (left / u64::from(goal)).min(u64::from(started.min(pushed))) as u32
+        let unsent =
+            u64::from(conn.sk.notsent_lowat).saturating_sub(conn.notsent()).div_ceil(u64::from(goal));
+        (left / u64::from(goal)).min(u64::from(started.min(pushed))).min(unsent) as u32
     }
 
     /// `tcp_skb_entail`.
@@ -184,7 +193,7 @@ impl Sender {
             conn.sk.snd_cwnd_stamp = conn.jiffies();
         }
         let (queued, buffer) = (self.wmem_queued(conn), conn.sk.sk_sndbuf as u32);
-        if queued < buffer && buffer - queued >= queued >> 1 {
+        if queued < buffer && buffer - queued >= queued >> 1 && self.memory_is_free(conn, 1) {
             self.nospace = false;
             self.chrono_stop(conn, chrono::SNDBUF_LIMITED);
         }

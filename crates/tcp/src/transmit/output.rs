@@ -62,7 +62,8 @@ impl Sender {
                 break;
             }
             if chunk_segs == 1 {
-                if !self.nagle_allows(conn, chunk) {
+                // A probe is sent without Nagle's algorithm.
+                if push != Push::Probe && !self.nagle_allows(conn, chunk) {
                     break;
                 }
             } else if push == Push::All

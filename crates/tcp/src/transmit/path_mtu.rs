@@ -8,7 +8,7 @@
 //!    retransmitted. The amount in flight is the same either way.
 //! 2. A probe counts as the number of MSS-sized segments that it fills; in the kernel it counts as one.
 
-use super::{Marks, Sender, skb::segments};
+use super::{Marks, RTO_MAX_S, Sender, skb::segments};
 use crate::{
     CaState, TcpState,
     behaviour::Windows,
@@ -20,6 +20,11 @@ use crate::{
 const DEFAULT_MSS: u32 = 536;
 /// Headers and data of the smallest segments that a small window leads to (`tcp_bound_to_half_wnd`), bytes.
 const MIN_TCP_PACKET: u32 = 68;
+
+/// `TCP_RTO_MIN` and `TCP_RTO_MAX`, ms, and the number of doublings from one to the other.
+const RTO_MIN_MS: i32 = 200;
+const RTO_MAX_MS: i32 = 1000 * RTO_MAX_S as i32;
+const RTO_DOUBLINGS: u8 = 9;
 
 /// `struct inet_connection_sock.icsk_mtup`, and `mtu_probe` of `struct tcp_sock`.
 #[derive(Debug, Default)]
@@ -318,13 +323,13 @@ impl Connection {
     }
 
     /// `retransmits_timed_out`: whether the time since the first retransmission exceeds that of `retries`
-    /// retransmissions with the minimum timeout.
-    fn timed_out(&self, retries: u8) -> bool {
+    /// retransmissions with the minimum timeout (`tcp_model_timeout`: doubled up to the maximum timeout).
+    pub(super) fn timed_out(&self, retries: u8) -> bool {
         if self.sk.icsk_retransmits == 0 || self.sk.retrans_stamp == 0 {
             return false;
         }
-        let rto_min_ms = 200;
-        let timeout_ms = ((2 << u32::from(retries).min(9)) - 1) * rto_min_ms;
+        let doubled_ms = ((2 << retries.min(RTO_DOUBLINGS)) - 1) * RTO_MIN_MS;
+        let timeout_ms = doubled_ms + i32::from(retries.saturating_sub(RTO_DOUBLINGS)) * RTO_MAX_MS;
         let passed_ms = self.timestamp(self.clock()).wrapping_sub(self.sk.retrans_stamp);
         passed_ms as i32 >= timeout_ms
     }

@@ -9,6 +9,9 @@ use crate::{
     CaEvent, CaState, EndpointEvent, TcpState, behaviour::Recovery, connection::Connection, segment::after,
 };
 
+/// Default of `tcp_syn_linear_timeouts`.
+const SYN_LINEAR_TIMEOUTS: u8 = 4;
+
 impl Sender {
     /// `tcp_renext_timer`.
     pub(super) fn renext_timer(&mut self, conn: &mut Connection) {
@@ -16,8 +19,10 @@ impl Sender {
             return;
         }
         let syn = matches!(conn.state, TcpState::SynSent | TcpState::SynReceived);
-        let max_retries = if syn { conn.config.syn_retries } else { conn.config.retries2 };
-        if conn.sk.icsk_retransmits > max_retries {
+        if !syn && conn.sk.snd_wnd == 0 {
+            return self.probe_by_retransmission(conn);
+        }
+        if conn.has_retried_enough(syn) {
             self.abort(conn);
             return;
         }
@@ -38,8 +43,25 @@ impl Sender {
         if let Some(head) = self.queue.head() {
             self.retransmit_head(conn, head);
         }
-        conn.sk.icsk_backoff = conn.sk.icsk_backoff.saturating_add(1);
-        conn.sk.icsk_rto = (conn.sk.icsk_rto << 1).min(conn.rto_max());
+        if conn.state != TcpState::SynSent || conn.sk.total_rto > u16::from(conn.syn_linear_timeouts()) {
+            conn.back_off();
+        }
+        self.reset_xmit_timer(conn, Timer::Retransmission, conn.sk.icsk_rto);
+    }
+
+    /// The part of `tcp_retransmit_timer` for a peer that has closed its window while packets are in flight: the retransmission
+    /// is a window probe. The connection ends only if the peer is silent (RFC 9293 section 3.8.6.1).
+    fn probe_by_retransmission(&mut self, conn: &mut Connection) {
+        let silent = conn.jiffies().wrapping_sub(conn.sk.rcv_tstamp);
+        if silent > 2 * conn.rto_max() {
+            self.abort(conn);
+            return;
+        }
+        self.enter_loss(conn);
+        if let Some(head) = self.queue.head() {
+            self.retransmit_head(conn, head);
+        }
+        conn.back_off();
         self.reset_xmit_timer(conn, Timer::Retransmission, conn.sk.icsk_rto);
     }
 
@@ -133,5 +155,31 @@ impl Sender {
         }
         let when = conn.probe0_when();
         self.reset_xmit_timer(conn, Timer::Window, when);
+    }
+}
+
+impl Connection {
+    /// Doubles the timeout (RFC 6298 section 5.5).
+    fn back_off(&mut self) {
+        self.sk.icsk_backoff = self.sk.icsk_backoff.saturating_add(1);
+        self.sk.icsk_rto = (self.sk.icsk_rto << 1).min(self.rto_max());
+    }
+
+    /// The first retransmissions of a SYN without back-off (`tcp_syn_linear_timeouts`, since 6.5).
+    fn syn_linear_timeouts(&self) -> u8 {
+        if self.config.profile.at_least(6, 5) { SYN_LINEAR_TIMEOUTS } else { 0 }
+    }
+
+    /// `tcp_write_timeout`: whether the connection ends instead of another retransmission.
+    fn has_retried_enough(&self, syn: bool) -> bool {
+        let retransmits = self.sk.icsk_retransmits;
+        if syn {
+            let linear = if self.state == TcpState::SynSent { self.syn_linear_timeouts() } else { 0 };
+            return retransmits >= self.config.syn_retries.saturating_add(linear);
+        }
+        match self.behaviour.recovery {
+            Recovery::Fack => retransmits >= self.config.retries2,
+            Recovery::Rack => self.timed_out(self.config.retries2),
+        }
     }
 }

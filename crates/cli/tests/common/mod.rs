@@ -159,7 +159,7 @@ fn open_files(process: &Path) -> Vec<PathBuf> {
 }
 
 /// Waits until `condition` holds; false if it does not within a minute.
-pub fn eventually(condition: impl Fn() -> bool) -> bool {
+pub fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     loop {
         if condition() {

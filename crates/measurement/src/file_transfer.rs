@@ -544,7 +544,11 @@ mod tests {
         assert!(flow.evidence[0].contains("until its file was read from the disk of 192.0.2.1"), "{flow:?}");
         assert!(flow.evidence.iter().any(|text| text.contains("waited 90 % of the time")), "{flow:?}");
         assert_eq!(found([activity(0.0, 0.0, 0.1), activity(0.8, 0.0, 0.3)]).0, TransferLimit::ReceiverDisk);
-        assert_eq!(found([activity(0.0, 0.9, 0.1), quiet()]).0, TransferLimit::Replies);
+        // A wait for a reply is a limit only when no data is on its way.
+        let waiting = [activity(0.0, 0.9, 0.1), quiet()];
+        assert_ne!(found(waiting.clone()).0, TransferLimit::Replies);
+        let without_data = sender_rows(1, |row| row.unacked_segs = Some(0));
+        assert_eq!(judged(&tcp, &without_data, waiting).0, TransferLimit::Replies);
         assert_eq!(found([activity(0.9, 0.0, 0.99), quiet()]).0, TransferLimit::SenderProcessor);
         let (limit, run) = found([quiet(), activity(0.9, 0.0, 0.99)]);
         assert_eq!(limit, TransferLimit::ReceiverProcessor);

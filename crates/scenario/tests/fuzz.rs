@@ -34,6 +34,7 @@ const WORDS: [&str; 68] = [
     "\"udt\"",
     "\"tsunami\"",
     "\"stream\"",
+    "\"quic\"",
     "deadline",
     "tolerate_loss",
     "block",

@@ -53,7 +53,7 @@ class Flow:
     from_: str
     to: str
     kind: Optional[str] = None
-    """``tcp`` (the default), ``ping``, ``udp`` or ``xcp``."""
+    """``tcp`` (the default), ``ping``, ``udp``, ``udt``, ``tsunami``, ``stream``, ``quic`` or ``xcp``."""
     cc: Optional[Union[str, Mapping[str, Any]]] = None
     size: Optional[str] = None
     start: Optional[str] = None

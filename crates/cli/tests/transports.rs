@@ -1,4 +1,4 @@
-//! Flows of UDT and Tsunami in scenarios: simulated beside TCP, in the lab, and compared.
+//! Flows of UDT, Tsunami and QUIC in scenarios: simulated beside TCP, in the lab, and compared.
 
 use std::path::Path;
 
@@ -82,6 +82,48 @@ fn verdicts_name_the_rate_the_path_and_losses() {
 }
 
 #[test]
+fn quic_shares_a_simulated_path_and_its_verdicts_name_the_limits() {
+    let forward = "rate = \"100mbit\", delay = \"10ms\", queue = \"250kB\"";
+    let flows = ["kind = \"quic\"", "kind = \"quic\"\ncc = \"reno\"", "cc = \"cubic\""];
+    let test_dir = TestDir::new(&scenario("duration = \"10s\"", forward, &flows));
+    let [first, second] =
+        [(), ()].map(|()| test_dir.run(&["run", "s.toml", "--engine", "sim", "--json"]).json());
+    assert_eq!(first["runs"][0]["flows"], second["runs"][0]["flows"]);
+    let run = &first["runs"][0];
+    assert_eq!((&run["flows"][0]["cc"], &run["flows"][1]["cc"]), (&"cubic".into(), &"reno".into()), "{run}");
+    let sum: f64 = (0..3).map(|flow| goodput(run, flow)).sum();
+    assert!((80e6..96e6).contains(&sum), "{run}");
+    let verdict = |forward: &str, flow: &str| {
+        let test_dir = TestDir::new(&scenario("duration = \"10s\"", forward, &[flow]));
+        let json = test_dir.run(&["run", "s.toml", "--engine", "sim", "--json"]).json();
+        json["runs"][0]["flows"][0].clone()
+    };
+    let full = verdict(forward, "kind = \"quic\"");
+    assert_eq!(full["verdict"], "path_rate", "{full}");
+    let lossy = verdict(&format!("{forward}, loss = 0.003"), "kind = \"quic\"");
+    assert_eq!(lossy["verdict"], "loss", "{lossy}");
+    let small = verdict(forward, "kind = \"quic\"\nreceive_buffer = \"60kB\"");
+    assert_eq!(small["verdict"], "receive_window", "{small}");
+    assert!(small["evidence"].to_string().contains("flow-control window has 60,000 bytes"), "{small}");
+}
+
+#[test]
+fn mistakes_in_a_quic_flow_are_reported_with_their_position() {
+    let mistake = |top: &str, flow: &str| {
+        let text = scenario(top, "rate = \"100mbit\"", &[flow]);
+        let ran = TestDir::new(&text).run(&["run", "s.toml", "--engine", "sim"]);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        ran.stderr
+    };
+    let unknown = mistake("duration = \"1s\"", "kind = \"quic\"\ncc = \"cubix\"");
+    assert!(unknown.contains("longfat has no congestion control \"cubix\""), "{unknown}");
+    let pacing = mistake("duration = \"1s\"", "kind = \"quic\"\npacing = \"1gbit\"");
+    assert!(pacing.contains("unknown key \"pacing\" in a quic flow"), "{pacing}");
+    let small = mistake("duration = \"1s\"", "kind = \"quic\"\n[hosts.\"*\"]\nmtu = 1000");
+    assert!(small.contains("QUIC needs packets of 1228 bytes, and h1 has an MTU of 1000"), "{small}");
+}
+
+#[test]
 fn the_model_states_that_it_has_no_closed_form() {
     let test_dir = TestDir::new(&scenario(
         "duration = \"5s\"",
@@ -125,7 +167,7 @@ fn a_stream_is_sustainable_up_to_what_the_path_has_left() {
 
 /// Wide bounds: a lab on a busy machine delays packets. docs/transports.md has 20 paths.
 #[test]
-fn simulator_and_lab_agree_on_three_paths() {
+fn simulator_and_lab_agree_on_four_paths() {
     if !is_root() || !Path::new("/dev/net/tun").exists() {
         return testing::skip(testing::Missing::Privilege, "labs need a privilege");
     }
@@ -136,6 +178,7 @@ fn simulator_and_lab_agree_on_three_paths() {
             "rate = \"100mbit\", delay = \"5ms\", queue = \"100p\", loss = 0.001",
             "kind = \"tsunami\"\nrate = \"60mbit\"",
         ),
+        ("rate = \"50mbit\", delay = \"10ms\", queue = \"200p\"", "kind = \"quic\""),
         (
             "rate = \"80mbit\", delay = \"20ms\", queue = \"300p\", loss = 0.002",
             "kind = \"udt\"\ntolerate_loss = \"1%\"",

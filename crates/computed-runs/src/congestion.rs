@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use scenario::{Cc, CcMistake, CcValue, FlowKind, FlowSpec, Host, Scenario};
-use schema::Setting;
+use scenario::{Cc, CcMistake, CcValue, FlowKind, FlowSpec, Host, QuicSpec, Scenario};
+use schema::{FlowSummary, Setting};
 use tcp::{
     LINUX_CONGESTION_CONTROLS,
     parameters::{Parameter, ParameterError, ParameterValue, ParameterValues, encode},
@@ -32,6 +32,11 @@ pub fn name_mistake(
     engine: &EngineChoice,
     built_in: &[&str],
 ) -> Option<CcMistake> {
+    // Its congestion control runs in this program, whatever the engine.
+    if matches!(flow.kind, FlowKind::Quic(_)) {
+        let cc = Cc::Named(name.to_owned());
+        return (!built_in.contains(&name)).then(|| missing_algorithm(flow, &cc, built_in));
+    }
     // A guest kernel can have algorithms that this machine's kernel lacks.
     let is_of_linux = name == DCTCP_RENO || LINUX_CONGESTION_CONTROLS.contains(&name);
     if built_in.contains(&name) {
@@ -98,6 +103,17 @@ fn parameter_mistake(
     }
 }
 
+/// Adds the congestion control of a QUIC flow to its summary: one of this program, or a user's file.
+pub fn describe_quic(quic: &QuicSpec, summary: &mut FlowSummary) {
+    let cc = quic.cc();
+    summary.cc_from = Some(match &cc {
+        Cc::File { path, .. } => path.clone(),
+        _ => FROM_LONGFAT.into(),
+    });
+    summary.cc_set = settings(&cc);
+    summary.cc = Some(cc.name().into());
+}
+
 /// The parameters in the form of the summary.
 pub fn settings(cc: &Cc) -> BTreeMap<String, Setting> {
     let setting = |value: &CcValue| match *value {
@@ -112,6 +128,7 @@ pub fn settings(cc: &Cc) -> BTreeMap<String, Setting> {
 pub fn flows_with_cc(scenario: &Scenario) -> impl Iterator<Item = (&FlowSpec, &Cc)> {
     scenario.flows.iter().filter_map(|flow| match &flow.kind {
         FlowKind::Tcp(tcp) => Some((flow, tcp.cc.as_ref()?)),
+        FlowKind::Quic(quic) => Some((flow, quic.cc.as_ref()?)),
         _ => None,
     })
 }

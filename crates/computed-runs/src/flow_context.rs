@@ -100,7 +100,7 @@ impl<'a> FlowPath<'a> {
             .reduce(f64::min)
     }
 
-    /// Maximum goodput of a udt or tsunami flow on the links.
+    /// Maximum goodput of a udt, tsunami, stream or quic flow on the links.
     fn bulk_limit_bps(&self, scenario: &Scenario, flow: &FlowSpec) -> Option<f64> {
         let plan = engine_common::bulk_plan(scenario, flow, 0)?;
         let payload = plan.payload_bytes();
@@ -164,18 +164,22 @@ pub fn flow_context(sysctls: Sysctls<'_>, scenario: &Scenario, flow: &FlowSpec) 
             FlowKind::Tcp(tcp) => path.wire_limit_bps(tcp.mss),
             FlowKind::Udp(udp) => path.datagram_limit_bps(path.datagram_payload(udp)),
             FlowKind::Xcp(_) => path.xcp_limit_bps(),
-            FlowKind::Udt(_) | FlowKind::Tsunami(_) | FlowKind::Stream(_) => {
+            FlowKind::Udt(_) | FlowKind::Tsunami(_) | FlowKind::Stream(_) | FlowKind::Quic(_) => {
                 path.bulk_limit_bps(scenario, flow)
             }
             FlowKind::Ping(_) => return context,
         };
         context.path = path_links(scenario, &path.forward);
     }
-    if let Some(bulk) = engine_common::bulk_plan(scenario, flow, 0) {
-        context.is_rate_controlled = true;
-        context.pacing_bps = bulk.requested_payload_bps();
+    if let Some(plan) = engine_common::bulk_plan(scenario, flow, 0) {
+        context.is_rate_controlled = !plan.has_congestion_control();
+        context.pacing_bps = plan.requested_payload_bps();
         context.pacing_option = "the flow's rate".into();
         context.generator = Some(Generator::default());
+        if let FlowKind::Quic(quic) = &flow.kind {
+            let window = quic.receive_buffer.map_or(bulk::flow::QUIC_WINDOW_BYTES.into(), |buffer| buffer.0);
+            context.receive_buffer = Buffer::FlowControl(window);
+        }
         return context;
     }
     let FlowKind::Tcp(tcp) = &flow.kind else { return context };

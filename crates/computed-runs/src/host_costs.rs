@@ -84,7 +84,11 @@ fn stream(
             })
         }
         // Only the model's closed forms need it, and they have none for these.
-        FlowKind::Ping(_) | FlowKind::Udt(_) | FlowKind::Tsunami(_) | FlowKind::Stream(_) => None,
+        FlowKind::Ping(_)
+        | FlowKind::Udt(_)
+        | FlowKind::Tsunami(_)
+        | FlowKind::Stream(_)
+        | FlowKind::Quic(_) => None,
     }
 }
 

@@ -198,7 +198,7 @@ fn predict_flow(
             if is_blocked(sysctls, scenario, flow) { blocked(scenario, flow, result) } else { result }
         }
         // There is no closed form for them, as the run's notes state.
-        FlowKind::Udt(_) | FlowKind::Tsunami(_) | FlowKind::Stream(_) => return None,
+        FlowKind::Udt(_) | FlowKind::Tsunami(_) | FlowKind::Stream(_) | FlowKind::Quic(_) => return None,
         FlowKind::Ping(ping) if is_blocked(sysctls, scenario, flow) => {
             let sent = ping.count.map(u64::from);
             FlowSummary { pings_sent: sent, pings_lost: sent, ..summary }
@@ -278,7 +278,10 @@ fn inputs(
     let buffer = |known: verdict::Buffer, default: Bytes| match known {
         verdict::Buffer::Tuned([_, _, largest]) => SocketBuffer::Tuned { largest: Bytes(largest) },
         verdict::Buffer::Fixed(requested) => SocketBuffer::Fixed { requested: Bytes(requested) },
-        verdict::Buffer::Unknown => SocketBuffer::Tuned { largest: default },
+        // TCP has none.
+        verdict::Buffer::FlowControl(_) | verdict::Buffer::Unknown => {
+            SocketBuffer::Tuned { largest: default }
+        }
     };
     let slowest = path.slowest();
     let device = device_queue(scenario, flow, path);

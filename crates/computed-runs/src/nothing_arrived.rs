@@ -39,7 +39,8 @@ fn delivered_nothing(flow: &FlowSpec, result: &FlowSummary) -> bool {
         | FlowKind::Xcp(_)
         | FlowKind::Udt(_)
         | FlowKind::Tsunami(_)
-        | FlowKind::Stream(_) => result.bytes.unwrap_or(0) == 0 && result.goodput_bps.unwrap_or(0.0) == 0.0,
+        | FlowKind::Stream(_)
+        | FlowKind::Quic(_) => result.bytes.unwrap_or(0) == 0 && result.goodput_bps.unwrap_or(0.0) == 0.0,
         FlowKind::Ping(_) => result.min_rtt_us.is_none(),
     }
 }

@@ -11,7 +11,7 @@ use units::KernelVersion;
 
 use crate::{
     MeasuredRun, Measurement, Sysctls, complete,
-    congestion::{CC_SYSCTL, FROM_LONGFAT, default_cc, settings},
+    congestion::{CC_SYSCTL, FROM_LONGFAT, default_cc, describe_quic, settings},
     flow_context::setting,
 };
 
@@ -70,6 +70,9 @@ impl Simulator<'_> {
         let mut controllers = FlowControllers { scenario, sysctls, machine: &machine, library };
         let outcome = sim::run(scenario, &machine, &mut controllers, observer)?;
         let describe_cc = |flow: &FlowSpec, used: Option<&str>, flow_summary: &mut FlowSummary| {
+            if let FlowKind::Quic(quic) = &flow.kind {
+                describe_quic(quic, flow_summary);
+            }
             let FlowKind::Tcp(_) = &flow.kind else { return };
             let cc = controllers.cc_of(flow, Side::Sender);
             flow_summary.cc_kernel_name = used.map(Into::into);
@@ -181,13 +184,17 @@ impl FlowControllers<'_> {
         };
         match (&flow.kind, side) {
             (FlowKind::Tcp(tcp), Side::Sender) => tcp.cc.clone().unwrap_or_else(|| by_host(&flow.from)),
+            (FlowKind::Quic(quic), Side::Sender) => quic.cc(),
             (_, Side::Sender) => by_host(&flow.from),
             (_, Side::Receiver) => by_host(&flow.to),
         }
     }
 
-    /// Timer ticks per second of the host at one end of a flow.
+    /// Timer ticks per second at one end of a flow: of the host's kernel, or of a QUIC connection.
     fn hz(&self, flow: &FlowSpec, side: Side) -> u32 {
+        if matches!(flow.kind, FlowKind::Quic(_)) {
+            return tcp::DRIVER_HZ;
+        }
         let name = if side == Side::Sender { &flow.from } else { &flow.to };
         self.scenario.host(name).map_or(self.machine.hz, |host| self.machine.hz_of(host))
     }

@@ -1,4 +1,4 @@
-//! Flows of UDT and Tsunami, and real-time streams: from the scenario to the protocol's plan, and from its counts to rows.
+//! Flows of UDT, Tsunami and QUIC, and real-time streams: from the scenario to the protocol's plan, and from its counts to rows.
 
 use bulk::{
     flow::{Plan, Protocol, ReceiverCounts, SenderCounts, full_block_bytes, full_stream_payload},
@@ -18,9 +18,10 @@ const IP_HEADERS: [u32; 2] = [20, 40];
 /// Tsunami's unit of error rates: 1/1000 %.
 const ERROR_UNITS: f64 = 100_000.0;
 
-/// The plan of the udt, tsunami or stream flow with this `index` in the scenario; `None` for flows of other kinds.
+/// The plan of the udt, tsunami, stream or quic flow with this `index` in the scenario; `None` for flows of other kinds, and for quic
+/// flows in WebAssembly.
 pub fn bulk_plan(scenario: &Scenario, flow: &FlowSpec, index: usize) -> Option<Plan> {
-    if !matches!(flow.kind, FlowKind::Udt(_) | FlowKind::Tsunami(_) | FlowKind::Stream(_)) {
+    if !is_bulk(&flow.kind) {
         return None;
     }
     let (from, _) = scenario.flow_addresses(flow)?;
@@ -62,10 +63,20 @@ pub fn bulk_plan(scenario: &Scenario, flow: &FlowSpec, index: usize) -> Option<P
             };
             (Protocol::Stream(parameters), spec.size)
         }
+        #[cfg(not(target_arch = "wasm32"))]
+        FlowKind::Quic(quic) => {
+            let window = |buffer: units::Bytes| u32::try_from(buffer.0).unwrap_or(u32::MAX);
+            (Protocol::Quic { receive_window: quic.receive_buffer.map(window) }, quic.size)
+        }
         _ => return None,
     };
     let seed = Draws::draw_once(scenario.seed, 2 * index as u32);
     Some(Plan { protocol, bytes: size.map(|size| size.0), mtu, ip_header, seed })
+}
+
+/// Whether flows of this kind have a protocol of `bulk::flow`.
+pub fn is_bulk(kind: &FlowKind) -> bool {
+    matches!(kind, FlowKind::Udt(_) | FlowKind::Tsunami(_) | FlowKind::Stream(_) | FlowKind::Quic(_))
 }
 
 /// A row from the counts of both ends; it lacks the goodput.
@@ -86,7 +97,7 @@ pub fn bulk_row(name: &str, now: Time, sender: &SenderCounts, receiver: &Receive
         data_segs_out_segs: count(sender.sent_packets),
         srtt_us: sender.rtt.map(|(srtt, _)| micros(srtt)),
         rttvar_us: sender.rtt.map(|(_, deviation)| micros(deviation)),
-        min_rtt_us: receiver.min_rtt.map(micros),
+        min_rtt_us: sender.min_rtt.or(receiver.min_rtt).map(micros),
         pacing_rate_bps: sender.rate_bps.and_then(count),
         delivery_rate_bps: sender.arrival_rate_bps.and_then(count),
         total_rto: count(sender.timeouts),

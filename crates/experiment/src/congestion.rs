@@ -2,10 +2,15 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use cc::{Source, SourceError, UserHeader, kernel, native::BuildError};
-use computed_runs::congestion::{
-    FROM_LONGFAT, flows_with_cc, missing_algorithm, name_mistake, parameter_mistakes, settings, values,
+use cc::{
+    Source, SourceError, UserHeader, kernel,
+    native::{BuildError, Library},
 };
+use computed_runs::congestion::{
+    FROM_LONGFAT, describe_quic, flows_with_cc, missing_algorithm, name_mistake, parameter_mistakes,
+    settings, values,
+};
+use lab::OwnControl;
 use scenario::{Cc, CcMistake, CcValues, FlowKind, FlowSpec, Scenario, ScenarioFile};
 use schema::FlowSummary;
 
@@ -68,7 +73,8 @@ pub(crate) fn check_names(job: &Job<'_>) -> Result<()> {
     let mut mistakes = Vec::new();
     for (flow, cc) in flows_with_cc(&job.scenario) {
         let Cc::Named(name) = cc else { continue };
-        if job.engine == EngineChoice::Lab && lab::has_congestion_control(name)? {
+        let is_of_kernel = matches!(flow.kind, FlowKind::Tcp(_));
+        if is_of_kernel && job.engine == EngineChoice::Lab && lab::has_congestion_control(name)? {
             continue;
         }
         mistakes.extend(name_mistake(flow, name, &job.engine, &built_in_names()));
@@ -87,6 +93,8 @@ pub(crate) fn check_names(job: &Job<'_>) -> Result<()> {
 pub struct Registered {
     /// The kernel's name, by flow.
     pub kernel_names: BTreeMap<String, String>,
+    /// Those that run in this program, by flow.
+    pub own_controls: BTreeMap<String, OwnControl>,
     from: BTreeMap<String, String>,
     /// One per algorithm and set of parameters. Dropping it, or the end of this process, unregisters the algorithm.
     registrations: Vec<(Cc, String, kernel::Registration)>,
@@ -98,7 +106,16 @@ pub struct Registered {
 /// Neither the kernel nor the program has an algorithm, or the kernel rejects it.
 pub fn register(scenario: &Scenario, path: &Path) -> Result<Registered> {
     let mut all = Registered::default();
+    for (index, flow) in scenario.flows.iter().enumerate() {
+        if let FlowKind::Quic(quic) = &flow.kind {
+            let seed = scenario.seed.wrapping_mul(1_000_003).wrapping_add(index as u64);
+            all.own_controls.insert(flow.name.clone(), own_control(&quic.cc(), path, seed)?);
+        }
+    }
     for (flow, cc) in flows_with_cc(scenario) {
+        if matches!(flow.kind, FlowKind::Quic(_)) {
+            continue;
+        }
         let (name, from) = match cc {
             Cc::Named(name) if lab::has_congestion_control(name)? => {
                 let from = if is_loaded(name) { FROM_CC_LOAD } else { FROM_KERNEL };
@@ -126,6 +143,9 @@ pub fn register(scenario: &Scenario, path: &Path) -> Result<Registered> {
 impl Registered {
     /// Adds the congestion control to a flow's summary; `used` is the kernel's name of the socket's congestion control.
     pub fn describe(&self, flow: &FlowSpec, used: Option<&str>, summary: &mut FlowSummary) {
+        if let FlowKind::Quic(quic) = &flow.kind {
+            describe_quic(quic, summary);
+        }
         let FlowKind::Tcp(tcp) = &flow.kind else { return };
         summary.cc_kernel_name = used.map(Into::into);
         summary.cc_from = used.map(|_| self.from.get(&flow.name).map_or(FROM_KERNEL, String::as_str).into());
@@ -148,6 +168,32 @@ impl Registered {
         let name = kernel_name(cc, &registration)?;
         self.registrations.push((cc.clone(), name.clone(), registration));
         Ok(name)
+    }
+}
+
+/// A congestion control that runs in this program.
+fn own_control(cc: &Cc, path: &Path, seed: u64) -> Result<OwnControl> {
+    let Some(source) = source(cc, path) else {
+        return Err(Error::Missing(format!(
+            "longfat has no congestion control {:?}; see `longfat cc list`",
+            cc.name()
+        )));
+    };
+    let (values, name) = (values(cc), file_control(cc).map(str::to_owned));
+    Ok(OwnControl::new(move || {
+        let mut library = Library::open(&source, &values)?;
+        library.set_hz(tcp::DRIVER_HZ);
+        let mut controller = library.controller(name.as_deref())?;
+        controller.set_seed(seed);
+        Ok(Box::new(controller))
+    }))
+}
+
+/// The algorithm that `cc` selects of a file that defines several.
+pub fn file_control(cc: &Cc) -> Option<&str> {
+    match cc {
+        Cc::File { name, .. } => name.as_deref(),
+        _ => None,
     }
 }
 

@@ -16,9 +16,10 @@ use std::{
 };
 
 use cc::UserHeader;
+use computed_runs::congestion::flows_with_cc;
 use data_encoding::HEXLOWER;
 use record::RunsLocation;
-use scenario::{Cc, FlowKind};
+use scenario::Cc;
 use schema::RunSummary;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -105,10 +106,8 @@ impl Job<'_> {
             }
         }
         let _ = writeln!(text, "{}\n{}", scenario.name, scenario.to_toml());
-        for flow in &scenario.flows {
-            if let FlowKind::Tcp(tcp) = &flow.kind
-                && let Some(Cc::File { text: source, .. }) = &tcp.cc
-            {
+        for (_, cc) in flows_with_cc(scenario) {
+            if let Cc::File { text: source, .. } = cc {
                 text.push_str(source);
             }
         }

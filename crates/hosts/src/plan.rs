@@ -63,6 +63,9 @@ pub fn check(scenario: &Scenario, locations: &HostLocations) -> Result<(), Error
             FlowKind::Udt(_) | FlowKind::Tsunami(_) => Some(
                 "flows of udt and tsunami are not supported (longfat send and receive transfer files by them)",
             ),
+            FlowKind::Quic(_) => {
+                Some("flows of quic are not supported (longfat send and receive transfer files by it)")
+            }
             FlowKind::Udp(udp) if udp.bursts.is_some() => Some("datagrams in bursts are not supported"),
             FlowKind::Tcp(tcp) if matches!(tcp.cc, Some(Cc::File { .. } | Cc::Own { .. })) => Some(
                 "a congestion control with parameters or in a file is not supported; register it on the host (longfat cc load) and use its \
@@ -225,8 +228,10 @@ fn traffic(scenario: &Scenario, flow: &FlowSpec) -> Traffic {
             timeout_us: micros(echo_timeout(scenario).0),
         },
         // Refused by `check`.
-        FlowKind::Xcp(_) | FlowKind::Udt(_) | FlowKind::Tsunami(_) | FlowKind::Stream(_) => {
-            Traffic::Udp { rate: units::BitRate(0), payload: None, size: None }
-        }
+        FlowKind::Xcp(_)
+        | FlowKind::Udt(_)
+        | FlowKind::Tsunami(_)
+        | FlowKind::Stream(_)
+        | FlowKind::Quic(_) => Traffic::Udp { rate: units::BitRate(0), payload: None, size: None },
     }
 }

@@ -178,6 +178,7 @@ fn main() {
         journal: &journal,
         capture_dir: None,
         congestion_controls,
+        own_controls: &Default::default(),
         stop: &stop,
     };
     // Arguments select parts; `--bench` comes from cargo.

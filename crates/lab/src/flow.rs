@@ -46,7 +46,7 @@ pub(crate) struct Flow {
 pub(crate) struct FlowPlans {
     /// Source and addresses, if it is a udp flow.
     pub(crate) datagrams: Option<DatagramPlan>,
-    /// Protocol and addresses, if it is a udt or tsunami flow.
+    /// Protocol and addresses, if it is a udt, tsunami, stream or quic flow.
     pub(crate) bulk: Option<BulkPlan>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct FlowState {
     pub(crate) receiver: Option<Socket>,
     /// Counters of a udp flow.
     pub(crate) datagrams: Option<Arc<DatagramCounts>>,
-    /// Counts of a udt or tsunami flow.
+    /// Counts of a udt, tsunami, stream or quic flow.
     pub(crate) bulk: Option<Arc<BulkCounts>>,
     /// The control connection of a tsunami flow.
     pub(crate) control: Option<Socket>,
@@ -125,7 +125,9 @@ impl Flow {
             FlowKind::Tcp(tcp) => self.run_tcp(tcp, from, to, &now),
             FlowKind::Ping(ping) => self.run_ping(ping, from, to, timeout, &now),
             FlowKind::Udp(_) => self.run_datagrams(from, to, timeout, &now),
-            FlowKind::Udt(_) | FlowKind::Tsunami(_) | FlowKind::Stream(_) => self.run_bulk(from, to, &now),
+            FlowKind::Udt(_) | FlowKind::Tsunami(_) | FlowKind::Stream(_) | FlowKind::Quic(_) => {
+                self.run_bulk(from, to, &now)
+            }
             // `check_flows` rejects such a scenario before any flow starts.
             other => Err(Error::NotInLab { flow: self.spec.name.clone(), kind: other.name() }),
         };

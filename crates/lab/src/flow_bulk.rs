@@ -1,4 +1,4 @@
-//! A udt or tsunami flow of the scenario between two hosts: the ends of `bulk::flow` over UDP sockets, each on its
+//! A udt, tsunami, stream or quic flow of the scenario between two hosts: the ends of `bulk::flow` over UDP sockets, each on its
 //! own thread, and Tsunami's control connection over TCP.
 
 use std::{
@@ -23,7 +23,7 @@ use traffic::{
 };
 use units::Time;
 
-use crate::{Error, error::Attempted, host::Host};
+use crate::{Error, OwnControl, error::Attempted, host::Host};
 
 /// Interval at which a connection attempt checks whether the flow has been stopped.
 const STOP_POLL: Duration = Duration::from_millis(20);
@@ -32,6 +32,7 @@ const STOP_POLL: Duration = Duration::from_millis(20);
 #[derive(Debug, Clone)]
 pub(crate) struct BulkPlan {
     plan: Plan,
+    congestion: Option<OwnControl>,
     from: IpAddr,
     to: IpAddr,
 }
@@ -56,17 +57,18 @@ impl BulkCounts {
 
 impl BulkPlan {
     /// The plan of flow number `index`; `None` for flows of other kinds.
-    pub(crate) fn new(scenario: &Scenario, index: usize) -> Option<Self> {
+    pub(crate) fn new(scenario: &Scenario, index: usize, congestion: Option<OwnControl>) -> Option<Self> {
         let flow = &scenario.flows[index];
         let plan = bulk_plan(scenario, flow, index)?;
         let (from, to) = scenario.flow_addresses(flow)?;
-        Some(BulkPlan { plan, from, to })
+        Some(BulkPlan { plan, congestion, from, to })
     }
 }
 
 /// The sockets of both ends, bound and connected.
 pub(crate) struct BulkEnds {
     plan: Plan,
+    congestion: Option<OwnControl>,
     sender: Sockets,
     receiver: Sockets,
 }
@@ -110,7 +112,7 @@ pub(crate) fn connect(
         sender.control = Some(server);
         receiver.control = Some(client);
     }
-    Ok(Some(BulkEnds { plan: plan.plan, sender, receiver }))
+    Ok(Some(BulkEnds { plan: plan.plan, congestion: plan.congestion.clone(), sender, receiver }))
 }
 
 /// Connects to a listener; returns both ends, or `None` if the flow is stopped before.
@@ -156,7 +158,8 @@ impl BulkEnds {
         counts: &BulkCounts,
         note: impl Fn(Milestone) + Sync,
     ) -> io::Result<()> {
-        let BulkEnds { plan, sender, receiver } = self;
+        let BulkEnds { plan, congestion, sender, receiver } = self;
+        let congestion = congestion.as_ref().map(OwnControl::create).transpose()?;
         let start = Instant::now();
         let port = receiver.udp.local_addr()?.as_socket().map_or(0, |address| address.port());
         std::thread::scope(|scope| {
@@ -178,7 +181,8 @@ impl BulkEnds {
                 ended
             });
             let mut is_connected = false;
-            let sending = bulk_end::drive(Sender::new(&plan, Time::ZERO), sender, start, |sender, _| {
+            let end = Sender::with_congestion_control(&plan, congestion, Time::ZERO);
+            let sending = bulk_end::drive(end, sender, start, |sender, _| {
                 let now = sender.counts();
                 if now.is_connected && !is_connected {
                     is_connected = true;

@@ -60,7 +60,7 @@ pub use error::Error;
 pub use flow::has_congestion_control;
 pub use journal::{CleanupReport, Journal, JournalEntry, StandingLab};
 pub use machine::{Privilege, acquire_privilege, host_info};
-pub use outcome::{Observer, Outcome, Progress, RunOptions};
+pub use outcome::{Observer, Outcome, OwnControl, Progress, RunOptions};
 pub use port::Backend;
 pub use run::{check_flows, run};
 pub use turnaround::{HalfRoundTrips, Turnaround};

@@ -1,6 +1,12 @@
 //! Input and output of a run.
 
-use std::{collections::BTreeMap, path::Path, sync::atomic::AtomicBool, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    path::Path,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use engine_common::{FlowTotals, LinkTotals};
 use os::TxCounters;
@@ -24,8 +30,40 @@ pub struct RunOptions<'a> {
     pub capture_dir: Option<&'a Path>,
     /// The kernel's names of congestion controls, by flow, for flows that set one.
     pub congestion_controls: &'a BTreeMap<String, String>,
+    /// The congestion controls of transports that run in this program, by flow. A QUIC flow without one has quinn's CUBIC.
+    pub own_controls: &'a BTreeMap<String, OwnControl>,
     /// The caller sets it to end the run early.
     pub stop: &'a AtomicBool,
+}
+
+/// Creates the congestion control of a flow, on the flow's thread.
+#[derive(Clone)]
+pub struct OwnControl(Arc<CreateControl>);
+
+type CreateControl = dyn Fn() -> Result<Box<dyn tcp::CongestionControl>, Box<dyn std::error::Error + Send + Sync>>
+    + Send
+    + Sync;
+
+impl OwnControl {
+    /// The congestion control that this function creates, which is set to [`tcp::DRIVER_HZ`].
+    pub fn new(
+        create: impl Fn() -> Result<Box<dyn tcp::CongestionControl>, Box<dyn std::error::Error + Send + Sync>>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        OwnControl(Arc::new(create))
+    }
+
+    pub(crate) fn create(&self) -> io::Result<Box<dyn tcp::CongestionControl>> {
+        (self.0)().map_err(io::Error::other)
+    }
+}
+
+impl fmt::Debug for OwnControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OwnControl")
+    }
 }
 
 /// Receives rows and progress during a run.

@@ -190,7 +190,7 @@ fn drive(
             let cc = options.congestion_controls.get(&flow.name).cloned();
             let plans = FlowPlans {
                 datagrams: DatagramPlan::new(scenario, index),
-                bulk: BulkPlan::new(scenario, index),
+                bulk: BulkPlan::new(scenario, index, options.own_controls.get(&flow.name).cloned()),
             };
             Arc::new(Flow::new(flow.clone(), cc, plans, time.clone()))
         })

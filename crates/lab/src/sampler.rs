@@ -49,7 +49,7 @@ pub(crate) struct Sampler {
 struct SampledFlow {
     last: FlowSample,
     received: u64,
-    /// The sender's counts at the last sample of a udt or tsunami flow.
+    /// The sender's counts at the last sample of a udt, tsunami, stream or quic flow.
     counts: SenderCounts,
     /// Whether `last` and `received` hold a sample.
     has_sample: bool,
@@ -207,7 +207,7 @@ impl Sampler {
         row
     }
 
-    /// Adds a row and events of the counts of a udt or tsunami flow's ends; nothing before data can be sent.
+    /// Adds a row and events of the counts of a udt, tsunami, stream or quic flow's ends; nothing before data can be sent.
     fn sample_bulk(
         &self,
         flow: &Flow,

@@ -89,6 +89,7 @@ pub(crate) fn measure() -> Result<Option<Turnaround>, Error> {
         journal: &journal,
         capture_dir: None,
         congestion_controls: &BTreeMap::from([("tcp".into(), "reno".into())]),
+        own_controls: &BTreeMap::new(),
         stop: &AtomicBool::new(false),
     };
     let outcome = run(&scenario, &options, &mut ())?;

@@ -65,6 +65,7 @@ fn packets_are_captured_at_a_host_and_on_a_link() {
         journal: &lab::Journal::at(dir.path().join("journal")),
         capture_dir: Some(dir.path()),
         congestion_controls: &Default::default(),
+        own_controls: &Default::default(),
         stop: &AtomicBool::new(false),
     };
     let outcome = lab::run(&scenario, &options, &mut ()).unwrap();

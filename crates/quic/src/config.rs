@@ -2,16 +2,15 @@
 
 use std::{net::IpAddr, sync::Arc};
 
+use bulk::{flow::QUIC_WINDOW_BYTES, quic::Congestion};
 use quinn_proto::{
     ClientConfig, EndpointConfig, ServerConfig, TransportConfig, VarInt,
     crypto::rustls::{QuicClientConfig, QuicServerConfig},
 };
 use units::BitRate;
 
-use crate::{Error, Identity, congestion::Congestion, error::tls_failed, header_bytes};
+use crate::{Error, Identity, error::tls_failed, header_bytes};
 
-/// Flow-control window of the receiver: enough for 5 Gb/s over 100 ms.
-const WINDOW_BYTES: u32 = 64 << 20;
 /// The largest packet with IP and UDP headers, bytes.
 const MAX_PACKET_BYTES: u32 = 9_000;
 /// The smallest UDP payload of QUIC (RFC 9000, section 14), bytes.
@@ -44,8 +43,8 @@ impl QuicOptions {
         transport
             .initial_mtu(u16::try_from(payload_bytes).unwrap_or(u16::MAX))
             .mtu_discovery_config(None)
-            .stream_receive_window(VarInt::from_u32(WINDOW_BYTES))
-            .receive_window(VarInt::from_u32(WINDOW_BYTES))
+            .stream_receive_window(VarInt::from_u32(QUIC_WINDOW_BYTES))
+            .receive_window(VarInt::from_u32(QUIC_WINDOW_BYTES))
             .max_concurrent_bidi_streams(VarInt::from_u32(1))
             .max_concurrent_uni_streams(VarInt::from_u32(0))
             .datagram_receive_buffer_size(None)

@@ -10,10 +10,8 @@
 mod config;
 mod congestion;
 mod error;
-mod events;
 mod identity;
 mod listener;
-mod pacer;
 mod stream;
 
 pub use config::QuicOptions;

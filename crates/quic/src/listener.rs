@@ -8,15 +8,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bulk::quic::{Congestion, run_timers_and_events};
 use bytes::BytesMut;
 use quinn_proto::{Connection, ConnectionHandle, DatagramEvent, Endpoint, Event, Incoming};
 use traffic::udp::bind_bulk;
 
 use crate::{
-    Check, Error, QuicOptions, QuicStream,
-    congestion::Congestion,
+    Check, Error, QuicOptions, QuicStream, congestion,
     error::failed,
-    events::run_timers_and_events,
     stream::{CHECK_INTERVAL, Established},
 };
 
@@ -51,7 +50,7 @@ impl QuicListener {
     /// If the address is in use, or an option is invalid.
     pub fn bind(local: SocketAddr, options: QuicOptions) -> Result<Self, Error> {
         let socket = bind_bulk(local).map_err(failed(format!("cannot open a UDP socket at {local}")))?;
-        let congestion = Congestion::load(&options.congestion)?;
+        let congestion = congestion::load(&options.congestion)?;
         let server = Arc::new(options.server(local.ip(), &congestion)?);
         Ok(QuicListener {
             socket: socket.into(),

@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bulk::quic::{Congestion, Pacer, run_timers_and_events};
 use bytes::{Bytes, BytesMut};
 use quinn_proto::{
     Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint, Event, ReadError,
@@ -17,12 +18,9 @@ use traffic::udp::{Incoming, Outgoing, bind_bulk};
 use units::BitRate;
 
 use crate::{
-    Check, Error, QuicOptions,
-    congestion::Congestion,
+    Check, Error, QuicOptions, congestion,
     error::{failed, tls_failed},
-    events::run_timers_and_events,
     identity::NAME,
-    pacer::Pacer,
 };
 
 /// Interval at which a wait calls its check.
@@ -124,7 +122,7 @@ impl QuicStream {
         });
         let socket = bind_bulk(local).map_err(failed(format!("cannot open a UDP socket at {local}")))?;
         socket.connect(&SockAddr::from(peer)).map_err(failed(format!("cannot connect to {peer}")))?;
-        let congestion = Congestion::load(&options.congestion)?;
+        let congestion = congestion::load(&options.congestion)?;
         let mut endpoint = Endpoint::new(Arc::new(QuicOptions::endpoint()), None, false, None);
         let client = options.client(peer.ip(), &congestion)?;
         let begin = Instant::now();
@@ -187,7 +185,7 @@ impl QuicStream {
             read_bytes: self.read_bytes,
             packet_bytes: path.current_mtu,
             window_bytes: path.cwnd,
-            in_flight_packets: self.congestion.in_flight_packets(),
+            in_flight_packets: self.congestion.state().in_flight_packets,
             rate_bps: self.pacing_rate().map(|bytes| bytes.saturating_mul(8)),
             rtt: (stats.frame_rx.acks > 0).then_some((path.rtt, path.min_rtt)),
         }

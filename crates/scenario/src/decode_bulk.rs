@@ -1,10 +1,12 @@
-//! Decodes flows of UDT and Tsunami, and real-time streams.
+//! Decodes flows of UDT, Tsunami and QUIC, and real-time streams.
 
 use units::{BitRate, Bytes, Time};
 
 use crate::{
+    decode_cc::decode_cc,
     read::{Keys, Reader},
-    types::{StreamSpec, TsunamiSpec, UdtSpec},
+    trace_file::Files,
+    types::{QuicSpec, StreamSpec, TsunamiSpec, UdtSpec},
 };
 
 pub(crate) const UDT: Keys = Keys {
@@ -49,10 +51,19 @@ pub(crate) const STREAM: Keys = Keys {
     nested: None,
 };
 
+pub(crate) const QUIC: Keys = Keys {
+    what: "a quic flow",
+    known: &["name", "from", "to", "kind", "start", "stop", "size", "cc", "receive_buffer"],
+    nested: None,
+};
+
 /// Lowest rate: one packet in more than ten seconds would look like a broken connection.
 const MIN_RATE: BitRate = BitRate(1_000);
 /// Largest receive buffer of UDT: 2^22 packets of 1500 B, about the longest that sequence numbers allow.
 const MAX_UDT_BUFFER: Bytes = Bytes(1500 << 22);
+/// Smallest and largest flow-control window of QUIC: a few packets, and what a 32-bit number counts.
+const MIN_QUIC_BUFFER: Bytes = Bytes(4_000);
+const MAX_QUIC_BUFFER: Bytes = Bytes(4_000_000_000);
 /// The largest rate that Tsunami's parameters carry: 32 bits.
 const MAX_TSUNAMI_RATE: BitRate = BitRate(u32::MAX as u64);
 /// Largest block: an IPv4 datagram without the headers of IP, UDP and Tsunami.
@@ -139,6 +150,17 @@ pub(crate) fn decode_stream(reader: &mut Reader) -> StreamSpec {
         repair: reader.boolean("repair").unwrap_or(false),
         tolerate_loss: reader.share("tolerate_loss").unwrap_or(StreamSpec::DEFAULT_TOLERANCE),
     }
+}
+
+pub(crate) fn decode_quic(reader: &mut Reader, files: &Files) -> QuicSpec {
+    let receive_buffer = reader.size("receive_buffer");
+    if let Some(buffer) =
+        receive_buffer.filter(|buffer| !(MIN_QUIC_BUFFER..=MAX_QUIC_BUFFER).contains(buffer))
+    {
+        let message = format!("QUIC's flow-control window cannot be {buffer}");
+        reader.report("receive_buffer", message, "write 4kB to 4GB");
+    }
+    QuicSpec { size: reader.size("size"), cc: decode_cc(reader, files), receive_buffer }
 }
 
 fn rate(reader: &mut Reader) -> Option<BitRate> {

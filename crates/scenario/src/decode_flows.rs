@@ -3,7 +3,7 @@
 use units::{Bytes, Time};
 
 use crate::{
-    decode_bulk::{STREAM, TSUNAMI, UDT, decode_stream, decode_tsunami, decode_udt},
+    decode_bulk::{QUIC, STREAM, TSUNAMI, UDT, decode_quic, decode_stream, decode_tsunami, decode_udt},
     decode_cc::decode_cc,
     error::Problems,
     name::{NamedKind, check_name},
@@ -54,7 +54,7 @@ pub(crate) const XCP: Keys = Keys {
     known: &["name", "from", "to", "kind", "start", "stop", "size"],
     nested: None,
 };
-const KINDS: [&str; 7] = ["tcp", "ping", "udp", "xcp", "udt", "tsunami", "stream"];
+const KINDS: [&str; 8] = ["tcp", "ping", "udp", "xcp", "udt", "tsunami", "stream", "quic"];
 
 /// Valid values of TCP_MAXSEG: TCP_MIN_MSS to MAX_TCP_WINDOW (include/net/tcp.h).
 const MSS: std::ops::RangeInclusive<u64> = 88..=32767;
@@ -92,6 +92,7 @@ fn decode_flow(node: &Node, files: &Files, problems: &mut Problems) -> Option<Fl
         "udt" => &UDT,
         "tsunami" => &TSUNAMI,
         "stream" => &STREAM,
+        "quic" => &QUIC,
         _ => &TCP,
     };
     let mut reader = Reader::new(node, keys, problems)?;
@@ -115,6 +116,7 @@ fn decode_flow(node: &Node, files: &Files, problems: &mut Problems) -> Option<Fl
         "udt" => FlowKind::Udt(decode_udt(&mut reader)),
         "tsunami" => FlowKind::Tsunami(decode_tsunami(&mut reader)),
         "stream" => FlowKind::Stream(decode_stream(&mut reader)),
+        "quic" => FlowKind::Quic(decode_quic(&mut reader, files)),
         _ => FlowKind::Tcp(decode_tcp(&mut reader, files)),
     };
     let name = reader.required_text("name", "\"bulk\"");

@@ -104,6 +104,7 @@ pub use suggest::{is_similar, nearest};
 pub use sweep::MAX_POINTS;
 pub use trace_file::ReadFile;
 pub use types::{
-    BurstLengths, Bursts, Cidr, FlowKind, FlowSpec, Host, Interface, Link, LinkChange, Nic, PingSpec, Router,
-    Scenario, StaticRoute, StreamSpec, SysctlDefaults, TcpSpec, TsunamiSpec, UdpSpec, UdtSpec, XcpSpec,
+    BurstLengths, Bursts, Cidr, FlowKind, FlowSpec, Host, Interface, Link, LinkChange, Nic, PingSpec,
+    QuicSpec, Router, Scenario, StaticRoute, StreamSpec, SysctlDefaults, TcpSpec, TsunamiSpec, UdpSpec,
+    UdtSpec, XcpSpec,
 };

@@ -123,7 +123,7 @@ impl Metric {
     /// True if flows of `kind` have this metric.
     pub fn applies_to(self, kind: &FlowKind) -> bool {
         match kind {
-            FlowKind::Tcp(_) | FlowKind::Xcp(_) | FlowKind::Udt(_) => {
+            FlowKind::Tcp(_) | FlowKind::Xcp(_) | FlowKind::Udt(_) | FlowKind::Quic(_) => {
                 !self.is_ping_only() && !self.is_udp_only()
             }
             FlowKind::Udp(_) => matches!(self, Metric::Goodput | Metric::SteadyGoodput) || self.is_udp_only(),

@@ -280,6 +280,9 @@ pub const FEATURES: &[Feature] = &[
     not_by_model("a stream flow", "*", NO_CLOSED_FORM, |s| {
         flows_of(s, |kind| matches!(kind, FlowKind::Stream(_)))
     }),
+    not_by_model("a quic flow", "*", NO_CLOSED_FORM, |s| {
+        flows_of(s, |kind| matches!(kind, FlowKind::Quic(_)))
+    }),
 ];
 
 /// Features that runs between real hosts lack, and the paths of a scenario that request them. The links describe what the path should
@@ -419,6 +422,7 @@ mod tests {
             &crate::decode_bulk::UDT,
             &crate::decode_bulk::TSUNAMI,
             &crate::decode_bulk::STREAM,
+            &crate::decode_bulk::QUIC,
             &crate::layer::LAYER,
             &crate::published::PUBLISHED,
             &crate::published::HOLDS_FOR,

@@ -57,7 +57,7 @@ impl Scenario {
                 let max = from.mtu.min(to.mtu);
                 tcp.mss.map_or(max, |mss| max.min(mss.saturating_add(ip_header + TCP_HEADER)))
             }
-            FlowKind::Xcp(_) | FlowKind::Udt(_) => from.mtu.min(to.mtu),
+            FlowKind::Xcp(_) | FlowKind::Udt(_) | FlowKind::Quic(_) => from.mtu.min(to.mtu),
             FlowKind::Stream(stream) => {
                 let max = from.mtu.min(to.mtu);
                 stream.packet.map_or(max, |packet| {

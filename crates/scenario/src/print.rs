@@ -210,6 +210,11 @@ fn put_flow(out: &mut String, flow: &FlowSpec) {
             put_some(out, "tolerate_loss", udt.tolerate_loss.map(decimal));
             put_some(out, "receive_buffer", udt.receive_buffer.map(quote));
         }
+        FlowKind::Quic(quic) => {
+            put_some(out, "size", quic.size.map(quote));
+            put_some(out, "cc", quic.cc.as_ref().map(cc));
+            put_some(out, "receive_buffer", quic.receive_buffer.map(quote));
+        }
         FlowKind::Tsunami(tsunami) => {
             put_some(out, "size", tsunami.size.map(quote));
             put_some(out, "rate", tsunami.rate.map(quote));

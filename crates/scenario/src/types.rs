@@ -266,6 +266,8 @@ pub enum FlowKind {
     Tsunami(TsunamiSpec),
     /// A real-time stream at a constant rate.
     Stream(StreamSpec),
+    /// A QUIC bulk transfer.
+    Quic(QuicSpec),
 }
 
 impl FlowKind {
@@ -279,6 +281,7 @@ impl FlowKind {
             FlowKind::Udt(_) => "udt",
             FlowKind::Tsunami(_) => "tsunami",
             FlowKind::Stream(_) => "stream",
+            FlowKind::Quic(_) => "quic",
         }
     }
 }
@@ -374,6 +377,27 @@ pub struct TsunamiSpec {
     pub block: Option<Bytes>,
     /// Share of errors (0 to 1) above which it slows down; `None`: 7.5 %, as the published client.
     pub error_threshold: Option<f64>,
+}
+
+/// A QUIC bulk transfer on one stream, from memory to memory.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct QuicSpec {
+    /// Application bytes to send; `None` sends until the flow stops.
+    pub size: Option<Bytes>,
+    /// One of the program's congestion controls; `None`: CUBIC.
+    pub cc: Option<Cc>,
+    /// Flow-control window of the receiver; `None`: 64 MiB.
+    pub receive_buffer: Option<Bytes>,
+}
+
+impl QuicSpec {
+    /// The congestion control of a flow without one.
+    pub const DEFAULT_CC: &'static str = "cubic";
+
+    /// The congestion control.
+    pub fn cc(&self) -> Cc {
+        self.cc.clone().unwrap_or_else(|| Cc::Named(Self::DEFAULT_CC.into()))
+    }
 }
 
 /// A real-time stream, which the receiver plays with a fixed delay.

@@ -8,8 +8,13 @@ use crate::{
         Step::{Index, Key},
         Table,
     },
-    types::{Host, Scenario},
+    types::{FlowKind, Host, Scenario},
 };
+
+/// Smallest UDP payload that a QUIC path must carry (RFC 9000, section 14), bytes.
+const MIN_QUIC_PAYLOAD: u32 = 1_200;
+/// Bytes of a UDP header.
+const UDP_HEADER: u32 = 8;
 
 /// Reports mistakes in the flows of `scenario`, which was decoded from `root`.
 ///
@@ -39,6 +44,15 @@ pub(crate) fn check_flows(
             problems.add_help(span("to"), message, "give both an address of one IP version");
             continue;
         };
+        let min_mtu = MIN_QUIC_PAYLOAD + UDP_HEADER + if address.is_ipv4() { 20 } else { 40 };
+        let smaller = if from.mtu <= to.mtu { from } else { to };
+        if matches!(flow.kind, FlowKind::Quic(_)) && smaller.mtu < min_mtu {
+            let message = format!(
+                "QUIC needs packets of {min_mtu} bytes, and {} has an MTU of {}",
+                smaller.name, smaller.mtu
+            );
+            problems.add_help(span("kind"), message, format!("write mtu = {min_mtu} or more for it"));
+        }
         let has_path = |a: &Host, b: &Host| scenario.path(&a.name, &b.name).is_some();
         if !networks_are_valid || (has_path(from, to) && has_path(to, from)) {
             continue;

@@ -49,6 +49,7 @@ fn the_reference_has_every_key() {
         ("a udt flow", network.to_owned() + "[[flows]]\nkind = \"udt\"\nqqqqqqqqqq = 1\n"),
         ("a tsunami flow", network.to_owned() + "[[flows]]\nkind = \"tsunami\"\nqqqqqqqqqq = 1\n"),
         ("a stream flow", network.to_owned() + "[[flows]]\nkind = \"stream\"\nqqqqqqqqqq = 1\n"),
+        ("a quic flow", network.to_owned() + "[[flows]]\nkind = \"quic\"\nqqqqqqqqqq = 1\n"),
         ("an xcp flow", network.to_owned() + "[[flows]]\nkind = \"xcp\"\nqqqqqqqqqq = 1\n"),
     ] {
         let shown = ScenarioFile::parse("x.toml", &text).unwrap_err().to_string();

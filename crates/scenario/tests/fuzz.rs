@@ -6,7 +6,7 @@ use scenario::ScenarioFile;
 const LAB8: &str = include_str!("../../../scenarios/lab8.toml");
 
 /// Fragments of scenarios that edits insert anywhere.
-const WORDS: [&str; 68] = [
+const WORDS: [&str; 69] = [
     "\"h1\"",
     "\"s1\"",
     "\"s1-s2\"",
@@ -34,6 +34,7 @@ const WORDS: [&str; 68] = [
     "\"udt\"",
     "\"tsunami\"",
     "\"stream\"",
+    "\"quic\"",
     "deadline",
     "tolerate_loss",
     "block",

@@ -147,7 +147,7 @@ f.toml:10:1: unknown key "nams" in switches; did you mean "names"?"#,
         (
             r#"kind = "ping""#,
             r#"kind = "sabul""#,
-            r#"f.toml:26:8: unknown kind of flow "sabul"; expected one of: tcp, ping, udp, xcp, udt, tsunami, stream"#,
+            r#"f.toml:26:8: unknown kind of flow "sabul"; expected one of: tcp, ping, udp, xcp, udt, tsunami, stream, quic"#,
         ),
         (
             r#"kind = "ping""#,
@@ -480,6 +480,18 @@ rate = "900mbit""#,
             r#"kind = "udt"
 receive_buffer = "7GB""#,
             "f.toml:27:18: UDT cannot have a buffer of 7 GB; write at most 6GB: sequence numbers have 31 bits",
+        ),
+        (
+            r#"kind = "ping""#,
+            r#"kind = "quic"
+receive_buffer = "5GB""#,
+            "f.toml:27:18: QUIC's flow-control window cannot be 5 GB; write 4kB to 4GB",
+        ),
+        (
+            r#"kind = "ping""#,
+            r#"kind = "quic"
+pacing = "1gbit""#,
+            r#"f.toml:27:1: unknown key "pacing" in a quic flow; expected one of: name, from, to, kind, start, stop, size, cc, receive_buffer"#,
         ),
         (
             r#"kind = "ping""#,

@@ -99,6 +99,19 @@ const EVERYTHING: &str = r#"
     tolerate_loss = "1%"
     receive_buffer = "50MB"
     [[flows]]
+    name = "quic"
+    kind = "quic"
+    from = "alpha"
+    to = "zeta"
+    size = "3GB"
+    cc = { name = "griddt", a = 7 }
+    receive_buffer = "50MB"
+    [[flows]]
+    name = "quic-by-default"
+    kind = "quic"
+    from = "alpha"
+    to = "zeta"
+    [[flows]]
     name = "sabul"
     kind = "udt"
     from = "alpha"

@@ -1,11 +1,11 @@
-//! A udt or tsunami flow: both ends of `bulk::flow`, their datagrams in the network, and the control connection.
+//! A udt, tsunami, stream or quic flow: both ends of `bulk::flow`, their datagrams in the network, and the control connection.
 //!
 //! Differences from hosts with real sockets: 1. Buffers of UDP sockets do not overflow.
 //! 2. A sender does not notice that its host's transmit queue is full: the queue drops its packets.
 
 use bulk::flow::{End, Plan, Receiver, Sender, SenderCounts};
 use engine_common::UDP_HEADER_BYTES;
-use tcp::Segment;
+use tcp::{CongestionControl, Segment};
 use units::Time;
 
 use crate::{
@@ -45,6 +45,8 @@ pub(crate) struct BulkFlow {
 /// The parameters of a flow at its start.
 pub(crate) struct BulkFlowPlan {
     pub(crate) plan: Plan,
+    /// The sender's, of protocols that have one.
+    pub(crate) congestion: Option<Box<dyn CongestionControl>>,
     /// Connected for protocols that need one.
     pub(crate) control: Option<ControlConnection>,
     pub(crate) addresses: Addresses,
@@ -54,9 +56,9 @@ pub(crate) struct BulkFlowPlan {
 
 impl BulkFlow {
     pub(crate) fn new(plan: BulkFlowPlan, now: Time) -> Self {
-        let BulkFlowPlan { plan, control, addresses, number, mtus } = plan;
+        let BulkFlowPlan { plan, congestion, control, addresses, number, mtus } = plan;
         BulkFlow {
-            sender: Sender::new(&plan, now),
+            sender: Sender::with_congestion_control(&plan, congestion, now),
             receiver: Receiver::new(&plan, PORT),
             control,
             addresses,

@@ -374,7 +374,7 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Sets the timers of both ends of a udt or tsunami flow.
+    /// Sets the timers of both ends of a udt, tsunami, stream or quic flow.
     fn arm_bulk(&mut self, index: usize) {
         let Traffic::Bulk(bulk) = &self.flows[index].traffic else { return };
         for side in [Side::Sender, Side::Receiver] {
@@ -382,9 +382,19 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Starts a udt or tsunami flow.
+    /// Starts a udt, tsunami, stream or quic flow.
     fn start_bulk(&mut self, index: usize, flow: &scenario::FlowSpec) -> Result<(), Error> {
-        let Some(plan) = engine_common::bulk_plan(self.scenario, flow, index) else { return Ok(()) };
+        let Some(plan) = engine_common::bulk_plan(self.scenario, flow, index) else {
+            // quinn needs a clock of the operating system.
+            let is_impossible = cfg!(target_arch = "wasm32") && matches!(flow.kind, FlowKind::Quic(_));
+            let kind = flow.kind.name();
+            return match is_impossible {
+                true => Err(Error::NotOnThisTarget { flow: flow.name.clone(), kind }),
+                false => Ok(()),
+            };
+        };
+        let is_controlled = plan.has_congestion_control();
+        let congestion = is_controlled.then(|| self.controller(flow, Side::Sender)).transpose()?;
         let (addresses, number) = (self.flows[index].addresses, 2 * index as u32);
         let host = |name: &str| self.scenario.host(name).ok_or_else(|| Error::NoPath(flow.name.clone()));
         let hosts = [host(&flow.from)?, host(&flow.to)?];
@@ -397,7 +407,8 @@ impl<'a> Engine<'a> {
         } else {
             None
         };
-        let mut bulk = BulkFlow::new(BulkFlowPlan { plan, control, addresses, number, mtus }, self.now);
+        let mut bulk =
+            BulkFlow::new(BulkFlowPlan { plan, congestion, control, addresses, number, mtus }, self.now);
         for side in [Side::Sender, Side::Receiver] {
             bulk.on_timer(side, self.now, &mut self.links);
         }
@@ -458,7 +469,9 @@ impl<'a> Engine<'a> {
                 self.timers.arm(TIMERS_PER_FLOW * index + APPLICATION, udp.send(self.now, &mut self.links));
                 self.flows[index].traffic = Traffic::Udp(Box::new(udp));
             }
-            FlowKind::Udt(_) | FlowKind::Tsunami(_) | FlowKind::Stream(_) => self.start_bulk(index, flow)?,
+            FlowKind::Udt(_) | FlowKind::Tsunami(_) | FlowKind::Stream(_) | FlowKind::Quic(_) => {
+                self.start_bulk(index, flow)?;
+            }
             FlowKind::Xcp(spec) => {
                 let max = hosts[0].mtu.min(hosts[1].mtu);
                 let mtu = self.scenario.path_mtu(flow).map_or(max, |path| path.mtu);

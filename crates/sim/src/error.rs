@@ -30,6 +30,14 @@ pub enum Error {
         /// Why.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The protocol needs an operating system, which WebAssembly lacks.
+    #[error("flow {flow}: flows of kind {kind} cannot be simulated in WebAssembly; use `longfat run`")]
+    NotOnThisTarget {
+        /// The flow's name.
+        flow: String,
+        /// Its kind.
+        kind: &'static str,
+    },
     /// The observer rejected rows.
     #[error("cannot store the simulated rows")]
     Observer(#[source] Box<dyn std::error::Error + Send + Sync>),

@@ -1,4 +1,4 @@
-//! UDT and Tsunami from end to end, alone and beside TCP.
+//! UDT, Tsunami and QUIC from end to end, alone and beside TCP.
 
 use schema::EventKind;
 use sim::Outcome;
@@ -71,7 +71,8 @@ fn udt_fills_a_clean_path_and_slows_down_for_random_losses() {
 
 #[test]
 fn the_same_seed_gives_the_same_rows_and_another_seed_others() {
-    let flows = ["kind = \"udt\"", "kind = \"tsunami\"\nrate = \"30mbit\"", "cc = \"cubic\""];
+    let flows =
+        ["kind = \"udt\"", "kind = \"tsunami\"\nrate = \"30mbit\"", "cc = \"cubic\"", "kind = \"quic\""];
     let short = |seed: &str| path(0.001, seed, &flows);
     let (one, same, other) = (short("seed = 7"), short("seed = 7"), short("seed = 8"));
     assert!(one == same);
@@ -126,6 +127,37 @@ fn sabul_uses_a_path_without_losses_and_stalls_after_each_loss() {
     let (clean, lossy) = (got(0.0), got(0.003));
     assert!(clean > 60.0, "{clean}");
     assert!(lossy < 0.8 * clean, "{lossy} of {clean}");
+}
+
+#[test]
+fn quic_fills_a_clean_path_and_sends_the_data_of_lost_packets_again() {
+    let clean = path(0.0, "", &["kind = \"quic\""]);
+    let got = goodput(&clean, 0);
+    // 1435 of 1500 bytes are data: 95.7 Mb/s.
+    assert!((85.0..95.8).contains(&got), "{got}");
+    let row = clean.flows.last().unwrap();
+    assert_eq!(row.snd_mss_bytes, Some(1435));
+    assert!((40_000..45_000).contains(&row.min_rtt_us.unwrap()), "{row:?}");
+    assert!(row.srtt_us.unwrap() >= 40_000 && row.snd_cwnd_segs.unwrap() > 300, "{row:?}");
+    let sized = path(0.003, "", &["kind = \"quic\"\nsize = \"5MB\""]);
+    assert_eq!(sized.flow_totals[0].bytes, 5_000_000);
+    let (lost, dropped) = (count(&sized, EventKind::Lost), count(&sized, EventKind::DropLoss));
+    assert!(lost >= 5 && dropped >= 5, "{lost} {dropped}");
+}
+
+#[test]
+fn quic_has_the_congestion_control_of_its_flow() {
+    let got = |cc: &str| goodput(&path(0.003, "", &[&format!("kind = \"quic\"\ncc = \"{cc}\"")]), 0);
+    let (cubic, bbr) = (got("cubic"), got("bbr"));
+    assert!(cubic < 20.0 && bbr > 3.0 * cubic, "{cubic} {bbr}");
+}
+
+#[test]
+fn a_small_flow_control_window_limits_quic() {
+    let outcome = path(0.0, "", &["kind = \"quic\"\nreceive_buffer = \"100kB\""]);
+    // 100 kB in 40 ms are 20 Mb/s.
+    let got = goodput(&outcome, 0);
+    assert!((14.0..20.1).contains(&got), "{got}");
 }
 
 /// A stream of 60 Mb/s, and what its receiver played.

@@ -19,8 +19,10 @@ use crate::{
     AckSample, CaEvent, CaState, CongestionControl, INFINITE_SSTHRESH, Operation, RateSample, TcpSock, flag,
 };
 
-/// Length of a jiffy, us (HZ 250).
-const JIFFY_US: u64 = 4_000;
+/// Timer ticks per second (HZ) that an algorithm must be built or set for, whatever the host's kernel.
+pub const DRIVER_HZ: u32 = 250;
+/// Length of a jiffy, us.
+const JIFFY_US: u64 = 1_000_000 / DRIVER_HZ as u64;
 /// `tcp_pacing_ss_ratio` and `tcp_pacing_ca_ratio` defaults, percent.
 const PACING_SLOW_START_PERCENT: u32 = 200;
 const PACING_AVOIDANCE_PERCENT: u32 = 120;
@@ -51,9 +53,9 @@ struct Acknowledgement {
 
 /// A congestion control with the socket that it sees.
 #[derive(Debug)]
-pub struct CongestionDriver<C> {
+pub struct CongestionDriver<C: ?Sized> {
     sk: TcpSock,
-    cc: C,
+    cc: Box<C>,
     /// By time of transmission; packets that were sent at one time share a record.
     records: VecDeque<SendRecord>,
     current: Acknowledgement,
@@ -64,9 +66,9 @@ pub struct CongestionDriver<C> {
     reduction_us: u64,
 }
 
-impl<C: CongestionControl> CongestionDriver<C> {
+impl<C: CongestionControl + ?Sized> CongestionDriver<C> {
     /// A new connection whose full packets have `packet_bytes` bytes.
-    pub fn new(cc: C, packet_bytes: u32) -> Self {
+    pub fn new(cc: Box<C>, packet_bytes: u32) -> Self {
         let sk = TcpSock {
             mss_cache: packet_bytes.max(1),
             // Nothing was sent yet: the application does not limit the connection.
@@ -402,7 +404,7 @@ mod tests {
     }
 
     fn driver() -> CongestionDriver<Reno> {
-        CongestionDriver::new(Reno::default(), PACKET as u32)
+        CongestionDriver::new(Box::default(), PACKET as u32)
     }
 
     /// Sends a window at `sent_us`, and acknowledges all but `lost` packets 10 ms later. Returns the time.

@@ -33,7 +33,7 @@ pub use ca_state::CaState;
 pub use config::{Config, DEFAULT_WRITE_BYTES, PacketMemory, Profile};
 pub use congestion::{CaEvent, CongestionControl, LINUX_CONGESTION_CONTROLS, NEEDS_ECN, Operation};
 pub use connection::TcpState;
-pub use driver::CongestionDriver;
+pub use driver::{CongestionDriver, DRIVER_HZ};
 pub use endpoint::Endpoint;
 pub use event::EndpointEvent;
 pub use info::EndpointInfo;

@@ -150,6 +150,8 @@ pub enum Buffer {
     Tuned([u64; 3]),
     /// Requested by the application with SO_RCVBUF or SO_SNDBUF, in bytes as requested.
     Fixed(u64),
+    /// No buffer of the kernel: the flow-control window of a transport such as QUIC, in bytes.
+    FlowControl(u64),
 }
 
 impl Buffer {
@@ -158,7 +160,7 @@ impl Buffer {
         match self {
             Buffer::Unknown => false,
             Buffer::Tuned([_, _, largest]) => bytes >= EXHAUSTED * *largest as f64,
-            Buffer::Fixed(_) => true,
+            Buffer::Fixed(_) | Buffer::FlowControl(_) => true,
         }
     }
 }

@@ -183,7 +183,9 @@ fn receive_window(
         "{} the data in flight ({}) filled the window that {} advertises ({})",
         facts.share, facts.in_flight, context.to, facts.window
     )];
-    if let Some(share) = summary.window_share {
+    if let Buffer::FlowControl(_) = context.receive_buffer {
+        evidence.push(buffer_limit(&context.receive_buffer, "", ""));
+    } else if let Some(share) = summary.window_share {
         evidence.push(format!(
             "the kernel of {} advertises {:.0} % of its receive buffer as window; {}",
             context.to,
@@ -403,6 +405,7 @@ fn buffer_limit(buffer: &Buffer, sysctl: &str, option: &str) -> String {
     match buffer {
         Buffer::Unknown => "its limit is unknown".into(),
         Buffer::Tuned([_, _, largest]) => format!("{sysctl} limits the buffer to {}", exact(*largest)),
+        Buffer::FlowControl(bytes) => format!("the receiver's flow-control window has {}", exact(*bytes)),
         Buffer::Fixed(bytes) => {
             format!("the application requested {} with {option}, and the kernel doubles that", exact(*bytes))
         }

@@ -47,6 +47,8 @@ pub struct SenderCounts {
     pub arrival_rate_bps: Option<u64>,
     /// Smoothed round-trip time and its mean deviation.
     pub rtt: Option<(Time, Time)>,
+    /// Smallest round-trip time, if the sender measures it.
+    pub min_rtt: Option<Time>,
 }
 
 /// Counts of the receiving end.
@@ -54,11 +56,11 @@ pub struct SenderCounts {
 pub struct ReceiverCounts {
     /// All data has arrived.
     pub is_complete: bool,
-    /// Payload bytes received, each once: of UDT in order, of Tsunami in any order, of a stream in time.
+    /// Payload bytes received, each once: of UDT and QUIC in order, of Tsunami in any order, of a stream in time.
     pub received_bytes: u64,
     /// Packets received again.
     pub duplicate_packets: u64,
-    /// Smallest round-trip time.
+    /// Smallest round-trip time, if the receiver measures it.
     pub min_rtt: Option<Time>,
     /// The play-out of a stream.
     pub playout: Option<PlayoutCounts>,
@@ -92,6 +94,7 @@ impl SenderCounts {
             rate_bps: connection.sending_rate_bps(),
             arrival_rate_bps: bits(if is_measured { path.receive_rate } else { 0 }),
             rtt: is_measured.then(|| (path.rtt, connection.rtt_deviation())),
+            min_rtt: None,
         }
     }
 

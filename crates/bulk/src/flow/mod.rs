@@ -1,7 +1,7 @@
 //! Flows from memory to memory, without I/O: both ends of a measurement, for the simulator and the lab.
 //!
 //! A [`Sender`] and a [`Receiver`] exchange datagrams. Tsunami's also exchange bytes of a control connection,
-//! which the receiver's host opens; UDT needs none. The data is zeros, and the receiver discards it.
+//! which the receiver's host opens; UDT and QUIC need none. The data is zeros, and the receiver discards it.
 //!
 //! Each time something happens: pass it on ([`End::handle_datagram`], [`End::handle_control`], or
 //! [`End::handle_timeout`] at [`End::next_timeout`]), then send what [`End::poll_transmit`] and
@@ -32,6 +32,8 @@
 //! ```
 
 mod counts;
+#[cfg(not(target_arch = "wasm32"))]
+mod quic;
 mod stream;
 mod tsunami;
 mod udt;
@@ -42,8 +44,11 @@ pub use self::{
     tsunami::full_block_bytes,
 };
 
+use tcp::CongestionControl;
 use units::Time;
 
+#[cfg(not(target_arch = "wasm32"))]
+use self::quic::{QuicReceiver, QuicSender};
 use self::{
     stream::{StreamReceiver, StreamSender},
     tsunami::{TsunamiReceiver, TsunamiSender},
@@ -53,6 +58,15 @@ use crate::{tsunami::wire::Parameters, udt::RateChoice};
 
 /// Bytes of a UDP header.
 const UDP_HEADER: u32 = 8;
+/// Flow-control window of a QUIC receiver without a requested one: enough for 5 Gb/s over 100 ms.
+pub const QUIC_WINDOW_BYTES: u32 = 64 << 20;
+/// Bytes of the connection identifiers of QUIC, in every packet.
+#[cfg(not(target_arch = "wasm32"))]
+const QUIC_CONNECTION_ID_BYTES: u32 = 8;
+/// Bytes of QUIC's header in a packet with data only (RFC 9000, sections 17.3 and 19.8): flags, the connection's identifier, a packet
+/// number of two bytes, the type and number of the stream, an offset of 1 GiB or more, and the tag of the encryption.
+#[cfg(not(target_arch = "wasm32"))]
+const QUIC_HEADER_BYTES: u32 = 1 + QUIC_CONNECTION_ID_BYTES + 2 + 2 + 8 + 16;
 
 /// A flow.
 #[derive(Debug, Clone, Copy)]
@@ -83,6 +97,12 @@ pub enum Protocol {
     Tsunami(Parameters),
     /// A real-time stream.
     Stream(crate::stream::Parameters),
+    /// QUIC, without encryption. It does not exist on targets without a clock of the operating system.
+    #[cfg(not(target_arch = "wasm32"))]
+    Quic {
+        /// The receiver's flow-control window, bytes; `None`: [`QUIC_WINDOW_BYTES`].
+        receive_window: Option<u32>,
+    },
 }
 
 /// One end of a flow: datagrams, control bytes and the time go in, datagrams, control bytes and timers come out.
@@ -110,6 +130,8 @@ enum SenderProtocol {
     Udt(Box<UdtSender>),
     Tsunami(Box<TsunamiSender>),
     Stream(Box<StreamSender>),
+    #[cfg(not(target_arch = "wasm32"))]
+    Quic(Box<QuicSender>),
 }
 
 /// The receiving end.
@@ -119,6 +141,8 @@ enum ReceiverProtocol {
     Udt(Box<UdtReceiver>),
     Tsunami(Box<TsunamiReceiver>),
     Stream(Box<StreamReceiver>),
+    #[cfg(not(target_arch = "wasm32"))]
+    Quic(Box<QuicReceiver>),
 }
 
 impl Plan {
@@ -130,12 +154,16 @@ impl Plan {
     /// Payload bytes of a full packet.
     pub fn payload_bytes(&self) -> u32 {
         match self.protocol {
-            Protocol::Udt { .. } => {
-                self.mtu.saturating_sub(self.ip_header + UDP_HEADER + self.header_bytes()).max(1)
-            }
+            Protocol::Udt { .. } => self.full_payload_bytes(),
+            #[cfg(not(target_arch = "wasm32"))]
+            Protocol::Quic { .. } => self.full_payload_bytes(),
             Protocol::Tsunami(parameters) => parameters.block_bytes,
             Protocol::Stream(parameters) => parameters.payload_bytes,
         }
+    }
+
+    fn full_payload_bytes(&self) -> u32 {
+        self.mtu.saturating_sub(self.ip_header + UDP_HEADER + self.header_bytes()).max(1)
     }
 
     /// Bytes of the protocol's header in a packet with data, after UDP's.
@@ -144,6 +172,8 @@ impl Plan {
             Protocol::Udt { .. } => crate::udt::wire::HEADER_BYTES as u32,
             Protocol::Tsunami(_) => crate::tsunami::wire::HEADER_BYTES as u32,
             Protocol::Stream(parameters) => parameters.header_bytes() as u32,
+            #[cfg(not(target_arch = "wasm32"))]
+            Protocol::Quic { .. } => QUIC_HEADER_BYTES,
         }
     }
 
@@ -156,14 +186,40 @@ impl Plan {
             Protocol::Udt { .. } => None,
             Protocol::Tsunami(parameters) => Some(f64::from(parameters.target_bps)),
             Protocol::Stream(parameters) => Some(parameters.rate.as_f64()),
+            #[cfg(not(target_arch = "wasm32"))]
+            Protocol::Quic { .. } => None,
+        }
+    }
+
+    /// Whether the sender has a congestion control of crate `tcp`'s interface ([`Sender::with_congestion_control`]); the others
+    /// control their rate.
+    pub fn has_congestion_control(&self) -> bool {
+        match self.protocol {
+            Protocol::Udt { .. } | Protocol::Tsunami(_) | Protocol::Stream(_) => false,
+            #[cfg(not(target_arch = "wasm32"))]
+            Protocol::Quic { .. } => true,
         }
     }
 }
 
 impl Sender {
-    /// A sender that starts now.
+    /// A sender that starts now. Of QUIC, its congestion control is quinn's CUBIC, whose data in flight is not counted.
     pub fn new(plan: &Plan, now: Time) -> Self {
+        Sender::with_congestion_control(plan, None, now)
+    }
+
+    /// A sender that starts now. Protocols without [one](Plan::has_congestion_control) ignore the `controller`, which must be set to
+    /// [`tcp::DRIVER_HZ`].
+    pub fn with_congestion_control(
+        plan: &Plan,
+        controller: Option<Box<dyn CongestionControl>>,
+        now: Time,
+    ) -> Self {
         Sender(match plan.protocol {
+            #[cfg(not(target_arch = "wasm32"))]
+            Protocol::Quic { receive_window } => {
+                SenderProtocol::Quic(Box::new(QuicSender::new(plan, receive_window, controller, now)))
+            }
             Protocol::Udt { rate, .. } => SenderProtocol::Udt(Box::new(UdtSender::new(plan, rate, now))),
             Protocol::Tsunami(parameters) => {
                 SenderProtocol::Tsunami(Box::new(TsunamiSender::new(plan, &parameters)))
@@ -186,6 +242,8 @@ impl Sender {
             SenderProtocol::Udt(sender) => sender.counts(),
             SenderProtocol::Tsunami(sender) => sender.counts(),
             SenderProtocol::Stream(sender) => sender.counts(),
+            #[cfg(not(target_arch = "wasm32"))]
+            SenderProtocol::Quic(sender) => sender.counts(),
         }
     }
 
@@ -194,6 +252,8 @@ impl Sender {
             SenderProtocol::Udt(end) => &**end,
             SenderProtocol::Tsunami(end) => &**end,
             SenderProtocol::Stream(end) => &**end,
+            #[cfg(not(target_arch = "wasm32"))]
+            SenderProtocol::Quic(end) => &**end,
         }
     }
 
@@ -202,6 +262,8 @@ impl Sender {
             SenderProtocol::Udt(end) => &mut **end,
             SenderProtocol::Tsunami(end) => &mut **end,
             SenderProtocol::Stream(end) => &mut **end,
+            #[cfg(not(target_arch = "wasm32"))]
+            SenderProtocol::Quic(end) => &mut **end,
         }
     }
 }
@@ -219,6 +281,10 @@ impl Receiver {
             Protocol::Stream(parameters) => {
                 ReceiverProtocol::Stream(Box::new(StreamReceiver::new(parameters)))
             }
+            #[cfg(not(target_arch = "wasm32"))]
+            Protocol::Quic { receive_window } => {
+                ReceiverProtocol::Quic(Box::new(QuicReceiver::new(plan, receive_window)))
+            }
         })
     }
 
@@ -228,6 +294,8 @@ impl Receiver {
             ReceiverProtocol::Udt(receiver) => receiver.counts(),
             ReceiverProtocol::Tsunami(receiver) => receiver.counts(),
             ReceiverProtocol::Stream(receiver) => receiver.counts(),
+            #[cfg(not(target_arch = "wasm32"))]
+            ReceiverProtocol::Quic(receiver) => receiver.counts(),
         }
     }
 
@@ -236,6 +304,8 @@ impl Receiver {
             ReceiverProtocol::Udt(end) => &**end,
             ReceiverProtocol::Tsunami(end) => &**end,
             ReceiverProtocol::Stream(end) => &**end,
+            #[cfg(not(target_arch = "wasm32"))]
+            ReceiverProtocol::Quic(end) => &**end,
         }
     }
 
@@ -244,6 +314,8 @@ impl Receiver {
             ReceiverProtocol::Udt(end) => &mut **end,
             ReceiverProtocol::Tsunami(end) => &mut **end,
             ReceiverProtocol::Stream(end) => &mut **end,
+            #[cfg(not(target_arch = "wasm32"))]
+            ReceiverProtocol::Quic(end) => &mut **end,
         }
     }
 }

@@ -139,6 +139,16 @@ pub fn find(request: Option<&str>) -> Result<Image> {
 pub fn check(scenario: &Scenario) -> Result<()> {
     lab::check_flows(scenario)?;
     for flow in &scenario.flows {
+        if let FlowKind::Quic(quic) = &flow.kind
+            && matches!(quic.cc, Some(Cc::File { .. }))
+        {
+            return Err(Error::Missing(format!(
+                "flow {}: a guest kernel has no C compiler for the congestion control {:?}; use --engine sim, or a congestion control of \
+                 longfat (longfat cc list)",
+                flow.name,
+                quic.cc().name()
+            )));
+        }
         let FlowKind::Tcp(tcp) = &flow.kind else { continue };
         if let Some(cc @ (Cc::Own { .. } | Cc::File { .. })) = &tcp.cc {
             return Err(Error::Missing(format!(

@@ -77,6 +77,7 @@ impl Engine for Lab<'_> {
             journal: &self.setup.journal,
             capture_dir: Some(&capture_dir),
             congestion_controls: &self.registered.kernel_names,
+            own_controls: &self.registered.own_controls,
             stop,
         };
         let mut recording = Recording { writer: Some(writer), observer };

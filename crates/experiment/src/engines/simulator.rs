@@ -21,7 +21,7 @@ use units::{KernelVersion, Time};
 use super::{Engine, Task};
 use crate::{
     Error, Outcome, Result,
-    congestion::{built_in_names, source},
+    congestion::{built_in_names, file_control, source},
     engine_outcome::Recording,
     machine::machine_setting,
 };
@@ -123,11 +123,7 @@ impl Native<'_> {
     }
 
     fn create(&mut self, cc: &Cc, hz: u32, seed: u64) -> Result<Box<dyn tcp::CongestionControl>> {
-        let name = match cc {
-            Cc::File { name, .. } => name.clone(),
-            _ => None,
-        };
-        let mut controller = self.library(cc, hz)?.controller(name.as_deref()).map_err(Error::from)?;
+        let mut controller = self.library(cc, hz)?.controller(file_control(cc)).map_err(Error::from)?;
         controller.set_seed(seed);
         Ok(Box::new(controller))
     }

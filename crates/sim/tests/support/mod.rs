@@ -24,6 +24,7 @@ impl Controllers for Native {
     ) -> Result<Box<dyn CongestionControl>, Box<dyn Error + Send + Sync>> {
         let cc = match (&flow.kind, side) {
             (FlowKind::Tcp(tcp), Side::Sender) => tcp.cc.clone(),
+            (FlowKind::Quic(quic), Side::Sender) => quic.cc.clone(),
             _ => None,
         };
         let cc = cc.unwrap_or_else(|| Cc::Named("cubic".into()));

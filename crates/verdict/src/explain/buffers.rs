@@ -106,6 +106,11 @@ impl End {
             Buffer::Unknown if self == End::Receiver => (self.sampled(rows)?, DEFAULT_RMEM),
             Buffer::Unknown => (self.sampled(rows)?, DEFAULT_WMEM),
             Buffer::Fixed(requested) => return Some(self.without_request(*requested, context, summary)),
+            Buffer::FlowControl(window) => {
+                let size = twice_bdp(context, summary).unwrap_or(window.saturating_mul(2));
+                let advice = format!("set {} to {}", self.request(context), exact(size));
+                return Some(Larger::Advice(advice));
+            }
         };
         let (needed, reason) = needed(now, twice_bdp(context, summary), summary);
         Some(Larger::Setting {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use quinn_proto::{Connection, ConnectionHandle, Endpoint};
 
 /// Runs the connection's timers that have expired, and passes its events to the endpoint.
-pub(crate) fn run_timers_and_events(
+pub fn run_timers_and_events(
     endpoint: &mut Endpoint,
     handle: ConnectionHandle,
     connection: &mut Connection,

@@ -7,22 +7,23 @@ const MAX_BURST: Duration = Duration::from_millis(2);
 
 /// The time of the next datagram.
 #[derive(Debug)]
-pub(crate) struct Pacer {
+pub struct Pacer {
     due: Instant,
 }
 
 impl Pacer {
-    pub(crate) fn new(now: Instant) -> Self {
+    /// A datagram may be sent now.
+    pub fn new(now: Instant) -> Self {
         Pacer { due: now }
     }
 
     /// When the next datagram may be sent.
-    pub(crate) fn due(&self) -> Instant {
+    pub fn due(&self) -> Instant {
         self.due
     }
 
     /// A datagram was sent; `rate`: bytes/s.
-    pub(crate) fn sent(&mut self, now: Instant, bytes: usize, rate: Option<u64>) {
+    pub fn sent(&mut self, now: Instant, bytes: usize, rate: Option<u64>) {
         let earliest = now.checked_sub(MAX_BURST).unwrap_or(now);
         self.due = match rate {
             Some(rate) => self.due.max(earliest) + Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64),
@@ -32,6 +33,7 @@ impl Pacer {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests have a clock and threads")]
 mod tests {
     use super::*;
 

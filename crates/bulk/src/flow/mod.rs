@@ -212,7 +212,9 @@ impl Sender {
     /// [`tcp::DRIVER_HZ`].
     pub fn with_congestion_control(
         plan: &Plan,
-        controller: Option<Box<dyn CongestionControl>>,
+        #[cfg_attr(target_arch = "wasm32", expect(unused_variables))] controller: Option<
+            Box<dyn CongestionControl>,
+        >,
         now: Time,
     ) -> Self {
         Sender(match plan.protocol {

@@ -7,11 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::udp::{Incoming, Outgoing, elapsed};
 use bulk::flow::End;
 use socket2::Socket;
-use units::Time;
-
-use crate::udp::{Incoming, Outgoing, elapsed};
 
 /// A sender that sleeps between packets sleeps at least this long, and sends what was due in one batch.
 const MIN_SLEEP: Duration = Duration::from_micros(100);
@@ -19,8 +17,6 @@ const MIN_SLEEP: Duration = Duration::from_micros(100);
 const PUBLISH_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum number of rounds of receiving until timers run again.
 const MAX_ROUNDS: usize = 8;
-/// A time of arrival before this is an error: the clock was set.
-const MAX_AGE_NS: u64 = 100_000_000;
 
 /// The sockets of one end.
 #[derive(Debug)]
@@ -47,11 +43,7 @@ pub fn drive<E: End>(
     let (mut incoming, mut outgoing) = (Incoming::default(), Outgoing::default());
     loop {
         for _ in 0..MAX_ROUNDS {
-            let now = elapsed(start);
-            // The kernel's times of arrival: packets of one call would otherwise seem to arrive together.
-            let has_more = incoming.receive(&udp, |bytes, age_ns| {
-                end.handle_datagram(now.saturating_sub(Time(age_ns.min(MAX_AGE_NS))), bytes);
-            })?;
+            let has_more = incoming.receive(&udp, start, |bytes, at| end.handle_datagram(at, bytes))?;
             if !has_more {
                 break;
             }

@@ -25,8 +25,6 @@ use crate::{
 
 /// A sender that sleeps between packets sleeps at least this long, and sends what was due in one batch.
 const MIN_SLEEP: Duration = Duration::from_micros(100);
-/// A time of arrival before this is an error: the clock was set.
-const MAX_AGE_NS: u64 = 100_000_000;
 /// Maximum number of rounds of receiving until timers run again.
 const MAX_ROUNDS: usize = 8;
 /// Maximum number of reports of the control connection that are handled before the UDP socket is polled.
@@ -329,11 +327,9 @@ impl UdtStream {
             self.handle_report(&packet);
         }
         for _ in 0..MAX_ROUNDS {
-            let now = elapsed(self.start);
             let connection = &mut self.connection;
-            // The kernel's times of arrival: packets of one call would otherwise seem to arrive together.
-            let received = self.incoming.receive(&self.socket, |bytes, age_ns| {
-                connection.handle_datagram(now.saturating_sub(Time(age_ns.min(MAX_AGE_NS))), bytes);
+            let received = self.incoming.receive(&self.socket, self.start, |bytes, at| {
+                connection.handle_datagram(at, bytes);
             });
             if !received.map_err(failed("cannot receive from a UDP socket"))? {
                 break;

@@ -18,6 +18,8 @@ const RECEIVE_BUFFER_BYTES: i32 = 32 << 20;
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 /// The largest datagram: somewhat more than a packet of 9000 bytes, so that longer ones are noticed.
 const MAX_DATAGRAM_BYTES: usize = 9_216;
+/// A datagram that would have waited for longer, ns, was stamped before the clock was set.
+const MAX_AGE_NS: u64 = 100_000_000;
 
 /// A socket at `local` with large buffers.
 ///
@@ -127,13 +129,21 @@ impl Incoming {
         self.dropped
     }
 
-    /// Calls `each` with the datagrams that have arrived at a connected socket, and how long ago each has, ns;
-    /// returns whether more may have.
+    /// Calls `each` with the datagrams that have arrived at a connected socket, and the time from `start` until each arrived;
+    /// returns whether more may have. The times are the kernel's: datagrams of one call would otherwise seem to arrive together.
     ///
     /// # Errors
     /// The errors of recvmmsg(2) after which the socket does not work.
-    pub fn receive(&mut self, socket: &Socket, mut each: impl FnMut(&[u8], u64)) -> io::Result<bool> {
-        self.receive_messages(socket, |message, age_ns| each(message.bytes, age_ns))
+    pub fn receive(
+        &mut self,
+        socket: &Socket,
+        start: Instant,
+        mut each: impl FnMut(&[u8], Time),
+    ) -> io::Result<bool> {
+        self.receive_messages(socket, |message, read_at, age_ns| {
+            let read_at = Time::from_duration(read_at.saturating_duration_since(start));
+            each(message.bytes, read_at.saturating_sub(Time(age_ns.min(MAX_AGE_NS))));
+        })
     }
 
     /// Calls `each` with the datagrams of `peer` that have arrived, at a socket that need not be connected, of
@@ -148,17 +158,18 @@ impl Incoming {
         mut each: impl FnMut(&[u8]),
     ) -> io::Result<bool> {
         let peer = peer.to_canonical();
-        self.receive_messages(socket, |message, _| {
+        self.receive_messages(socket, |message, _, _| {
             if message.source.is_some_and(|source| source.ip().to_canonical() == peer) {
                 each(message.bytes);
             }
         })
     }
 
+    /// Calls `each` with the messages that have arrived, when they were read, and how long each had waited then, ns.
     fn receive_messages(
         &mut self,
         socket: &Socket,
-        mut each: impl FnMut(&ReceivedMessage<'_>, u64),
+        mut each: impl FnMut(&ReceivedMessage<'_>, Instant, u64),
     ) -> io::Result<bool> {
         let count = match self.buffers.receive(socket, WaitMode::Never) {
             Ok(count) => count,
@@ -166,14 +177,15 @@ impl Incoming {
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(true),
             Err(error) => return Err(error),
         };
-        let now_ns = os::realtime_ns();
+        // Both clocks now: a thread that waited for its turn before would take the wait for a part of the age.
+        let (read_at, now_ns) = (Instant::now(), os::realtime_ns());
         for index in 0..count {
             let message = self.buffers.message(index);
             self.dropped = message.dropped.unwrap_or(self.dropped);
             if message.length == message.bytes.len() {
                 let age_ns =
                     message.stamp_ns.and_then(|stamp| u64::try_from(now_ns - stamp).ok()).unwrap_or(0);
-                each(&message, age_ns);
+                each(&message, read_at, age_ns);
             }
         }
         Ok(count == self.buffers.capacity())

@@ -33,8 +33,6 @@ const MIN_SLEEP: Duration = Duration::from_micros(100);
 const SERVE_INTERVAL: Duration = Duration::from_millis(1);
 /// Bytes in the send buffer in addition to the congestion window.
 const UNSENT_BYTES: u64 = 2 << 20;
-/// Maximum age of an arrival. An older one is an error: the clock was set.
-const MAX_AGE: Duration = Duration::from_millis(100);
 /// Maximum number of rounds of receiving before timers run again.
 const MAX_ROUNDS: usize = 8;
 
@@ -395,13 +393,9 @@ impl QuicStream {
         let QuicStream { socket, endpoint, handle, connection, remote, outgoing, incoming, scratch, .. } =
             self;
         for _ in 0..MAX_ROUNDS {
-            let now = Instant::now();
-            let received = incoming.receive(socket, |bytes, age_ns| {
-                // The kernel's times of arrival: packets of one call would otherwise seem to arrive together.
-                let age = Duration::from_nanos(age_ns);
-                let arrival = now.checked_sub(age).filter(|_| age <= MAX_AGE).unwrap_or(now);
+            let received = incoming.receive(socket, |bytes, arrived| {
                 scratch.clear();
-                match endpoint.handle(arrival, *remote, None, None, BytesMut::from(bytes), scratch) {
+                match endpoint.handle(arrived, *remote, None, None, BytesMut::from(bytes), scratch) {
                     Some(DatagramEvent::ConnectionEvent(target, event)) if target == *handle => {
                         connection.handle_event(event);
                     }

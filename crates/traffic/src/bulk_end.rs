@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::udp::{Incoming, Outgoing, elapsed};
+use crate::udp::{Incoming, Outgoing, elapsed, time_between};
 use bulk::flow::End;
 use socket2::Socket;
 
@@ -43,7 +43,9 @@ pub fn drive<E: End>(
     let (mut incoming, mut outgoing) = (Incoming::default(), Outgoing::default());
     loop {
         for _ in 0..MAX_ROUNDS {
-            let has_more = incoming.receive(&udp, start, |bytes, at| end.handle_datagram(at, bytes))?;
+            let has_more = incoming.receive(&udp, |bytes, arrived| {
+                end.handle_datagram(time_between(start, arrived), bytes);
+            })?;
             if !has_more {
                 break;
             }

@@ -241,7 +241,7 @@ impl Receiving {
     pub(crate) fn discard_old(&mut self) -> Result<(), Error> {
         while self
             .incoming
-            .receive(&self.socket, Instant::now(), |_, _| ())
+            .receive(&self.socket, |_, _| ())
             .map_err(failed("cannot receive from a UDP socket"))?
         {}
         Ok(())

@@ -13,7 +13,7 @@ use bulk::{
 };
 use os::fill_random;
 use socket2::{SockAddr, Socket};
-use traffic::udp::{Incoming, Outgoing, bind_bulk, elapsed};
+use traffic::udp::{Incoming, Outgoing, bind_bulk, elapsed, time_between};
 use units::Time;
 
 use crate::{
@@ -327,9 +327,9 @@ impl UdtStream {
             self.handle_report(&packet);
         }
         for _ in 0..MAX_ROUNDS {
-            let connection = &mut self.connection;
-            let received = self.incoming.receive(&self.socket, self.start, |bytes, at| {
-                connection.handle_datagram(at, bytes);
+            let (connection, start) = (&mut self.connection, self.start);
+            let received = self.incoming.receive(&self.socket, |bytes, arrived| {
+                connection.handle_datagram(time_between(start, arrived), bytes);
             });
             if !received.map_err(failed("cannot receive from a UDP socket"))? {
                 break;

@@ -3,7 +3,7 @@
 use std::{
     io::{self, ErrorKind},
     net::{IpAddr, SocketAddr},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -18,8 +18,8 @@ const RECEIVE_BUFFER_BYTES: i32 = 32 << 20;
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 /// The largest datagram: somewhat more than a packet of 9000 bytes, so that longer ones are noticed.
 const MAX_DATAGRAM_BYTES: usize = 9_216;
-/// A datagram that would have waited for longer, ns, was stamped before the clock was set.
-const MAX_AGE_NS: u64 = 100_000_000;
+/// A datagram that would have waited for longer was stamped before the clock was set.
+const MAX_AGE: Duration = Duration::from_millis(100);
 
 /// A socket at `local` with large buffers.
 ///
@@ -129,21 +129,13 @@ impl Incoming {
         self.dropped
     }
 
-    /// Calls `each` with the datagrams that have arrived at a connected socket, and the time from `start` until each arrived;
-    /// returns whether more may have. The times are the kernel's: datagrams of one call would otherwise seem to arrive together.
+    /// Calls `each` with the datagrams that have arrived at a connected socket, and when each arrived; returns whether more may have.
+    /// The times are the kernel's: datagrams of one call would otherwise seem to arrive together.
     ///
     /// # Errors
     /// The errors of recvmmsg(2) after which the socket does not work.
-    pub fn receive(
-        &mut self,
-        socket: &Socket,
-        start: Instant,
-        mut each: impl FnMut(&[u8], Time),
-    ) -> io::Result<bool> {
-        self.receive_messages(socket, |message, read_at, age_ns| {
-            let read_at = Time::from_duration(read_at.saturating_duration_since(start));
-            each(message.bytes, read_at.saturating_sub(Time(age_ns.min(MAX_AGE_NS))));
-        })
+    pub fn receive(&mut self, socket: &Socket, mut each: impl FnMut(&[u8], Instant)) -> io::Result<bool> {
+        self.receive_messages(socket, |message, arrived| each(message.bytes, arrived))
     }
 
     /// Calls `each` with the datagrams of `peer` that have arrived, at a socket that need not be connected, of
@@ -158,18 +150,18 @@ impl Incoming {
         mut each: impl FnMut(&[u8]),
     ) -> io::Result<bool> {
         let peer = peer.to_canonical();
-        self.receive_messages(socket, |message, _, _| {
+        self.receive_messages(socket, |message, _| {
             if message.source.is_some_and(|source| source.ip().to_canonical() == peer) {
                 each(message.bytes);
             }
         })
     }
 
-    /// Calls `each` with the messages that have arrived, when they were read, and how long each had waited then, ns.
+    /// Calls `each` with the messages that have arrived, and when each arrived.
     fn receive_messages(
         &mut self,
         socket: &Socket,
-        mut each: impl FnMut(&ReceivedMessage<'_>, Instant, u64),
+        mut each: impl FnMut(&ReceivedMessage<'_>, Instant),
     ) -> io::Result<bool> {
         let count = match self.buffers.receive(socket, WaitMode::Never) {
             Ok(count) => count,
@@ -183,9 +175,9 @@ impl Incoming {
             let message = self.buffers.message(index);
             self.dropped = message.dropped.unwrap_or(self.dropped);
             if message.length == message.bytes.len() {
-                let age_ns =
-                    message.stamp_ns.and_then(|stamp| u64::try_from(now_ns - stamp).ok()).unwrap_or(0);
-                each(&message, read_at, age_ns);
+                let age = message.stamp_ns.and_then(|stamp| u64::try_from(now_ns - stamp).ok());
+                let age = age.map(Duration::from_nanos).filter(|age| *age <= MAX_AGE);
+                each(&message, age.and_then(|age| read_at.checked_sub(age)).unwrap_or(read_at));
             }
         }
         Ok(count == self.buffers.capacity())
@@ -197,9 +189,14 @@ pub fn elapsed(start: Instant) -> Time {
     Time::from_duration(start.elapsed())
 }
 
+/// The time from `start` to a later instant.
+pub fn time_between(start: Instant, later: Instant) -> Time {
+    Time::from_duration(later.saturating_duration_since(start))
+}
+
 #[cfg(test)]
 mod tests {
-    use std::{net::UdpSocket, time::Duration};
+    use std::net::UdpSocket;
 
     use super::*;
 

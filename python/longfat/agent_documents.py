@@ -8,7 +8,11 @@ from typing import Literal, Optional, TypedDict
 __all__ = [
     "Acknowledgement",
     "AlertsDocument",
+    "Allowance",
     "CalendarDocument",
+    "Coordinates",
+    "DirectoryDocument",
+    "DirectoryPoint",
     "Explained",
     "HourRow",
     "MemberStatus",
@@ -17,6 +21,7 @@ __all__ = [
     "MeshPoint",
     "Mute",
     "NamedChange",
+    "NearestHop",
     "NewReservation",
     "PairDocument",
     "PairState",
@@ -33,6 +38,17 @@ __all__ = [
     "TestRow",
 ]
 
+# A position on the Earth (WGS 84).
+Coordinates = TypedDict(
+    "Coordinates",
+    {
+        # Latitude, degrees; north is positive.
+        "latitude_deg": float,
+        # Longitude, degrees; east is positive.
+        "longitude_deg": float,
+    },
+)
+
 # A point of the mesh.
 MeshPoint = TypedDict(
     "MeshPoint",
@@ -45,6 +61,10 @@ MeshPoint = TypedDict(
         "is_connected": Optional[bool],
         # Why the last connection could not be opened.
         "failure": Optional[str],
+        # Its place in words.
+        "place": Optional[str],
+        # Its position; `null` if it has announced none.
+        "coordinates": Optional[Coordinates],
     },
 )
 
@@ -144,6 +164,75 @@ MeshDocument = TypedDict(
         "points": list[MeshPoint],
         # The pairs that have tests, worst first.
         "pairs": list[MeshPair],
+    },
+)
+
+# What a point allows to whom.
+Allowance = TypedDict(
+    "Allowance",
+    {
+        # `default` (all members that no other entry names), `net PREFIX`, or `user NAME@POINT`.
+        "to": str,
+        # Longest test, microseconds; `null`: not limited.
+        "max_duration_us": Optional[int],
+        # Largest rate, bit/s; `null`: not limited.
+        "max_rate_bps": Optional[int],
+        # Whether tests by TCP are allowed.
+        "tcp": bool,
+        # Whether tests by UDP are allowed.
+        "udp": bool,
+    },
+)
+
+# The hop of a path that is closest to a point.
+NearestHop = TypedDict(
+    "NearestHop",
+    {
+        # Its number in the look-up, from 1.
+        "number": int,
+        # Its address.
+        "address": str,
+        # The number of leading bits that the hop has in common with the point: the length of an announced prefix that
+        # contains it, or bits in common with the point's address.
+        "common_bits": int,
+    },
+)
+
+# A point in the directory.
+DirectoryPoint = TypedDict(
+    "DirectoryPoint",
+    {
+        # Its name.
+        "name": str,
+        # Where it listens, `HOST:PORT`; of a host of a lookup service, its address without a port.
+        "address": str,
+        # Its place in words.
+        "place": Optional[str],
+        # Its position.
+        "coordinates": Optional[Coordinates],
+        # Its networks: prefixes, or names.
+        "networks": list[str],
+        # The kinds of tests that it allows to some users, and `udp` for tests at a rate.
+        "capabilities": list[str],
+        # What it allows to whom.
+        "allows": list[Allowance],
+        # Share of the next day in which no exclusive test may run, in tenths; `null` if it has not announced itself.
+        "busy_share": Optional[float],
+        # Distance from the position of the look-up, km.
+        "distance_km": Optional[float],
+        # The hop of the look-up that is closest to it.
+        "nearest_hop": Optional[NearestHop],
+    },
+)
+
+# Points of the directory.
+DirectoryDocument = TypedDict(
+    "DirectoryDocument",
+    {
+        # `longfat.mesh/1`.
+        "schema": str,
+        # The points: the closest first, if the look-up names a position or hops; else by name.
+        "points": list[DirectoryPoint],
     },
 )
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from longfat.agent_documents import (
         AlertsDocument,
         CalendarDocument,
+        DirectoryDocument,
         Explained,
         MeshDocument,
         NewReservation,
@@ -89,6 +90,10 @@ class Agent:
     def mesh(self) -> MeshDocument:
         """The points, and all pairs of points with what limits them, worst first."""
         return self._get("/api/v1/mesh")
+
+    def directory(self) -> DirectoryDocument:
+        """The points that announce themselves, with their places, networks and capabilities."""
+        return self._get("/api/v1/directory")
 
     def verdicts(self) -> dict[tuple[str, str], Verdict]:
         """What limits each pair whose tests have found a cause, by sender and receiver; the worst pair is the first.

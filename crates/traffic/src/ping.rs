@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn replies_are_received_without_an_interval() {
-        // Not 127.0.0.1: so many packets would overflow the buffers of the other tests' sockets, which get all echoes of that address.
+        // Not 127.0.0.1: so many packets would overflow the buffers of the other tests' sockets, which receive all echoes of that address.
         let Ok(socket) = PingSocket::new(IpAddr::from([127, 0, 0, 3]), 78) else {
             testing::skip(testing::Missing::Privilege, "raw sockets need CAP_NET_RAW");
             return;

@@ -7,7 +7,7 @@ use std::{
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicBool},
-    thread::{self, Scope},
+    thread::Scope,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -31,7 +31,7 @@ use crate::{
     },
     error::failed,
     evidence::{Meter, Task},
-    file_reader::{FileReader, hash_prefix},
+    file_reader::{FileReader, SentHash, hash_prefix},
     message::{CHALLENGE_BYTES, Message, PROTOCOL},
     name,
     proof::{CONFIRMATION_BYTES, confirm_file, prove_token},
@@ -527,23 +527,13 @@ fn send_file(
     let hash = match data {
         Data::Tsunami(TsunamiSender { socket, key }) => {
             let duplicate = file.try_clone().map_err(failed("cannot duplicate a descriptor"))?;
-            let path = entry.path.clone();
-            let hash = thread::Builder::new().name("file hash".into());
-            let hashing = Arc::clone(meter);
-            let hash = hash
-                .spawn(move || {
-                    let _working = hashing.begin(Task::Hash);
-                    hash_prefix(&duplicate, &path, bytes, &AtomicBool::new(false))
-                })
-                .map_err(failed("cannot start a thread"))?;
+            let mut hash = SentHash::start(duplicate, entry.path.clone(), hasher, from, meter)?;
             let source = tsunami::Source { file: &file, path: &entry.path, bytes, meter, counts };
             packets = Some(tsunami::serve(control, socket, peer.ip(), key.as_bytes(), &source, |at| {
-                observer.progress(at)
+                hash.sent(at);
+                observer.progress(at);
             })?);
-            let hasher = meter
-                .wait_for_file(|| hash.join())
-                .map_err(|_| Error::Input("the hashing thread has failed".into()))??;
-            hasher.finalize().to_hex().to_string()
+            hash.finish(bytes)?
         }
         Data::TcpStreams(streams) => {
             let mut reader = FileReader::start(file, entry.path.clone(), hasher, from, bytes, meter)?;

@@ -31,7 +31,7 @@ const IPERF3_RETRY_INTERVAL: Duration = Duration::from_millis(200);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of lost echoes whose times are kept: 16 MB, and at most 25 MB of the message to the client.
 const MAX_LOST_ECHOES: usize = 1_000_000;
-/// A flow of an amount ends this long after its time at the latest.
+/// Time after its maximum duration at which a flow with a size ends at the latest.
 const DECIDES_END_AFTER: Duration = Duration::from_millis(1);
 
 /// Receives the progress of a flow.
@@ -222,7 +222,7 @@ impl iperf3::Observer for Collector<'_> {
         self.observer.rows(&rows);
     }
 
-    /// A flow of an amount ends at its time.
+    /// Ends a flow with a size at its maximum duration.
     fn is_enough(&mut self) -> bool {
         let duration = Duration::from_micros(self.request.duration_us) + DECIDES_END_AFTER;
         self.began.is_some_and(|began| began.elapsed() >= duration)

@@ -14,8 +14,8 @@ pub(crate) const COOKIE_PREFIX: &str = "longfat-hosts-1-";
 #[serde(tag = "request", rename_all = "snake_case")]
 pub(crate) enum Request {
     /// Describe the host and these settings: [`Reply::Host`].
-    /// Settings have the names of [`tune::read_setting`]; `nic` stands for the device with the data address, or else with the address of
-    /// the session's connection.
+    /// Settings have the names of [`tune::read_setting`]. `nic` stands for the device with the data address, or, if there is none, with
+    /// the address of the session's connection.
     Inspect {
         settings: Vec<String>,
         #[serde(default)]

@@ -47,7 +47,7 @@ const LINGER: Duration = Duration::from_secs(3);
 /// Maximum number of senders that have not yet proved their token, in total and from one address.
 const MAX_GREETING: usize = 256;
 const MAX_GREETING_PER_ADDRESS: usize = 16;
-/// Interval at which a stream is served while the writer has no room.
+/// Interval at which a stream is served while the writer's queue is full.
 const FULL_WRITER_PAUSE: Duration = Duration::from_millis(1);
 /// Maximum size of a read, bytes.
 const READ_BYTES: usize = 1 << 20;
@@ -370,7 +370,7 @@ fn agree(control: &mut Control<'_>, options: &ReceiverOptions) -> Result<Agreeme
             return Err(Error::Token("the sender has a different token"));
         }
     }
-    // The proof includes the certificate, so this prevents that an attacker replaces QUIC by a transport without encryption.
+    // The proof includes the certificate, so an attacker cannot replace QUIC by a transport without encryption.
     if certificate.is_some() != (transport == Transport::Quic) {
         return Err(Error::Protocol("a certificate belongs to QUIC, and to no other transport".into()));
     }

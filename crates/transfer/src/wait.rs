@@ -1,4 +1,4 @@
-//! Waits of a transfer in which the data connection must go on: for the peer's next message, and for work of this end that takes long.
+//! Waits during which the data connection must be served: for the peer's next message, and for work of this end that takes long.
 
 use std::{
     sync::{

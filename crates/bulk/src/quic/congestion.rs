@@ -1,4 +1,4 @@
-//! Congestion controls of crate `tcp`'s interface behind quinn's trait.
+//! Congestion controls with the interface of crate `tcp`, behind quinn's trait.
 //!
 //! quinn requires controllers that other threads may use, but a native congestion control must stay on one thread. The
 //! connection's thread therefore keeps the controllers in a thread-local table, and quinn gets their indices.
@@ -63,7 +63,7 @@ pub struct Congestion {
 #[derive(Debug)]
 struct FactoryId(u64);
 
-/// What a congestion control knows about its connection.
+/// The state of a connection in its congestion control.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CongestionState {
     /// Packets sent, and neither acknowledged nor lost.
@@ -108,7 +108,7 @@ impl Congestion {
 
 impl Drop for FactoryId {
     fn drop(&mut self) {
-        // Dropped outside of the access: it may drop congestion controls that use the table.
+        // Dropped after the access to the table: it may drop congestion controls, which access the table too.
         let factory = with_table(|table| {
             table.newest.remove(&self.0);
             table.factories.remove(&self.0)

@@ -298,11 +298,11 @@ fn run_ping(
 
 /// Adds a lost echo, if there are not too many; true if it is the last that is kept.
 fn add_lost(lost: &mut Vec<(i64, i64)>, echo: (i64, i64)) -> bool {
-    let has_room = lost.len() < MAX_LOST_ECHOES;
-    if has_room {
+    let has_space = lost.len() < MAX_LOST_ECHOES;
+    if has_space {
         lost.push(echo);
     }
-    has_room && lost.len() == MAX_LOST_ECHOES
+    has_space && lost.len() == MAX_LOST_ECHOES
 }
 
 /// Distinguishes the echo requests of several flows of several processes.

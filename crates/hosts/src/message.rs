@@ -154,7 +154,7 @@ pub(crate) struct FlowEnd {
     pub congestion_control: Option<String>,
     /// Samples of both ends.
     pub samples: Samples,
-    /// Numbers of lost echoes with their times, microseconds since the start.
+    /// Lost echoes: the time, in microseconds since the start, and the number of each.
     pub lost_echoes: Vec<(i64, i64)>,
     /// Shares of the time that the sender and the receiver ran or waited for a processor, 0 to 1.
     pub busy: [Option<f64>; 2],

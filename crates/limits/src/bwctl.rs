@@ -80,7 +80,7 @@ pub fn import(text: &str) -> Result<Imported, Error> {
     Ok(Imported { limits, notes: reader.notes })
 }
 
-/// Lines without comments; a backslash at the end continues a line. Each with the number of its first line.
+/// The lines that are neither empty nor comments, each with the number of its first line; a backslash at the end continues a line.
 fn logical_lines(text: &str) -> Vec<(usize, String)> {
     let mut lines: Vec<(usize, String)> = Vec::new();
     let mut continued: Option<(usize, String)> = None;

@@ -1,7 +1,7 @@
 //! Receives files into a directory.
 //!
-//! Each sender has a thread. A sender that has not proved the token can only hold its thread, for ten seconds and the time of an error
-//! report, and only a few from one address. Files are written and ports are opened after the proof.
+//! Each sender has a thread. A sender that has not proved the token can only occupy its thread, for ten seconds and the time of an error
+//! report, and only a few such senders of one address are served. Files are written and ports are opened after the proof.
 
 use std::{
     collections::BTreeMap,
@@ -106,7 +106,7 @@ impl Receiver {
         self.listener.local_addr().map_err(failed("cannot get a socket's address"))
     }
 
-    /// Serves senders until `stop`, or until `is_done` is true after a session has ended.
+    /// Serves senders until `stop`, or until `is_done` is true while no sender is served.
     ///
     /// # Errors
     /// If the listening socket fails.
@@ -133,7 +133,7 @@ impl Receiver {
                     Ok(accepted) => accepted,
                     Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
                     Err(error) => {
-                        // Also: no descriptors left. Sessions that end free some.
+                        // Descriptors may be exhausted; sessions free theirs when they end.
                         observer.note(&format!("cannot accept a sender: {error}"));
                         thread::sleep(CHECK_INTERVAL);
                         continue;

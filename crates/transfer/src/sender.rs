@@ -149,7 +149,7 @@ struct Entry {
     name: String,
 }
 
-/// Lists the regular files, directories with their own name.
+/// Lists the regular files among `files` and in its directories. The name of a file in a directory begins with the directory's name.
 fn expand(files: &[PathBuf], observer: &dyn Observer) -> Result<Vec<Entry>, Error> {
     let mut entries = Vec::new();
     for path in files {
@@ -352,7 +352,7 @@ fn receive_evidence(control: &mut Control<'_>, observer: &dyn Observer) -> Optio
                     return Ok(());
                 }
             }
-            // Of SABUL's connection, which is closed.
+            // A late report of SABUL's connection, which is closed.
             Frame::Report(_) => {}
             _ => return Err(Error::Protocol("the receiver's evidence was expected".into())),
         }

@@ -283,7 +283,7 @@ fn unexpected(frame: &Frame) -> Error {
     Error::Protocol(format!("{frame:?} instead of Tsunami's dialogue").chars().take(200).collect())
 }
 
-/// A UDP socket as the standard library's.
+/// Opens a UDP socket; returns it and its port.
 pub(crate) fn socket(local: SocketAddr) -> Result<(Socket, u16), Error> {
     let socket: UdpSocket =
         bind_bulk(local).map_err(failed(format!("cannot open a UDP socket at {local}")))?.into();

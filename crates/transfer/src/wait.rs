@@ -79,11 +79,11 @@ pub(crate) fn while_serving<T: Send>(
         };
         let thread = thread::Builder::new().name("file work".into());
         thread.spawn_scoped(scope, run).map_err(failed("cannot start a thread"))?;
-        let mut told = Instant::now();
+        let mut reported = Instant::now();
         let mut attend = || {
             control.check()?;
-            if told.elapsed() >= WORKING_INTERVAL {
-                told = Instant::now();
+            if reported.elapsed() >= WORKING_INTERVAL {
+                reported = Instant::now();
                 control.send(&Message::Working)?;
             }
             stream.as_deref_mut().map_or(Ok(()), |stream| stream.serve(Duration::ZERO, control))

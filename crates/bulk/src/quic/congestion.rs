@@ -92,7 +92,7 @@ impl Congestion {
             let sk = connection.driver.sk();
             Some(CongestionState {
                 in_flight_packets: u64::from(sk.packets_in_flight()),
-                // As in `tcp_get_info`: a quarter of it in microseconds.
+                // As in `tcp_get_info`: `mdev_us` is four times the deviation.
                 rtt_deviation: Time::from_micros(u64::from(sk.mdev_us >> 2)),
                 is_app_limited: connection.is_app_limited,
             })

@@ -116,7 +116,7 @@ pub struct Connection {
     rtt_var: Time,
     /// The smallest round-trip time that this end measured.
     min_rtt: Option<Time>,
-    /// Smoothed, as the peer reports them.
+    /// Receive rate and path capacity, packets/s: the smoothed reports of the peer.
     receive_rate: u32,
     capacity: u32,
     pacing: Pacing,

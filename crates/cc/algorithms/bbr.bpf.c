@@ -427,7 +427,7 @@ static __noinline void policer_interval_end(struct tcp_sock *tp, struct bbr_stat
 	policer_interval_start(tp, b);
 }
 
-/* A token bucket passes packets at a high rate until it is empty, then at its token rate: pacing at that avoids loss. */
+/* A token bucket passes packets at a high rate until it is empty, then at its token rate: pacing at this avoids loss. */
 static void policer_sample(struct tcp_sock *tp, struct bbr_state *b, bool lost_now, bool app_limited)
 {
 	__u32 lost, delivered, elapsed_us;

@@ -704,7 +704,7 @@ static bool is_time_to_probe(const struct tcp_sock *tp, const struct bbr3_state 
 	return b->round_start && b->rounds_since_probe >= least(probe_wait_rounds, target_inflight(tp, b, burst));
 }
 
-/* UP ends at the level where an earlier probe lost too much, or if the bandwidth stops growing below the bound. */
+/* UP ends at the level where an earlier probe lost too much, or if the bandwidth stops growing within the bound. */
 static bool is_probe_done(struct tcp_sock *tp, struct bbr3_state *b, __u32 inflight, __u32 bw)
 {
 	if (b->prev_probe_too_high && inflight >= b->inflight_hi) {

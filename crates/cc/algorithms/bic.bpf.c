@@ -5,15 +5,15 @@
  * Source: L. Xu, K. Harfoush and I. Rhee, "Binary increase congestion control for fast long-distance networks", IEEE
  * INFOCOM 2004. With w_max the window at the loss and gap = w_max - w, the window grows per round trip by
  *     gap / 4, at most max_increment (16), while gap / 4 is above 1
- *     4 / smooth_part (0.2), near w_max
- *     (w - w_max) / 3, at most 16, above w_max: the search for a new maximum
+ *     4 / smooth_part (0.2), near w_max, below and above it
+ *     (w - w_max) / 3, at most 16, further above w_max: the search for a new maximum
  * After a loss w = 0.8 w_max. With fast convergence, a loss at a window w below the last w_max sets
  * w_max = w (1 + 0.8) / 2. Up to 14 segments BIC behaves as Reno.
  *
  * By default this is Linux's tcp_bic; `per_round_trip` selects the paper's growth.
  *
  * Differences from the paper, all of them Linux's:
- *  1. A quarter of the gap per round trip, not half of it. The paper's minimum increment (S_min) is 0.2, near w_max only.
+ *  1. A quarter of the gap per round trip, not half of it. Near w_max growth is 0.2, instead of a minimum increment (S_min).
  *  2. If w_max is unknown (no loss yet), growth is at least 5 % per round trip.
  *  3. Smax is 16 segments (32 in the paper), beta 0.8 (0.875 in the paper).
  *  4. Growth counts acknowledged segments, and is then multiplied by the mean number of segments per ACK. The mean starts

@@ -5,10 +5,10 @@
  * Source: D. Leith and R. Shorten, "H-TCP: TCP for high-speed and long-distance networks", PFLDnet 2004; their
  * draft-leith-tcp-htcp. With Delta the seconds since the last loss, the window grows per round trip by
  *     alpha = 2 (1 - beta) f,   f = 1 up to Delta = 1 s, then 1 + 10 (Delta - 1) + ((Delta - 1) / 2)^2
- * where f is scaled by the RTT so that rates grow equally fast on all paths: f RTT / 100 ms, with RTT limited to between
- * 10 and 200 ms, and at least 1. After a loss w = beta w with beta = RTT_min / RTT_max, limited to between 0.5 and 0.8:
- * this just empties the bottleneck's queue. beta is 0.5 if the throughput has changed by more than a fifth since the
- * previous loss.
+ * where f is scaled by the RTT so that rates grow equally fast on all paths: it becomes f RTT / 100 ms, at least 1, with
+ * RTT limited to between 10 and 200 ms. After a loss w = beta w with beta = RTT_min / RTT_max, limited to between 0.5 and
+ * 0.8: this just empties the bottleneck's queue. beta is 0.5 if the throughput has changed by more than a fifth since
+ * the previous loss.
  *
  * By default this is Linux's tcp_htcp; `draft` selects the draft's growth.
  *

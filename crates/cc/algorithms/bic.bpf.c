@@ -13,7 +13,7 @@
  * By default this is Linux's tcp_bic; `per_round_trip` selects the paper's growth.
  *
  * Differences from the paper, all of them Linux's:
- *  1. A quarter of the gap per round trip, not half of it. Near w_max growth is 0.2, instead of a minimum increment (S_min).
+ *  1. A quarter of the gap per round trip, not half of it. The only minimum of growth (S_min in the paper) is the 0.2.
  *  2. If w_max is unknown (no loss yet), growth is at least 5 % per round trip.
  *  3. Smax is 16 segments (32 in the paper), beta 0.8 (0.875 in the paper).
  *  4. Growth counts acknowledged segments, and is then multiplied by the mean number of segments per ACK. The mean starts

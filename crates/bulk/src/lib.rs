@@ -4,7 +4,7 @@
 //! - [`tsunami`]: Tsunami, files over UDP at a target rate, controlled over TCP.
 //! - [`stream`]: real-time streams at a constant rate, which are played with a fixed delay.
 //! - `quic`: parts of QUIC connections around quinn's state machine (not for WebAssembly).
-//! - [`flow`]: flows of all from memory to memory, for measurements.
+//! - [`flow`]: flows of all these protocols from memory to memory, for measurements.
 
 pub mod flow;
 mod pacing;

@@ -4,7 +4,7 @@ use units::Time;
 
 /// A sender that was late by up to this sends the missed packets at once.
 const MAX_BURST: Time = Time::from_millis(2);
-/// Maximum lateness that is made up for: a few times what a busy processor keeps a thread waiting.
+/// Maximum lateness that is made up for: a few times as long as a thread waits for a busy processor.
 const MAX_BEHIND: Time = Time::from_millis(200);
 /// Until it has caught up, the sender shortens the time between packets by this share of it.
 const CATCH_UP_DIVISOR: u64 = 4;
@@ -46,7 +46,7 @@ impl Pacing {
         self.next = (self.next.max(earliest) + period).saturating_sub(shortened);
     }
 
-    /// There was nothing to send until `now`: idle time is not lateness.
+    /// The sender had nothing to send until `now`: idle time is not lateness.
     pub(crate) fn idle_until(&mut self, now: Time) {
         self.next = self.next.max(now);
     }

@@ -75,7 +75,7 @@ fn losses_are_gaps_unless_they_are_repaired_before_the_deadline() {
     assert!((0.985..0.994).contains(&lossy), "{lossy}");
     assert!(receiver.counts().gaps[0] > 70, "{:?}", receiver.counts());
     let (repaired, receiver) = stream(Time::from_millis(400), true, 0.01, ROOMY);
-    // A loss of the last packet is not noticed: no other follows.
+    // The loss of the last packet is not detected, because no other packet follows.
     assert!(repaired >= 0.9999, "{repaired} {:?}", receiver.counts());
     assert!((50..60).contains(&receiver.min_rtt().unwrap().as_millis()), "{:?}", receiver.min_rtt());
     // A retransmission needs a round trip of 50 ms.

@@ -246,7 +246,7 @@ fn a_server_without_feedback_slows_down_and_ends() {
 
 /// A full block takes 0.2 s, so that 50 of them take longer than a server waits for a report.
 #[test]
-fn a_slow_server_is_told_that_blocks_arrive() {
+fn a_slow_server_gets_reports_that_blocks_arrive() {
     let parameters = Parameters { block_bytes: 1466, target_bps: 50_000, ..Parameters::default() };
     transfer(&Path::long_fat(0.0), parameters, 200_000, 0, 1);
 }

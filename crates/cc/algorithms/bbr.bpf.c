@@ -7,21 +7,23 @@
  *
  *   bandwidth  = max(delivery rate) over 10 round trips            rtprop = min(RTT) over 10 s
  *   pacing     = pacing_gain x bandwidth x 0.99                    cwnd   = cwnd_gain x bandwidth x rtprop + budget
- *   STARTUP (2.89, 2.89) -> DRAIN (1/2.89, 2.89) -> PROBE_BW (5/4, 3/4, 1 x 6; 2), and PROBE_RTT: 4 packets for 200 ms
  *
- * Differences from the paper and the draft (all except 3 are also the kernel's):
- *  1. The window includes a budget for three bursts of the sender, and the measured excess of ACK aggregation.
- *  2. A policer's token rate is detected from loss (20 % and more over intervals of 4 to 16 round trips, two similar)
- *     and then used for 48 round trips.
- *  3. Gains are multiples of 1/256, as in the kernel; 2/ln 2 is 739/256.
+ *   Modes, with (pacing_gain, cwnd_gain): STARTUP (2.89, 2.89), then DRAIN (1/2.89, 2.89), then PROBE_BW, a cycle of
+ *   eight phases (5/4, 2), (3/4, 2), six times (1, 2). PROBE_RTT keeps 4 packets in flight for 200 ms.
+ *
+ * Differences from the paper and the draft (the kernel has them too):
+ *  1. The window includes a budget for three bursts of the sender, and the measured excess of aggregated ACKs.
+ *  2. A policer is detected when two consecutive intervals of 4 to 16 round trips have a loss of at least 20 % and
+ *     similar rates. Their mean rate then replaces the bandwidth for 48 round trips.
+ *  3. Gains are multiples of 1/256; 2/ln 2 is 739/256.
  *
  * Differences from the kernel's tcp_bbr:
  *  1. Time windows use the low 32 bits of the socket's clock (tcp_mstamp, us), not jiffies, so HZ does not
  *     matter. After an idle hour PROBE_RTT may be up to ten seconds late.
- *  2. Products saturate where the kernel's would wrap: above 2^32 / 2^24 packets a microsecond of bandwidth, above 2^30
- *     packets of window.
- *  3. get_info is missing: BPF does not support it. The model is not visible in ss.
- *  4. The size of a burst follows the pacing rate one ACK later.
+ *  2. Products saturate where the kernel's would wrap: above a bandwidth of 2^32 / 2^24 packets per microsecond, and
+ *     above a window of 2^30 packets.
+ *  3. get_info is missing, because BPF does not support it: ss does not show the model.
+ *  4. A change of the pacing rate changes the size of bursts one ACK later.
  *  5. The excess of aggregated ACKs is stored saturated at 65535 packets; the kernel truncates it to 16 bits.
  *
  * Unlike the kernel's: times in microseconds, not ticks; ss shows no model (no get_info).
@@ -71,9 +73,9 @@ const volatile __u32 min_rtt_window_ms = 10000;
 const volatile __u16 probe_rtt_ms = 200;
 /* The minimum window, also that of PROBE_RTT, in packets. */
 const volatile __u8 min_cwnd = 4;
-/* How far below the estimate to pace, in percent. */
+/* Margin of the pacing rate below the estimated bandwidth, in percent. */
 const volatile __u8 pacing_margin_percent = 1;
-/* Treat a steady rate under heavy loss as that of a policer. */
+/* Detects a policer: a steady rate with heavy loss. */
 const volatile bool detect_policer = 1;
 
 /* The pipe is full after this many round trips without growth by a quarter. */
@@ -81,9 +83,9 @@ const volatile bool detect_policer = 1;
 #define FULL_BW_ROUNDS 3
 #define POLICER_MIN_ROUNDS 4
 #define POLICER_MAX_ROUNDS 16
-/* Lost of delivered, in 1/256: 20 %. */
+/* Ratio of lost to delivered packets, in 1/256: 20 %. */
 #define POLICER_LOSS 50
-/* Two intervals' rates are similar within an eighth, or within 4 kbit/s. */
+/* The rates of two intervals are similar if they differ by at most an eighth, or by at most 4 kbit/s. */
 #define POLICER_ALIKE_SHIFT 3
 #define POLICER_ALIKE_BYTES_PER_S 500
 #define POLICER_USE_ROUNDS 48
@@ -104,7 +106,7 @@ struct bbr_state {
 	__u32 min_rtt_us;
 	__u32 min_rtt_stamp_us;
 	__u32 probe_rtt_done_us;
-	/* The best, second best and third best of the window, in order of time. */
+	/* The largest, second and third largest bandwidth of the filter's window, oldest first. */
 	struct peak first, second, third;
 	__u32 round;
 	/* tp->delivered at which the current round ends. */
@@ -135,7 +137,7 @@ static __u64 scaled(__u64 value, __u32 factor, __u32 shift)
 	return value >> 40 ? ~0ULL >> 8 : value * factor;
 }
 
-/* A thousandth, by multiplication (a division takes a large part of a call): exact to 3 in a million below 2^40. */
+/* A thousandth of a value below 2^40, exact to 3 in a million. A division would take a large part of a call's time. */
 static __u64 thousandth(__u64 value)
 {
 	return (value * 67109) >> 26;
@@ -214,7 +216,7 @@ static void peaks_add(struct bbr_state *b, __u32 round, __u32 bw)
 	}
 }
 
-/* Bytes per second of gain/256 times a bandwidth, less a margin in percent. */
+/* gain/256 times a bandwidth, less a margin in percent, in bytes per second. */
 static __u64 bytes_per_second(const struct tcp_sock *tp, __u32 bw, __u32 gain, __u32 margin)
 {
 	__u64 rate = scaled((__u64)bw * tp->mss_cache, gain, GAIN_SHIFT);
@@ -362,7 +364,7 @@ static __noinline void save_cwnd(struct sock *sk, struct bbr_state *b)
 {
 	__u32 cwnd = tcp_sk(sk)->snd_cwnd;
 
-	/* Recovery and PROBE_RTT reduce the window for a while; the window before is the last known good one. */
+	/* Recovery and PROBE_RTT reduce the window temporarily: the window before them is restored afterwards. */
 	if ((b->prev_ca_state < TCP_CA_Recovery && b->mode != PROBE_RTT) || cwnd > b->prior_cwnd)
 		b->prior_cwnd = cwnd;
 }
@@ -373,7 +375,7 @@ static void next_phase(struct tcp_sock *tp, struct bbr_state *b)
 	b->cycle_stamp_us = tp->delivered_mstamp;
 }
 
-/* Starts with a random phase, so that flows do not probe together, except the draining one: nothing is queued yet. */
+/* Starts in a random phase, so that flows do not probe together, but not in the draining one: no queue exists yet. */
 static __noinline void enter_probe_bw(struct tcp_sock *tp, struct bbr_state *b)
 {
 	b->mode = PROBE_BW;
@@ -405,7 +407,7 @@ static __noinline void policer_forget(struct tcp_sock *tp, struct bbr_state *b)
 	policer_interval_start(tp, b);
 }
 
-/* At the end of an interval between losses: two consecutive similar ones indicate a policer. */
+/* Ends an interval between losses. Two consecutive intervals with similar rates indicate a policer. */
 static __noinline void policer_interval_end(struct tcp_sock *tp, struct bbr_state *b, __u32 bw)
 {
 	__u32 known = b->policer_bw;
@@ -425,7 +427,7 @@ static __noinline void policer_interval_end(struct tcp_sock *tp, struct bbr_stat
 	policer_interval_start(tp, b);
 }
 
-/* Token buckets pass packets at a high rate until they are empty, then at a low one. Pacing at the low one avoids loss. */
+/* A token bucket passes packets at a high rate until it is empty, then at its token rate: pacing at this avoids loss. */
 static void policer_sample(struct tcp_sock *tp, struct bbr_state *b, bool lost_now, bool app_limited)
 {
 	__u32 lost, delivered, elapsed_us;
@@ -445,7 +447,7 @@ static void policer_sample(struct tcp_sock *tp, struct bbr_state *b, bool lost_n
 		policer_interval_start(tp, b);
 		b->policer_sampling = 1;
 	}
-	/* An interval limited by the application says nothing about the bucket. */
+	/* An interval limited by the application does not show the token rate. */
 	if (app_limited) {
 		policer_forget(tp, b);
 		return;
@@ -458,7 +460,7 @@ static void policer_sample(struct tcp_sock *tp, struct bbr_state *b, bool lost_n
 		policer_forget(tp, b);
 		return;
 	}
-	/* It also ends with a loss, when the bucket is empty again. */
+	/* An interval ends with a loss: then the bucket is empty again. */
 	if (!lost_now)
 		return;
 	lost = tp->lost - b->policer_lost;
@@ -594,7 +596,7 @@ static __noinline void check_probe_rtt_done(struct sock *sk, struct bbr_state *b
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 
-	/* A comparison with after() would fail after a pause of 36 to 72 minutes, half of the 32-bit clock. */
+	/* after() would be wrong after a pause of 36 to 72 minutes: more than half of the 32-bit clock's period. */
 	if (!b->probe_rtt_timed || b->probe_rtt_done_us - now_us(tp) <= probe_rtt_ms * (__u32)USEC_PER_MSEC)
 		return;
 	b->min_rtt_stamp_us = now_us(tp);
@@ -603,7 +605,7 @@ static __noinline void check_probe_rtt_done(struct sock *sk, struct bbr_state *b
 	leave_probe_rtt(tp, b);
 }
 
-/* Minimum RTT of the window. When it expires, all flows of a bottleneck drain the queue together and measure. */
+/* Minimum RTT of the time window. When it expires, all flows of a bottleneck drain the queue together to measure it. */
 static void update_min_rtt(struct sock *sk, struct bbr_state *b, const struct rate_sample *rs)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -738,7 +740,7 @@ void BPF_PROG(bbr_init, struct sock *sk)
 	init_pacing_rate(sk, b);
 	policer_forget(tp, b);
 	b->mode = STARTUP;
-	/* If the device has the fq discipline, it paces (the status already says so); otherwise the socket paces. */
+	/* If the device has the fq discipline, it paces (the status already shows this); otherwise the socket paces. */
 	if (sk->sk_pacing_status == SK_PACING_NONE)
 		sk->sk_pacing_status = SK_PACING_NEEDED;
 }
@@ -782,7 +784,7 @@ void BPF_PROG(bbr_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 		resume(sk);
 }
 
-/* Called from Linux 7.2 on instead; ignored by older kernels. */
+/* Linux 7.2 and later call this instead of cwnd_event; older kernels ignore it. */
 SEC("?struct_ops")
 void BPF_PROG(bbr_cwnd_event_tx_start, struct sock *sk)
 {

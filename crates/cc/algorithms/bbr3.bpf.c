@@ -6,24 +6,26 @@
  *
  *   bandwidth = min(bw_hi, bw_lo)    bw_hi: maximum delivery rate of this and the last probing cycle
  *   cwnd      = gain x bandwidth x min_rtt + budget, at most inflight_hi and inflight_lo
- *   inflight_hi: long-term bound, set where a probe lost over 2 %; inflight_lo, bw_lo: short-term, x 0.7 per lossy round
+ *   inflight_hi: long-term bound, the inflight data at which a probe lost over 2 %
+ *   inflight_lo, bw_lo: short-term bounds, multiplied by 0.7 after each round with losses outside of probes
  *
- *   STARTUP (2.77; window 2) -> DRAIN (0.35) -> PROBE_BW: DOWN (0.91) -> CRUISE (1) -> REFILL (1) -> UP (1.25; 2.25)
+ *   Modes, with the pacing gain: STARTUP (2.77), then DRAIN (0.34), then PROBE_BW, a cycle of DOWN (0.91), CRUISE (1),
+ *   REFILL (1) and UP (1.25). The window gain is 2, in UP 2.25.
  *   PROBE_RTT: every 5 s, half a bandwidth-delay product in flight for 200 ms
  *
  * Differences from the draft and from google/bbr; 1 to 4 are limits of a loadable module in an unmodified kernel:
  *  1. The inflight data at the transmission of a packet is not recorded with the packet. It is estimated as the packets
- *     delivered and lost between its transmission and its ACK, which is exact for a path that keeps the order.
+ *     delivered and lost between its transmission and its ACK, which is exact for a path without reordering.
  *  2. Losses between transmission and ACK are those since the start of the round, not since the packet was sent: excessive
  *     loss of a probe is detected up to one round trip later.
- *  3. Losses are reported with the ACK that reveals them (no call for each lost packet): inflight_hi is the estimate of 1 at
- *     that ACK, not computed for the packet at which the loss rate exceeded 2 %. A loss repaired by a tail loss probe is
- *     not noticed.
+ *  3. Losses are reported with the ACK that reveals them, not by a call for each lost packet: inflight_hi is the
+ *     estimate of item 1 at that ACK, not at the packet with which the loss rate exceeded 2 %. A loss repaired by a
+ *     tail loss probe is not detected.
  *  4. No ECN response (it needs a route feature and exact ACKs of the receiver), no path changes on congestion (PLB),
- *     no shortcut when limited by the application, bursts of the size that the kernel chooses.
+ *     no fast path when limited by the application. The kernel chooses the size of bursts.
  *  5. A spurious recovery removes the bounds bw_lo and inflight_lo instead of restoring them: the private area is full.
- *  6. Times are the low 32 bits of the socket's clock in us, not jiffies; products saturate. The size of a burst
- *     follows the pacing rate one ACK later.
+ *  6. Times are the low 32 bits of the socket's clock in us, not jiffies; products saturate. A change of the pacing rate
+ *     changes the size of bursts one ACK later.
  *  7. get_info is missing: BPF does not support it.
  */
 #include "vmlinux.h"
@@ -67,7 +69,7 @@ const volatile __u16 down_gain_scale = GAIN_ONE;
 /* Fraction of a flight whose loss ends a probe. */
 const volatile __u8 loss_threshold = 5;
 const volatile __u16 loss_threshold_scale = GAIN_ONE;
-/* Fraction by which a lossy round reduces the short-term bounds. */
+/* Fraction by which a round with losses reduces the short-term bounds. */
 const volatile __u8 beta = 76;
 const volatile __u16 beta_scale = GAIN_ONE;
 /* Fraction of inflight_hi that is left to other flows in CRUISE. */
@@ -84,15 +86,15 @@ const volatile __u16 probe_rtt_gain = 128;
 const volatile __u16 probe_rtt_gain_scale = GAIN_ONE;
 /* Minimum time between two probes for bandwidth, in milliseconds. */
 const volatile __u16 probe_wait_ms = 2000;
-/* Maximum random addition to this time, in milliseconds. */
+/* Maximum random addition to probe_wait_ms, in milliseconds. */
 const volatile __u16 probe_wait_random_ms = 1000;
-/* Maximum round trips between two probes: Reno's recovery time with this window. */
+/* Maximum round trips between two probes, or the packets of the inflight target if fewer (Reno's recovery time). */
 const volatile __u8 probe_wait_rounds = 63;
 /* Number of losses in a round that ends STARTUP. */
 const volatile __u8 startup_losses = 6;
 /* The minimum window, in packets. */
 const volatile __u8 min_cwnd = 4;
-/* How far below the estimate to pace, in percent. */
+/* Margin of the pacing rate below the estimated bandwidth, in percent. */
 const volatile __u8 pacing_margin_percent = 1;
 
 /* The pipe is full after this many round trips without growth by a quarter. */
@@ -117,7 +119,7 @@ struct bbr3_state {
 	/* tp->delivered at which the round ends; the same for rounds that start with a loss. */
 	__u32 round_end;
 	__u32 loss_round_end;
-	/* Start of the cycle; in PROBE_RTT its end. */
+	/* Start of the cycle; in PROBE_RTT, the end of PROBE_RTT. */
 	__u32 cycle_stamp;
 	__u32 epoch_stamp_us;
 	/* Maxima of the round. */
@@ -162,7 +164,7 @@ static __u64 scaled(__u64 value, __u32 factor, __u32 shift)
 	return value >> 40 ? ~0ULL >> 8 : value * factor;
 }
 
-/* A thousandth, by multiplication (a division takes a large part of a call): exact to 3 in a million below 2^40. */
+/* A thousandth of a value below 2^40, exact to 3 in a million. A division would take a large part of a call's time. */
 static __u64 thousandth(__u64 value)
 {
 	return (value * 67109) >> 26;
@@ -213,7 +215,7 @@ static __u32 bandwidth(const struct bbr3_state *b)
 	return least(max_bw(b), b->bw_lo);
 }
 
-/* Bytes per second of gain/256 times a bandwidth, less a margin in percent. */
+/* gain/256 times a bandwidth, less a margin in percent, in bytes per second. */
 static __u64 bytes_per_second(const struct tcp_sock *tp, __u32 bw, __u32 gain, __u32 margin)
 {
 	__u64 rate = scaled((__u64)bw * tp->mss_cache, gain, GAIN_SHIFT);
@@ -255,7 +257,7 @@ static void set_pacing_rate(struct sock *sk, struct bbr3_state *b, __u32 bw, __u
 		sk->sk_pacing_rate = rate;
 }
 
-/* Maximum segments per burst: at short RTTs up to 64 KiB more, halved for every 512 us of RTT. */
+/* Maximum segments per burst: short RTTs allow up to 64 KiB more, halved for every 512 us of RTT. */
 static __u32 burst_segs(struct sock *sk, const struct bbr3_state *b)
 {
 	__u64 bytes = (__u64)sk->sk_pacing_rate >> (sk->sk_pacing_shift & 63);
@@ -702,7 +704,7 @@ static bool is_time_to_probe(const struct tcp_sock *tp, const struct bbr3_state 
 	return b->round_start && b->rounds_since_probe >= least(probe_wait_rounds, target_inflight(tp, b, burst));
 }
 
-/* UP ends at the level where an earlier probe lost too much, or if the bandwidth does not grow although it could. */
+/* UP ends at the level where an earlier probe lost too much, or if the bandwidth stops growing within the bound. */
 static bool is_probe_done(struct tcp_sock *tp, struct bbr3_state *b, __u32 inflight, __u32 bw)
 {
 	if (b->prev_probe_too_high && inflight >= b->inflight_hi) {
@@ -754,7 +756,7 @@ static void update_phase(struct tcp_sock *tp, struct bbr3_state *b, const struct
 
 static __noinline void check_probe_rtt_done(struct tcp_sock *tp, struct bbr3_state *b)
 {
-	/* A comparison with after() would fail after a pause of 36 to 72 minutes, half of the 32-bit clock. */
+	/* after() would be wrong after a pause of 36 to 72 minutes: more than half of the 32-bit clock's period. */
 	if (!b->probe_rtt_timed || b->cycle_stamp - now_us(tp) <= probe_rtt_ms * (__u32)USEC_PER_MSEC)
 		return;
 	b->probe_rtt_stamp_us = now_us(tp);
@@ -937,7 +939,7 @@ void BPF_PROG(bbr3_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 		resume(sk);
 }
 
-/* Called from Linux 7.2 on instead; ignored by older kernels. */
+/* Linux 7.2 and later call this instead of cwnd_event; older kernels ignore it. */
 SEC("?struct_ops")
 void BPF_PROG(bbr3_cwnd_event_tx_start, struct sock *sk)
 {

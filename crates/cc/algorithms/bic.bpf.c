@@ -4,15 +4,16 @@
  *
  * Source: L. Xu, K. Harfoush and I. Rhee, "Binary increase congestion control for fast long-distance networks", IEEE
  * INFOCOM 2004. With w_max the window at the loss and gap = w_max - w, the window grows per round trip by
- *     gap / 4, at most max_increment (16), while that is above 1; near w_max by 4 / smooth_part (0.2);
- *     above w_max by (w - w_max) / 3, first 0.2, at most 16: the search for a new maximum, as slow as the end of the old one
- * After a loss w = 0.8 w_max; with fast convergence a loss below w_max takes w_max = w (1 + 0.8) / 2. Up to 14
- * segments: Reno.
+ *     gap / 4, at most max_increment (16), while gap / 4 is above 1
+ *     4 / smooth_part (0.2), near w_max, below and above it
+ *     (w - w_max) / 3, at most 16, further above w_max: the search for a new maximum
+ * After a loss w = 0.8 w_max. With fast convergence, a loss at a window w below the last w_max sets
+ * w_max = w (1 + 0.8) / 2. Up to 14 segments BIC behaves as Reno.
  *
- * By default it is Linux's tcp_bic; `per_round_trip` selects the paper's growth.
+ * By default this is Linux's tcp_bic; `per_round_trip` selects the paper's growth.
  *
  * Differences from the paper, all of them Linux's:
- *  1. A quarter of the gap per round trip, not half of it. The only minimum increment (S_min) is the 0.2.
+ *  1. A quarter of the gap per round trip, not half of it. The only minimum of growth (S_min in the paper) is the 0.2.
  *  2. If w_max is unknown (no loss yet), growth is at least 5 % per round trip.
  *  3. Smax is 16 segments (32 in the paper), beta 0.8 (0.875 in the paper).
  *  4. Growth counts acknowledged segments, and is then multiplied by the mean number of segments per ACK. The mean starts
@@ -42,7 +43,7 @@ const volatile __u32 smooth_part = 20;
 const volatile bool fast_convergence = true;
 /* The paper's growth per round trip, whatever the number of segments per ACK, instead of Linux's. */
 const volatile bool per_round_trip = false;
-/* Segments at which the first slow start ends; 0 leaves it to the first loss. */
+/* Window at which the first slow start ends, in segments; 0: it ends with the first loss. */
 const volatile __u32 initial_ssthresh = 0;
 
 /* The search covers 1 / PARTS of the gap per round trip. */
@@ -57,7 +58,7 @@ struct bic {
 	__u32 w_max;	  /* window before the last reduction; 0: none yet */
 	__u32 count;	  /* acknowledged segments per segment of growth */
 	__u32 count_cwnd; /* window of the last computation of `count`; 0: none yet */
-	__u32 count_time; /* its time, in jiffies */
+	__u32 count_time; /* time of the last computation of `count`, in jiffies */
 	__u32 per_ack;	  /* mean of the segments per ACK, in 1/16 */
 };
 
@@ -105,7 +106,7 @@ static __always_inline __u32 per_increment(const struct bic *ca, __u64 cwnd)
 	return min(max(is, 1ULL), (__u64)~0U);
 }
 
-/* `count`, computed again for another window and after more than 1/32 s. */
+/* `count`, computed again when the window has changed, and after more than 1/32 s. */
 static __always_inline __u32 current_count(struct bic *ca, __u32 cwnd)
 {
 	__u32 now = tcp_jiffies32;

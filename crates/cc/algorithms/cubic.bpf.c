@@ -7,8 +7,8 @@
  *     W(t) = C (t - K)^3 + w_max,   K = cbrt((w_max - cwnd) / C),   C = 0.4 segments / s^3;   a loss: cwnd = 0.7 w_max
  * A Reno flow with the same losses grows by alpha = 3 (1 - beta) / (1 + beta) per round trip; the larger growth
  * applies. HyStart ends slow start before the loss: when the ACK train of one round trip lasts for half the
- * minimum RTT (for all of it if the sender paces), or when the minimum of 8 RTTs of a round is 1/8 above the
- * minimum so far.
+ * minimum RTT (for all of it if the sender paces), or when the minimum of 8 RTTs of a round is 1/8, at least 4 and at
+ * most 16 ms, above the minimum so far.
  *
  * Differences from RFC 9438:
  *  1. The target W(t + RTT) uses the minimum RTT, not the smoothed one. It is evaluated when the window has
@@ -45,11 +45,11 @@ const volatile bool tcp_friendliness = true;
 const volatile bool hystart = true;
 /* HyStart's criteria: 1 = ACK trains, 2 = delay, 3 = both. */
 const volatile __u32 hystart_detect = 3;
-/* Windows below this stay in slow start, in segments. */
+/* HyStart does not end slow start below this window, in segments. */
 const volatile __u32 hystart_low_window = 16;
-/* ACKs at most this far apart are a train. */
+/* Maximum time between two ACKs of a train, in microseconds. */
 const volatile __u32 hystart_ack_delta_us = 2000;
-/* Segments at which the first slow start ends, without HyStart; 0 leaves it to the first loss. */
+/* Without HyStart: window at which the first slow start ends, in segments; 0: it ends with the first loss. */
 const volatile __u32 initial_ssthresh = 0;
 
 #define DETECT_TRAIN 1
@@ -60,7 +60,7 @@ const volatile __u32 initial_ssthresh = 0;
 
 /* Time in the cubic function: 1/1024 s. */
 #define TICK_BITS 10
-/* t - K at most (34 minutes), and C at most (1024 segments / s^3), so that their product fits. */
+/* Maxima of t - K (34 minutes) and of C (1024 segments / s^3), so that their product fits into 64 bits. */
 #define MAX_TICKS (1ULL << 21)
 #define MAX_C (1ULL << 20)
 
@@ -137,7 +137,7 @@ static __always_inline __u32 time_to_origin(__u32 missing)
 {
 	__u64 ticks_cubed = (1ULL << 3 * TICK_BITS) * min(c_scale, 1024U) / max(c, 1U);
 
-	/* 40 and 23 bits. */
+	/* At most 2^40, times less than 2^23. */
 	return cube_root(ticks_cubed * min(missing, (1U << 23) - 1));
 }
 
@@ -305,7 +305,7 @@ void BPF_PROG(cubic_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 		resume(sk);
 }
 
-/* Called from Linux 7.2 on instead; ignored by older kernels. */
+/* Linux 7.2 and later call this instead of cwnd_event; older kernels ignore it. */
 SEC("?struct_ops")
 void BPF_PROG(cubic_cwnd_event_tx_start, struct sock *sk)
 {
@@ -373,7 +373,7 @@ void BPF_PROG(cubic_pkts_acked, struct sock *sk, const struct ack_sample *sample
 
 	if (sample->rtt_us < 0)
 		return;
-	/* RTTs of the first second after a reduction include queues, and say little about the empty path. */
+	/* RTTs of the first second after a reduction include queueing delay: they do not show the minimum RTT. */
 	if (ca->epoch_start && (__s32)(tcp_jiffies32 - ca->epoch_start) < (__s32)CONFIG_HZ)
 		return;
 

@@ -4,24 +4,24 @@
  *
  * Source: RFC 8257; M. Alizadeh et al., "Data Center TCP (DCTCP)", SIGCOMM 2010. Once per round trip:
  *
- *   alpha = (1 - g) alpha + g F            F: marked of delivered, g = 1/16
+ *   alpha = (1 - g) alpha + g F            F: ratio of marked to delivered packets, g = 1/16
  *   cwnd  = cwnd (1 - alpha / 2)           if there were marks
  *
  * The receiver acknowledges each change of the mark at once, so that the sender can count marked packets (RFC 8257,
  * section 3.2).
  *
  * Differences from the RFC:
- *  1. F counts packets, not bytes (the kernel's as well).
- *  2. A loss halves the window, an option of section 3.5 (the kernel's as well).
+ *  1. F counts packets, not bytes (as in the kernel).
+ *  2. A loss halves the window, an option of section 3.5 (as in the kernel).
  *
  * Differences from the kernel's tcp_dctcp:
- *  1. Without negotiated ECN it behaves as Reno inside this file; the kernel swaps the whole set of functions.
- *     ss still shows this file's name.
+ *  1. Without negotiated ECN, the functions of this file behave as Reno, and ss still shows the name dctcp. The kernel
+ *     replaces the whole set of functions.
  *  2. The kernel sets ECT on sent packets (also SYN and retransmissions) because of the NEEDS_ECN flag.
- *  3. alpha is exact to 1/1024 of its own (1/2^20): below 16/1024 the kernel's alpha decreases in steps of 1/1024.
+ *  3. alpha has 20 fraction bits. The kernel's has 10, and below 16/1024 it decreases in steps of 1/1024.
  *  4. get_info is missing: BPF does not support it.
  *
- * Unlike the kernel's: alpha in finer steps; without ECN it stays dctcp by name, and is Reno in effect.
+ * Unlike the kernel's: alpha in finer steps; without ECN it behaves as Reno, but keeps the name dctcp.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -72,7 +72,7 @@ static void halve(struct tcp_sock *tp, struct dctcp_state *d)
 	tp->snd_ssthresh = half < 2 ? 2 : half;
 }
 
-/* The receiver's part: whether its ACKs report a mark. */
+/* As a receiver: sets whether ACKs report a mark. */
 static void echo(struct tcp_sock *tp, bool ce)
 {
 	if (ce)
@@ -89,7 +89,7 @@ void BPF_PROG(dctcp_init, struct sock *sk)
 	__u8 state = sk->sk_state;
 
 	__builtin_memset(d, 0, sizeof(*d));
-	/* A socket that is not connected yet may still negotiate it. */
+	/* A socket that is not connected yet may still negotiate ECN. */
 	d->ecn = (tp->ecn_flags & TCP_ECN_OK) || state == TCP_LISTEN || state == TCP_CLOSE;
 	d->alpha = (__u32)(initial_alpha < ONE ? initial_alpha : ONE) * (ALPHA_ONE / ONE);
 	d->prior_rcv_nxt = tp->rcv_nxt;
@@ -157,7 +157,7 @@ void BPF_PROG(dctcp_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 	if (!d->ecn || (!ce && event != CA_EVENT_ECN_NO_CE))
 		return;
 	if (ce != d->ce) {
-		/* The delayed ACK is for packets with the previous mark: it is sent first, separately. */
+		/* The delayed ACK is for packets with the previous mark, so it is sent first and separately. */
 		if (inet_csk(sk)->icsk_ack.pending & ICSK_ACK_TIMER) {
 			echo(tp, d->ce);
 			bpf_tcp_send_ack(tp, d->prior_rcv_nxt);
@@ -169,7 +169,7 @@ void BPF_PROG(dctcp_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 	echo(tp, ce);
 }
 
-/* Called from Linux 7.2 on when sending starts after a pause; ignored by older kernels. */
+/* Linux 7.2 and later call this when sending starts after a pause; older kernels ignore it. */
 SEC("?struct_ops")
 void BPF_PROG(dctcp_cwnd_event_tx_start, struct sock *sk)
 {

@@ -13,8 +13,8 @@
  *     The paper's own start phase is not published in detail.
  *  3. Between two rounds the window grows to its new value by one packet per acknowledged packet, so that an
  *     increase causes no burst; a decrease is immediate.
- *  4. alpha is fixed for a flow; the paper also describes a choice of alpha by the measured rate. After a loss the window is
- *     Reno's half, as in the paper's experiments.
+ *  4. alpha is fixed for a flow; the paper also describes a choice of alpha by the measured rate. After a loss the window
+ *     is halved, as in Reno and in the paper's experiments.
  *  5. Fractions of packets are kept (1/1024): without them the window stops up to 1/gamma packets from the solution.
  */
 #include "vmlinux.h"
@@ -77,7 +77,7 @@ static void end_round(struct sock *sk, struct fast_state *f)
 	window = (__u64)(tp->snd_cwnd < WINDOW_MAX ? tp->snd_cwnd : WINDOW_MAX) * ONE;
 	if (tp->snd_cwnd == f->target)
 		window += f->fraction;
-	/* 2^40 times an RTT below 2^24 us (16 s) fits; above, the RTTs' last bits do not matter. */
+	/* 2^40 times an RTT below 2^24 us (16 s) fits into 64 bits; the last 8 bits of longer RTTs do not matter. */
 	if (rtt_us >> 24)
 		empty = window * (f->base_rtt_us >> 8) / (rtt_us >> 8);
 	else

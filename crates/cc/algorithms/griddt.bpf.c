@@ -8,11 +8,11 @@
  * work" it proposes A from the MTU (9000 bytes gives 1, 3000 gives 3, 1500 gives 6) and from the square of the RTT (10 ms
  * gives 1, 100 ms gives 100).
  *
- * With its default parameters this is Linux's Reno, ACK for ACK.
+ * With the default parameters the window is that of Linux's Reno after every ACK.
  *
  * Differences from the patch:
- *  1. Growth per acknowledged segment, not per ACK, as in Linux's Reno since 4.0: delayed and stretched ACKs cost no
- *     growth.
+ *  1. Growth per acknowledged segment, not per ACK, as in Linux's Reno since 4.0: delayed and stretched ACKs do not slow
+ *     growth down.
  *  2. A, M and the back-off may be fractions. Fractions of segments accumulate, so that A = 0.01
  *     grows by one segment in 100 round trips.
  *  3. `auto_rtt` uses the kernel's minimum RTT, not the smoothed one: otherwise the flow's own queue would increase
@@ -38,7 +38,7 @@ const volatile __u32 m_scale = 65536;
 /* Share of the window that is kept after a loss. */
 const volatile __u32 backoff = 512;
 const volatile __u32 backoff_scale = 1024;
-/* Segments at which the first slow start ends; 0 leaves it to the first loss. */
+/* Window at which the first slow start ends, in segments; 0: it ends with the first loss. */
 const volatile __u32 initial_ssthresh = 0;
 /* Multiplies A by reference_mtu_bytes / MTU. */
 const volatile bool auto_mtu = false;

@@ -7,19 +7,19 @@
  *     b(w) = 0.5 - 0.4 (ln w - ln 38) / (ln 83000 - ln 38)        share of the window subtracted after a loss
  *     a(w) = w^2 p(w) 2 b(w) / (2 - b(w))                         segments per round trip
  *
- * By default it is Linux's tcp_highspeed; `rfc3649` selects the RFC's form.
+ * By default this is Linux's tcp_highspeed; `rfc3649` selects the RFC's form.
  *
  * Differences from the RFC, all of them Linux's:
  *  1. a and b come from the rows of its Appendix B, which are the windows where a(w) reaches the next whole segment.
- *     The first row at or above the window applies: a is rounded up, b down, both constant above the row of 72.
+ *     The first row at or above the window applies: a is rounded up, b down. Both are constant above the row with a = 72.
  *  2. b has 8 fraction bits.
  *  3. An ACK adds a / w, however many segments it acknowledges: delayed and stretched ACKs slow growth down.
  *  4. The row changes only with an ACK in congestion avoidance. A loss in slow start therefore halves the window, and
  *     each loss before the next such ACK has the same b.
- *  5. Below 38 segments, and there alone, a is 1: from 39 on it is 2.
+ *  5. Up to 38 segments, and only there, a is 1: from 39 on it is at least 2.
  *
- * With `rfc3649`: a and b are interpolated between the rows, growth counts acknowledged segments, the window at the loss
- * gives b, and the part of an ACK that slow start does not use counts for congestion avoidance, as in Reno.
+ * With `rfc3649`, a and b are interpolated between the rows, and growth counts acknowledged segments. The window at the
+ * loss gives b. The part of an ACK that slow start does not use counts for congestion avoidance, as in Reno.
  *
  * Differences from the kernel's tcp_highspeed: none in behaviour. Products have 64 bits, so the window may exceed
  * 33,554,431 segments.

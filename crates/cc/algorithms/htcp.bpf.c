@@ -5,11 +5,12 @@
  * Source: D. Leith and R. Shorten, "H-TCP: TCP for high-speed and long-distance networks", PFLDnet 2004; their
  * draft-leith-tcp-htcp. With Delta the seconds since the last loss, the window grows per round trip by
  *     alpha = 2 (1 - beta) f,   f = 1 up to Delta = 1 s, then 1 + 10 (Delta - 1) + ((Delta - 1) / 2)^2
- * where f is scaled by the RTT, f RTT / 100 ms, with RTT between 10 and 200 ms, so that rates grow alike on all
- * paths; it is at least 1. After a loss w = beta w with beta = RTT_min / RTT_max, from 0.5 to 0.8, which just
- * empties the bottleneck's queue; 0.5 if the throughput has changed by more than a fifth since the previous loss.
+ * where f is scaled by the RTT so that rates grow equally fast on all paths: it becomes f RTT / 100 ms, at least 1, with
+ * RTT limited to between 10 and 200 ms. After a loss w = beta w with beta = RTT_min / RTT_max, limited to between 0.5 and
+ * 0.8: this just empties the bottleneck's queue. beta is 0.5 if the throughput has changed by more than a fifth since
+ * the previous loss.
  *
- * By default it is Linux's tcp_htcp; `draft` selects the draft's growth.
+ * By default this is Linux's tcp_htcp; `draft` selects the draft's growth.
  *
  * Differences from the draft, in both forms:
  *  1. RTT_max increases by at most 20 ms per sample, only in state Open, and decays by 5 % of its distance to RTT_min
@@ -17,16 +18,16 @@
  *  2. beta is 0.5 if RTT_min is at most 10 ms.
  * Linux's alone:
  *  3. Times are in ticks, f is a whole number, also after the scaling, and alpha and beta have 7 fraction bits.
- *  4. The window grows by one segment with the first ACK after those that have brought w / alpha segments. That ACK does
- *     not count, and no fraction is kept: growth is slower than alpha per round trip, by a seventh at 12 segments with
- *     delayed ACKs. Outside of state Open an ACK counts as one segment.
+ *  4. The window grows by one segment with the first ACK after w / alpha segments have been acknowledged. That ACK is not
+ *     counted, and no fraction is kept: growth is slower than alpha per round trip, for example by a seventh with 12
+ *     segments and delayed ACKs. Outside of state Open an ACK counts as one segment.
  *  5. alpha changes with each segment of growth and each loss, not with each ACK.
- *  6. A throughput sample takes alpha segments less than a window. An undo does not restore what the loss itself has
- *     changed: RTT_max and the throughput before.
+ *  6. A throughput sample takes alpha segments less than a window. An undo does not restore the values that the loss
+ *     itself has changed: RTT_max and the previous throughput.
  *
- * With `draft`: times are in microseconds, f, alpha and beta have 10 fraction bits, growth is per acknowledged segment
- * with fractions, the part of an ACK that slow start does not use counts for congestion avoidance, and Delta is at most
- * 1000 s.
+ * With `draft`, times are in microseconds, and f, alpha and beta have 10 fraction bits. Growth is per acknowledged
+ * segment and keeps fractions. The part of an ACK that slow start does not use counts for congestion avoidance. Delta
+ * is at most 1000 s.
  *
  * Differences from the kernel's tcp_htcp: none in behaviour.
  */
@@ -42,7 +43,7 @@ char _license[] SEC("license") = "Dual MIT/GPL";
 const volatile bool draft = false;
 /* Scales growth by the RTT. */
 const volatile bool rtt_scaling = true;
-/* Resets the share to its minimum if the throughput has changed by over a fifth between two losses. */
+/* Keeps beta_min of the window if the throughput has changed by more than a fifth since the previous loss. */
 const volatile bool bandwidth_switch = true;
 /* Minimum share of the window that is kept after a loss. */
 const volatile __u32 beta_min = 512;
@@ -50,7 +51,7 @@ const volatile __u32 beta_min_scale = 1024;
 /* Maximum share of the window that is kept after a loss. */
 const volatile __u32 beta_max = 819;
 const volatile __u32 beta_max_scale = 1024;
-/* Time after a loss in which growth is Reno's. */
+/* Time after a loss during which growth is Reno's, in microseconds. */
 const volatile __u32 low_speed_us = 1000000;
 
 /* The draft's alpha, beta and f carry 10 fraction bits, Linux's alpha and beta 7. */
@@ -74,7 +75,7 @@ struct htcp {
 	__u64 interval_start; /* throughput is measured from here */
 	__u32 interval_segs;
 	__u32 alpha;	  /* Linux's */
-	__u32 pkts_acked; /* segments that the next ACK counts as in Linux */
+	__u32 pkts_acked; /* Linux's: segments that the next ACK counts for */
 	__u32 beta;
 	__u32 min_rtt; /* 0: no sample yet */
 	__u32 max_rtt;
@@ -85,7 +86,7 @@ struct htcp {
 	__u32 old_max_rate;
 	__u32 undo_old_max_rate;
 	bool may_undo;
-	bool adapt; /* beta has been 0.5 once since the throughput changed */
+	bool adapt; /* beta has been beta_min once since the throughput changed */
 };
 
 extern __u32 tcp_slow_start(struct tcp_sock *tp, __u32 acked) __ksym;
@@ -176,7 +177,7 @@ static __always_inline void measure_rate(struct tcp_sock *tp, struct htcp *ca, _
 	ca->interval_start = now_us;
 }
 
-/* The shares as Linux has them, in 1/128. */
+/* A share in 1/128, as Linux has it. */
 static __always_inline __u32 in_128ths(__u32 share, __u32 scale)
 {
 	return min((__u64)share * LINUX_ONE / max(scale, 1U), (__u64)LINUX_ONE);
@@ -217,7 +218,7 @@ static __always_inline void linux_adapt_beta(struct htcp *ca)
 	ca->beta = least;
 	if (bandwidth_switch) {
 		ca->old_max_rate = ca->max_rate;
-		/* between(), with numbers of 32 bits. */
+		/* The kernel's between(), in 32-bit arithmetic. */
 		if (2 * before < 5 * ca->max_rate - 4 * before) {
 			ca->adapt = false;
 			return;

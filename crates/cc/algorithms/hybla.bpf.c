@@ -10,22 +10,22 @@
  * so that the window is always rho times that of a Reno flow with RTT0, and the rate w / RTT is the same. A loss
  * halves the window.
  *
- * By default it is Linux's tcp_hybla; `per_segment` selects the paper's growth.
+ * By default this is Linux's tcp_hybla; `per_segment` selects the paper's growth.
  *
  * Differences from the paper, 1 and 2 in both forms:
  *  1. The paper's packet spacing, and its bandwidth estimate for the first ssthresh, are not implemented.
  *  2. Outside of state Open growth is Reno's.
- * Linux's alone:
+ * Only in Linux's form:
  *  3. An ACK adds the increment of one segment, however many it acknowledges: delayed and stretched ACKs slow growth
  *     down, in slow start too.
- *  4. rho is rounded down to 1/8. 2^rho is at most 2^17, and fractions of segments are multiples of 1/128. In congestion
- *     avoidance a window above 128 rho^2 grows by one segment in as many ACKs as it has segments.
+ *  4. rho is rounded down to a multiple of 1/8. 2^rho is at most 2^17, and fractions of segments are multiples of 1/128.
+ *     In congestion avoidance a window above 128 rho^2 grows by one segment in as many ACKs as it has segments.
  *  5. The first window is rho, at least 1, also where the initial window of the socket is larger. The window is at most
  *     65535 segments.
- *  6. Without an RTT sample at the start rho is 1 for the life of the connection.
+ *  6. Without an RTT sample at the start, rho is 1 for the life of the connection.
  *
- * With `per_segment`: the increments are per acknowledged segment, rho has 10 fraction bits and is at most 1000, 2^rho is
- * at most 2^16, the first window is the larger of rho and the socket's, and rho waits for the first RTT sample.
+ * With `per_segment`, the increments are per acknowledged segment. rho has 10 fraction bits and is at most 1000; 2^rho is
+ * at most 2^16. The first window is the larger of rho and the socket's. rho is first computed from the first RTT sample.
  *
  * Differences from the kernel's tcp_hybla: none in behaviour.
  */
@@ -37,7 +37,7 @@
 
 char _license[] SEC("license") = "Dual MIT/GPL";
 
-/* RTT of the Reno flow whose growth is the model. */
+/* RTT of the Reno flow whose growth is the reference, in microseconds. */
 const volatile __u32 reference_rtt_us = 25000;
 
 /* The paper's growth per acknowledged segment, instead of Linux's per ACK. */
@@ -56,7 +56,7 @@ const volatile bool per_segment = false;
 struct hybla {
 	struct fractions kept;
 	__u32 rho;	   /* in 1/1024, 0: no RTT sample yet; Linux's in 1/8 */
-	__u32 min_srtt_us; /* eighths, as tcp_sock has it */
+	__u32 min_srtt_us; /* in 1/8 us, as tcp_sock has it */
 	__u32 cents;	   /* Linux's fraction of a segment, in 1/128 */
 	bool open;	   /* state Open */
 };

@@ -13,12 +13,12 @@
  *           beta_max                      if da >= d3            d3 = 80 % of dm
  *   cwnd grows by alpha packets per round trip; a loss reduces it by beta cwnd
  *
- * Differences from the paper (the kernel's as well):
+ * Differences from the paper (the kernel has them too):
  *  1. Below window_min packets alpha is 1 and beta 1/2, as in Reno.
  *  2. After a timeout alpha and beta are Reno's until the next round.
  *
  * Differences from the kernel's tcp_illinois:
- *  1. alpha and beta are multiples of 1/1024 (there 1/128 and 1/64): alpha_min is 0.2998, not 0.2969.
+ *  1. alpha and beta are multiples of 1/1024 (in the kernel of 1/128 and 1/64): alpha_min is 0.2998, not 0.2969.
  *  2. Fractions that remain when the window grows by whole packets are kept; the kernel drops them. One ACK adds at most as
  *     many packets as it acknowledges.
  *  3. Products have 64 bits; RTTs above 3.3 s are not truncated.
@@ -42,10 +42,10 @@ const volatile __u32 alpha_min_scale = ONE;
 /* Growth without delay, packets per round trip. */
 const volatile __u32 alpha_max = 10240;
 const volatile __u32 alpha_max_scale = ONE;
-/* Fraction of the window that a loss costs at little delay. */
+/* Fraction of the window that a loss subtracts at low queueing delay. */
 const volatile __u16 beta_min = 128;
 const volatile __u16 beta_min_scale = ONE;
-/* Fraction of the window that a loss costs at much delay. */
+/* Fraction of the window that a loss subtracts at high queueing delay. */
 const volatile __u16 beta_max = 512;
 const volatile __u16 beta_max_scale = ONE;
 /* Delay up to which alpha is at its maximum, in percent of the largest delay. */
@@ -54,7 +54,7 @@ const volatile __u8 alpha_delay_percent = 1;
 const volatile __u8 beta_low_percent = 10;
 /* Delay from which beta is at its maximum, in percent of the largest delay. */
 const volatile __u8 beta_high_percent = 80;
-/* Consecutive round trips with little delay before alpha returns to its maximum. */
+/* Consecutive round trips with low queueing delay before alpha returns to its maximum. */
 const volatile __u16 theta = 5;
 /* Windows below this many packets behave as in Reno. */
 const volatile __u32 window_min = 15;
@@ -103,7 +103,7 @@ static __u32 increase(struct illinois_state *i, __u64 delay_us, __u64 max_us)
 	__u64 low_us = max_us * alpha_delay_percent / 100, range, steeper;
 
 	if (delay_us <= low_us) {
-		/* One good round after many bad ones is not sufficient. */
+		/* A single round with low delay does not restore the maximum. */
 		if (i->was_delayed && ++i->low_delay_rounds < theta)
 			return i->alpha;
 		i->low_delay_rounds = 0;
@@ -159,7 +159,7 @@ void BPF_PROG(illinois_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 		if (!acked)
 			return;
 	}
-	/* Each acknowledged packet earns alpha / cwnd packets of window. */
+	/* Each acknowledged packet adds alpha / cwnd packets to the window. */
 	packet = (__u64)(tp->snd_cwnd ? tp->snd_cwnd : 1) * ONE;
 	i->earned += (__u64)acked * i->alpha;
 	if (i->earned < packet)

@@ -7,8 +7,8 @@
  * least 2.
  *
  * Differences from RFC 5681, all of them Linux's:
- *  1. Growth counts acknowledged segments, not ACKs: delayed and stretched ACKs cost no growth, and one ACK may add more
- *     than one segment.
+ *  1. Growth counts acknowledged segments, not ACKs: delayed and stretched ACKs do not slow growth down, and one ACK may
+ *     add more than one segment.
  *  2. ssthresh is half of the window, not of the packets in flight.
  *  3. The window grows only while it limits the sender, not the application (in the spirit of RFC 7661).
  *

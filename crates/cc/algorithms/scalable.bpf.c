@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Scalable TCP: increase and decrease are proportional to the window, so the time between losses does not depend on it.
+ * Scalable TCP: increase and decrease are proportional to the window; the time between losses does not depend on it.
  *
  * Source: T. Kelly, "Scalable TCP: improving performance in highspeed wide area networks", ACM CCR 33(2), 2003. For
- * each segment acknowledged without loss w += 0.01, for a loss w -= 0.125 w. After a loss the old window is restored in
- * ln(1 / 0.875) / ln(1.01) = 13.4 round trips, whatever it was.
+ * each segment acknowledged without loss w += 0.01, for a loss w -= 0.125 w. After a loss, growth to the previous window
+ * takes ln(1 / 0.875) / ln(1.01) = 13.4 round trips, whatever that window was.
  *
  * Differences from the paper:
  *  1. Below 100 segments growth is Reno's (one segment per round trip), which is then faster.

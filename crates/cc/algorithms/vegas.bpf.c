@@ -8,11 +8,11 @@
  *   diff = cwnd x (RTT - baseRTT) / baseRTT        cwnd + 1 if diff < alpha, cwnd - 1 if diff > beta
  *   slow start ends when diff > gamma
  *
- * Differences from the paper (the kernel's as well):
+ * Differences from the paper (the kernel has them too):
  *  1. diff is divided by baseRTT, not by RTT: it is the queue that the window would build at the uncongested rate.
  *  2. Slow start doubles the window every round trip, not every other one.
- *  3. RTT is the smallest of the round, so that a delayed ACK does not count as a queue; a round needs three samples,
- *     otherwise it has Reno's increase.
+ *  3. RTT is the smallest of the round, so that a delayed ACK does not count as a queue. After a round with fewer than
+ *     three samples, growth is Reno's.
  *  4. The kernel handles losses: no early retransmission, and half the window after each loss, as in Reno.
  *
  * Differences from the kernel's tcp_vegas:
@@ -181,7 +181,7 @@ void BPF_PROG(vegas_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 		restart(tcp_sk(sk), inet_csk_ca(sk));
 }
 
-/* Called from Linux 7.2 on when sending starts after a pause; ignored by older kernels. */
+/* Linux 7.2 and later call this when sending starts after a pause; older kernels ignore it. */
 SEC("?struct_ops")
 void BPF_PROG(vegas_cwnd_event_tx_start, struct sock *sk)
 {

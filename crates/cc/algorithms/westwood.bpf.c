@@ -10,16 +10,16 @@
  *   bandwidth: the sample through two cascaded filters, each 7/8 old + 1/8 new
  *   ssthresh = bandwidth x RTTmin / MSS, at the end of a recovery (also cwnd) and at a timeout
  *
- * Differences from the papers (the kernel's as well):
+ * Differences from the papers (the kernel has them too):
  *  1. Two filters in cascade, where the paper has one.
  *  2. After a timeout the minimum RTT is measured again: the path may have changed.
  *
  * Differences from the kernel's tcp_westwood:
  *  1. Times are in microseconds and the bandwidth in bytes per second: neither depends on HZ, and RTTs below one tick
  *     are exact.
- *  2. A loss before the end of the first interval halves the window as in Reno; in the kernel it becomes 2 packets.
- *  3. Duplicate ACKs count one segment each while data is outstanding, subtracted when the sequence advances over them,
- *     without the kernel's special case for the header-predicted ("fast") path: the sum is the same.
+ *  2. A loss before the end of the first interval halves the window as in Reno; the kernel sets the window to 2 packets.
+ *  3. While data is outstanding, each duplicate ACK counts as one segment, which is subtracted when the sequence number
+ *     advances over it. The kernel has a special case for the header-predicted ("fast") path; the sum is the same.
  *  4. get_info is missing: BPF does not support it.
  *
  * Unlike the kernel's: times in microseconds, not ticks; a loss before the first sample halves the window.

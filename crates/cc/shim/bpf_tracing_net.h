@@ -87,8 +87,8 @@
 #endif
 
 /*
- * Order of sequence numbers, which wrap. In kernels up to 6.12 each selftest defines before() itself, later ones expect it
- * here: __LONGFAT_FILE_DEFINES_BEFORE is defined if the file has its own.
+ * Order of sequence numbers, which wrap. The selftests of kernels up to 6.12 define before() themselves, later ones expect
+ * it here: __LONGFAT_FILE_DEFINES_BEFORE is defined if the file has its own.
  */
 #ifndef __LONGFAT_FILE_DEFINES_BEFORE
 static __always_inline bool before(__u32 seq1, __u32 seq2)

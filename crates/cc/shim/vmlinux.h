@@ -9,8 +9,8 @@
  *   - WebAssembly: the same layout. Its long and its pointers have 32 bits, so members of these types are declared by
  *     kernel_long, kernel_ulong and kernel_pointer.
  *
- * A congestion control in the kernel must not write members marked __kernel_owned. Natively they are const,
- * so a write fails to compile, with the line, as it would fail to load.
+ * A congestion control must not write members marked __kernel_owned: the kernel would not load it. Natively these
+ * members are const, so the compiler rejects a write and reports its line.
  */
 #ifndef __LONGFAT_VMLINUX_H__
 #define __LONGFAT_VMLINUX_H__

@@ -34,8 +34,8 @@ impl Draws {
         x ^ (x >> 31)
     }
 
-    /// A number from 0 to `bound - 1` (Lemire 2019, without the rejection step: for bounds the size of times
-    /// the bias is below 2^-32).
+    /// A number from 0 to `bound - 1` (Lemire 2019, without the rejection step: for bounds as large as times
+    /// are, the bias is below 2^-32).
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64

@@ -31,7 +31,7 @@ const IPERF3_RETRY_INTERVAL: Duration = Duration::from_millis(200);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of lost echoes whose times are kept: 16 MB, and at most 25 MB of the message to the client.
 const MAX_LOST_ECHOES: usize = 1_000_000;
-/// A flow of an amount ends this long after its time at the latest.
+/// Time after its maximum duration at which a flow with a size ends at the latest.
 const DECIDES_END_AFTER: Duration = Duration::from_millis(1);
 
 /// Receives the progress of a flow.
@@ -222,7 +222,7 @@ impl iperf3::Observer for Collector<'_> {
         self.observer.rows(&rows);
     }
 
-    /// A flow of an amount ends at its time.
+    /// Ends a flow with a size at its maximum duration.
     fn is_enough(&mut self) -> bool {
         let duration = Duration::from_micros(self.request.duration_us) + DECIDES_END_AFTER;
         self.began.is_some_and(|began| began.elapsed() >= duration)
@@ -298,11 +298,11 @@ fn run_ping(
 
 /// Adds a lost echo, if there are not too many; true if it is the last that is kept.
 fn add_lost(lost: &mut Vec<(i64, i64)>, echo: (i64, i64)) -> bool {
-    let has_room = lost.len() < MAX_LOST_ECHOES;
-    if has_room {
+    let has_space = lost.len() < MAX_LOST_ECHOES;
+    if has_space {
         lost.push(echo);
     }
-    has_room && lost.len() == MAX_LOST_ECHOES
+    has_space && lost.len() == MAX_LOST_ECHOES
 }
 
 /// Distinguishes the echo requests of several flows of several processes.

@@ -44,7 +44,8 @@ pub trait Observer {
 /// The measurement of a run.
 #[derive(Debug, Default)]
 pub struct Measured {
-    /// Samples of both ends in order of time since the run's start: the first flow's data began at that flow's start.
+    /// Samples of both ends in order of time since the run's start. The run's start is the instant for which the first flow's data began
+    /// at that flow's start.
     pub rows: Vec<FlowSample>,
     /// Lost echoes.
     pub events: Vec<Event>,

@@ -14,8 +14,8 @@ pub(crate) const COOKIE_PREFIX: &str = "longfat-hosts-1-";
 #[serde(tag = "request", rename_all = "snake_case")]
 pub(crate) enum Request {
     /// Describe the host and these settings: [`Reply::Host`].
-    /// Settings have the names of [`tune::read_setting`]; `nic` stands for the device with the data address, or else with the address of
-    /// the session's connection.
+    /// Settings have the names of [`tune::read_setting`]. `nic` stands for the device with the data address, or, if there is none, with
+    /// the address of the session's connection.
     Inspect {
         settings: Vec<String>,
         #[serde(default)]
@@ -154,7 +154,7 @@ pub(crate) struct FlowEnd {
     pub congestion_control: Option<String>,
     /// Samples of both ends.
     pub samples: Samples,
-    /// Numbers of lost echoes with their times, microseconds since the start.
+    /// Lost echoes: the time, in microseconds since the start, and the number of each.
     pub lost_echoes: Vec<(i64, i64)>,
     /// Shares of the time that the sender and the receiver ran or waited for a processor, 0 to 1.
     pub busy: [Option<f64>; 2],

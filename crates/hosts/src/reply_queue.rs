@@ -15,14 +15,14 @@ use iperf3::wire::Samples;
 /// Maximum number of queued rows; a row takes about 1 kB.
 const MAX_QUEUED_ROWS: usize = 100_000;
 
-/// The end of the flows.
+/// The end of the queue to which flows send.
 #[derive(Debug, Clone)]
 pub(crate) struct ReplySender {
     sender: Sender<(Reply, usize)>,
     queued_rows: Arc<AtomicUsize>,
 }
 
-/// The end of the session.
+/// The end of the queue that the session reads.
 #[derive(Debug)]
 pub(crate) struct ReplyReceiver {
     receiver: Receiver<(Reply, usize)>,

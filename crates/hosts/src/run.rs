@@ -42,8 +42,8 @@ pub fn run(
     Ok(measured)
 }
 
-/// Connects to the servers and runs the flows. Times are since `zero_ns` by this machine's clock; `None`: since the first flow's
-/// data, less that flow's start.
+/// Connects to the servers and runs the flows. Times count from `zero_ns` by this machine's clock; `None`: from the instant for which
+/// the first flow's data began at that flow's start.
 fn run_once(
     scenario: &Scenario,
     options: &RunOptions<'_>,
@@ -62,7 +62,7 @@ fn run_once(
     Ok(measured)
 }
 
-/// Continues the flows whose connection was lost, as separate flows: a new connection begins with a new window. Tries it for
+/// Continues the flows whose connection was lost, as separate flows: a new connection begins with a new window. Tries this for up to
 /// `timeout`. False if there is nothing to continue, or all attempts failed.
 fn continue_lost(
     scenario: &Scenario,
@@ -76,7 +76,7 @@ fn continue_lost(
     let mut is_announced = false;
     while began.elapsed() < timeout {
         let now = Time(u64::try_from(os::realtime_ns() - zero_ns).unwrap_or(0));
-        let rest = rest_of(scenario, measured, now);
+        let rest = remainder_of(scenario, measured, now);
         if rest.flows.is_empty() {
             return Ok(false);
         }
@@ -109,7 +109,7 @@ fn continue_lost(
 }
 
 /// The scenario with the remaining time of the lost flows at a time since the run's start.
-fn rest_of(scenario: &Scenario, measured: &Measured, now: Time) -> Scenario {
+fn remainder_of(scenario: &Scenario, measured: &Measured, now: Time) -> Scenario {
     let mut rest = scenario.clone();
     let all = scenario.flows.iter().chain(&measured.continuations);
     rest.flows = all
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn continuations_have_names_of_their_own() {
+    fn continuations_have_unused_names() {
         let used = ["bulk", "bulk-2", "h1-h2", "h1"];
         let next = |name: &str| next_name(name, |name| used.contains(&name));
         assert_eq!((next("bulk").as_str(), next("bulk-2").as_str()), ("bulk-3", "bulk-3"));

@@ -95,7 +95,7 @@ impl<'a> Running<'a> {
             if stopped.is_none() && self.options.stop.load(Ordering::Acquire) {
                 stopped = Some(Instant::now());
                 stops.iter().for_each(|stop| stop.store(true, Ordering::Release));
-                // A session with a server ends with the stop flag too, and with it the flows that it has started.
+                // The stop flag also ends the sessions with servers, and so the flows that the servers have started.
                 self.give_up(|_| true, "interrupted");
             }
             if stopped.is_some_and(|at| at.elapsed() > END_TIMEOUT) {
@@ -275,7 +275,7 @@ impl<'a> Running<'a> {
     }
 }
 
-/// A time since the run's start, of microseconds. They come from a server, so they may have any value.
+/// A time since the run's start, from microseconds. The value comes from a server, so it may be any.
 fn time_of(us: i64) -> Time {
     Time(u64::try_from(us).unwrap_or(0).saturating_mul(1000))
 }

@@ -49,8 +49,8 @@ pub(crate) struct ServerSession<'a> {
 }
 
 impl<'a> ServerSession<'a> {
-    /// Opens a session; `None` if the server is an iperf3. The server describes the present values of `settings`. Settings of a
-    /// device are those of the device with `data_address`, or of the device that carries the session.
+    /// Opens a session; `None` if the server is an iperf3. The server reports the present values of `settings`. Settings of a
+    /// device are those of the device with `data_address`, or, if there is none, of the device that carries the session.
     pub(crate) fn connect(
         host: &str,
         address: &Address,

@@ -36,8 +36,8 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// The device in the names of settings until it is known which of a host's devices carries the data.
 const DATA_DEVICE: &str = "nic";
 
-/// The settings of a host that a scenario states: sysctls, and those of its network interface card. The card of a host with a
-/// simulated kernel is as old as that kernel, and does not apply to a real one.
+/// The settings of a host that a scenario states: sysctls, and those of its network interface card. If the scenario states a simulated
+/// kernel, the card is one of that kernel's time, so its settings do not apply to a real host.
 pub(crate) fn stated(host: &Host) -> Vec<(String, String)> {
     let sysctls = host.sysctl.iter().map(|(name, value)| (name.clone(), value.clone()));
     let device = |name: &str, value: String| (format!("{DATA_DEVICE} {name}"), value);
@@ -96,8 +96,8 @@ pub(crate) fn refuse_secrets(settings: &[(String, String)]) -> Result<(), Error>
 }
 
 impl ChangedSettings {
-    /// Changes settings (names and values as of [`tune::apply`]). Settings that an earlier run of a dead process has left
-    /// are restored first.
+    /// Changes settings (names and values as of [`tune::apply`]). Settings that a killed run has left changed are restored
+    /// first.
     ///
     /// # Errors
     /// If a setting cannot be changed, or another run has changed settings of this host; none is changed then.
@@ -143,7 +143,7 @@ impl ChangedSettings {
     fn restore_now(&mut self) -> Result<Reverted, Error> {
         let Some(mut guard) = self.guard.take() else { return Ok(Reverted::default()) };
         let reverted = tune::revert(&self.paths, |_| {});
-        // The second process finds nothing to restore, or tries again what failed.
+        // The second process finds nothing to restore, or retries what failed.
         drop(guard.stdin.take());
         let _ = guard.wait();
         Ok(reverted?.unwrap_or_default())
@@ -181,8 +181,8 @@ pub fn restore_left_settings_with_note() -> Option<String> {
         .then(|| format!("restored settings that a killed run had left changed: {}", settings.join(", ")))
 }
 
-/// Of two runs that change a host's settings, each would measure with the settings of the other, and restore
-/// them too early.
+/// Locks the settings of this host: two runs that change them at the same time would each measure with the settings
+/// of the other, and restore them too early.
 fn lock_changes() -> Result<UnixListener, Error> {
     let begun = Instant::now();
     loop {

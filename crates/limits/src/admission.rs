@@ -15,7 +15,7 @@ const DAY: Time = Time::from_secs(86_400);
 pub struct Enforced {
     /// The limits.
     pub limits: Limits,
-    /// Addresses of points. A point without one is in the default class and loads no link.
+    /// Addresses of points. A point without one loads no link, and no network assigns a class to its requests.
     pub addresses: BTreeMap<PointName, IpAddr>,
 }
 

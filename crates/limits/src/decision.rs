@@ -1,4 +1,4 @@
-//! Which rule decides.
+//! Decides on requests: compares a request with the rules of its classes and links.
 
 use std::{collections::BTreeMap, fmt, net::IpAddr};
 
@@ -52,7 +52,7 @@ pub struct Decision {
     pub assigned_by: Option<String>,
     /// The classes that it must pass, up to the root.
     pub classes: Vec<String>,
-    /// The rules. The first that does not pass decides.
+    /// The compared rules. The first that does not pass refuses the request.
     pub checks: Vec<Check>,
 }
 

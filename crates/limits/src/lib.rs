@@ -1,7 +1,8 @@
 //! The limits of a measurement point: a tree of classes of users and addresses as in bwctl's `bwctld.limits`, and daily byte budgets of links.
 //!
-//! A request belongs to one class: that of its authenticated user, else that of the longest prefix that has its address, else the default.
-//! It must pass the limits of this class and of all classes above. A class inherits the limits of its parent and may only narrow them.
+//! A request belongs to one class: that of its authenticated user, else that of the longest prefix that contains its address, else the
+//! default. It must pass the limits of this class and of all its ancestors. A class inherits the limits of its parent and may only narrow
+//! them.
 //!
 //! ```
 //! use limits::{Limits, TestRequest, Usage};

@@ -1,4 +1,4 @@
-//! Which rule decides.
+//! The rules that allow or refuse requests.
 
 use limits::{Error, Limits, Pending, TestRequest, Usage};
 use units::Bytes;

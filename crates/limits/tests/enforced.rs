@@ -100,7 +100,7 @@ fn the_peers_limits_refuse_a_proposal() {
     );
 }
 
-/// A lead that passes a request on can only claim whose it is.
+/// A lead that forwards a request can only claim which user made it.
 #[test]
 fn a_lead_does_not_speak_for_users_of_other_points() {
     let only_admin = FILE.replace("default = \"root\"", "[assign.users]\n\"admin@z\" = \"root\"");

@@ -20,7 +20,7 @@ pub use identity::Identity;
 pub use listener::QuicListener;
 pub use stream::{QuicStatistics, QuicStream};
 
-/// Is called while a call blocks; its error ends the call.
+/// A function that a blocking call calls at intervals; its error ends the blocking call.
 pub type Check<'a, E> = &'a mut dyn FnMut() -> Result<(), E>;
 
 /// Bytes of the IP and UDP headers of a packet to this address.

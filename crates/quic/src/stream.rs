@@ -220,7 +220,7 @@ impl QuicStream {
         self.send_buffer_bytes().min(self.written_bytes)
     }
 
-    /// The congestion window, and space for the data after it.
+    /// The congestion window, and space for data that is not yet sent.
     fn send_buffer_bytes(&self) -> u64 {
         self.connection.congestion_state().window() + UNSENT_BYTES
     }
@@ -324,7 +324,7 @@ impl QuicStream {
     }
 
     /// Ends the stream in this direction, and waits until the peer has acknowledged everything or closes
-    /// the connection. The minute without progress begins with each acknowledgement.
+    /// the connection. Each acknowledgement restarts the timeout of a minute without progress.
     ///
     /// # Errors
     /// As for [`QuicStream::write_all`].

@@ -35,7 +35,7 @@ fn received_bytes(socket: &UdpSocket) -> usize {
 }
 
 #[test]
-fn anything_at_the_port_gets_no_more_bytes_than_it_sent_and_keeps_nobody_away() {
+fn arbitrary_datagrams_get_no_more_bytes_than_they_have_and_do_not_block_a_client() {
     let (server, client) = (Identity::generate().unwrap(), Identity::generate().unwrap());
     let listener =
         QuicListener::bind("127.0.0.1:0".parse().unwrap(), options(&server, Some(&client), "cubic")).unwrap();
@@ -75,7 +75,7 @@ fn anything_at_the_port_gets_no_more_bytes_than_it_sent_and_keeps_nobody_away() 
                 datagrams.push(changed);
                 datagrams.push((0..random() % 1500).map(|_| random() as u8).collect());
             }
-            // Each alone, because the number of bytes counts for each request.
+            // Eight datagrams from each source: the replies to none of the sources may have more bytes than it sent.
             datagrams.chunks(8).for_each(send);
             rounds += 1;
         }

@@ -134,8 +134,8 @@ fn lost_datagrams_are_repaired_with_each_kind_of_congestion_control() {
         stream.write_all(&content, &mut no_check).unwrap();
         read_pattern(&mut stream, 300_000);
         assert!(stream.statistics().lost_packets > 0, "{congestion}");
-        // The last acknowledgement for the other end may be lost: that end repeats its data until this end
-        // answers.
+        // The last acknowledgement for the other end may be lost: that end retransmits its data until this end
+        // acknowledges it.
         let begin = Instant::now();
         while !thread.is_finished() && begin.elapsed() < TIMEOUT {
             stream.serve(Duration::from_millis(20)).unwrap();
@@ -172,7 +172,7 @@ fn each_end_accepts_only_the_expected_certificate() {
     let refused = QuicStream::connect(peer, &is_other, TIMEOUT, &mut no_check)
         .and_then(|mut stream| stream.read(&mut [0], &mut no_check).map(|_| ()));
     assert!(matches!(refused, Err(Error::Connection(_))), "{refused:?}");
-    // Neither keeps the expected client away.
+    // Neither prevents the expected client from connecting.
     exchange(port, &options(&client, Some(&server), "cubic"), 1000);
     thread.join().unwrap();
 }

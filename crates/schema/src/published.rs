@@ -116,13 +116,13 @@ pub struct KernelFigure {
 pub enum PublishedVerdict {
     /// Within the tolerance.
     Within,
-    /// Outside it, as expected on this machine (`why` has the reason): no failure.
+    /// Outside the tolerance, as expected on this machine (`why` has the reason): no failure.
     Differs,
-    /// Outside it, where the source contradicts itself (`contradiction` states how): no failure.
+    /// Outside the tolerance, where the source contradicts itself (`contradiction` states how): no failure.
     Contradicted,
     /// The source gives no figure to compare with.
     NoFigure,
-    /// Outside it: a failure, unless `known_miss` has the cause.
+    /// Outside the tolerance: a failure, unless `known_miss` has the cause.
     Missed,
     /// The machine was busy in each attempt, in a way that may have changed the figure: inconclusive, and no
     /// failure.

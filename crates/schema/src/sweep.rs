@@ -73,7 +73,7 @@ pub struct SweepPoint {
     /// The directories of their records, in the same order; `null` for a run without one.
     #[serde(default)]
     pub records: Vec<Option<String>>,
-    /// The number of them that earlier runs provided.
+    /// The number of these runs that were executed before and reused.
     pub earlier: u32,
     /// The metric of each run that has one.
     pub figures: Vec<f64>,
@@ -166,9 +166,9 @@ pub struct Unknown {
     pub field: String,
     /// The unit of its numbers.
     pub unit: String,
-    /// The range that was searched.
+    /// The lower end of the range that was searched.
     pub low: SweptValue,
-    /// Its other end.
+    /// The upper end of the range.
     pub high: SweptValue,
     /// The best value.
     pub best: SweptValue,

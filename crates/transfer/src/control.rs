@@ -27,7 +27,7 @@ pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const STORE_TIMEOUT: Duration = Duration::from_secs(1800);
 /// Interval at which a wait checks for the end of the program.
 pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// Length and kind.
+/// Bytes of a frame's header: length and kind.
 const FRAME_BYTES: usize = 5;
 const JSON: u8 = 0;
 const TSUNAMI: u8 = 1;
@@ -148,7 +148,7 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// A report of SABUL, if one has arrived. A message waits.
+    /// A report of SABUL, if one has arrived. A message that has arrived is kept for the next call of [`Control::poll`].
     pub(crate) fn poll_report(&mut self) -> Result<Option<Vec<u8>>, Error> {
         if matches!(self.waiting, Some(Frame::Message(_) | Frame::Tsunami(_))) {
             return Ok(None);
@@ -177,7 +177,8 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Ends with an error if the peer has failed or the program is to end. A message of the peer waits.
+    /// Ends with an error if the peer has failed or the program is to end. A message that has arrived is kept for the next call of
+    /// [`Control::poll`].
     pub(crate) fn check(&mut self) -> Result<(), Error> {
         self.check_stop()?;
         if self.waiting.is_none() {

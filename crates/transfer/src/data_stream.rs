@@ -19,11 +19,11 @@ use crate::{
 
 /// Smallest and largest packets with headers: a payload of 32 B, and jumbo frames; bytes.
 pub(crate) const MSS_RANGE: std::ops::RangeInclusive<u32> = 76..=9000;
-/// Bytes that IPv6's header has more than IPv4's.
+/// Difference between the sizes of the headers of IPv6 and IPv4.
 const IPV6_EXTRA_BYTES: u32 = 20;
 
-/// The largest packet of UDT, SABUL and Tsunami, which subtract the headers of IPv4, so that packets to `peer` with all headers have at
-/// most `mss` bytes.
+/// The packet size that UDT, SABUL and Tsunami need so that packets to `peer` have at most `mss` bytes with all headers: these protocols
+/// subtract the headers of IPv4.
 pub(crate) fn datagram_mss(mss: u32, peer: SocketAddr) -> u32 {
     let mss = mss.clamp(*MSS_RANGE.start(), *MSS_RANGE.end());
     match peer.ip().to_canonical() {
@@ -108,7 +108,7 @@ impl DataStream for UdtStream {
     }
 }
 
-/// SABUL: data over UDP, and reports over the control connection. Connection and packets are UDT's, SABUL's successor.
+/// SABUL: data over UDP, and reports over the control connection. The connection and the packets are those of UDT, SABUL's successor.
 pub(crate) struct SabulStream(pub(crate) UdtStream);
 
 /// Sends and receives reports over the control connection.
@@ -209,7 +209,7 @@ impl DataStream for QuicStream {
     }
 }
 
-/// The counts of a QUIC connection. Its packets carry the data of lost ones again.
+/// The counts of a QUIC connection, which carries the data of lost packets in new packets.
 fn quic_counts(statistics: &QuicStatistics) -> (SenderCounts, ReceiverCounts) {
     let packets = |bytes: u64| bytes.div_ceil(u64::from(statistics.packet_bytes.max(1)));
     let time = Time::from_duration;

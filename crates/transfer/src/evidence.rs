@@ -16,9 +16,9 @@ use crate::message::Message;
 
 /// Maximum number of rows, and of samples of the activity, that an end sends to the other.
 const MAX_SENT: usize = 4_000;
-/// This number may be sent after every session, whatever its size.
+/// Number of rows, and of samples, that may be sent after every session, however few bytes its files have.
 const MIN_SENT: usize = 100;
-/// A row has about 200 bytes: one for this number of bytes of files is 1 % of them.
+/// One row is sent for this number of bytes of files: a row has about 200 bytes, 1 % of it.
 const BYTES_PER_ROW: u64 = 20_000;
 /// Maximum number of rows, and of samples of the activity, that an end keeps of the other.
 const MAX_RECEIVED: usize = 2 * MAX_SENT;
@@ -41,7 +41,7 @@ pub struct EndEvidence {
 }
 
 /// How long an end had waited, and how long its threads had been busy, until an instant. Threads are busy while they run or wait for a
-/// processor; `None`: there is no such thread, or the kernel does not count it.
+/// processor; `None`: there is no such thread, or the kernel does not count its time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActivitySample {
     /// Time since the data connection was opened.

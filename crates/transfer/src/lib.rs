@@ -5,8 +5,8 @@
 //! their BLAKE3 hashes, made durable and renamed. A transfer that was interrupted continues after the bytes
 //! that the receiver already has, if both ends' hashes of them agree.
 //!
-//! A token authenticates both ends. Only QUIC encrypts the data (`proof.rs`). [`UdtStream`] is UDT over a socket without the control connection, for
-//! other programs' UDT.
+//! A token authenticates both ends (`proof.rs`). Only QUIC encrypts the data. [`UdtStream`] is UDT over a socket without the control
+//! connection, to interoperate with other programs.
 
 mod control;
 mod data;

@@ -72,7 +72,7 @@ pub(crate) enum Message {
         challenge: String,
         /// Hash of both challenges, and for QUIC of the directory and the certificate, keyed with the token; hexadecimal.
         proof: Option<String>,
-        /// Where the files go, relative to the receiver's directory.
+        /// The directory for the files, relative to the receiver's directory.
         directory: String,
         transport: Transport,
         /// Largest packet with IP and UDP headers, bytes.
@@ -133,7 +133,7 @@ pub(crate) enum Message {
     Failed { why: String },
 }
 
-/// Whether a member is omitted, as serde requires it.
+/// For serde: whether a member is omitted, because it is false.
 fn is_false(value: &bool) -> bool {
     !value
 }

@@ -52,9 +52,9 @@ pub struct Session {
     pub local: SocketAddr,
     /// The other end.
     pub peer: SocketAddr,
-    /// When the data connection was open.
+    /// When the data connection was opened.
     pub started: SystemTime,
-    /// The rate that was requested for the data packets; of Tsunami also the default one.
+    /// The rate that was requested for the data packets; with Tsunami also the default rate.
     pub rate: Option<BitRate>,
     /// At the sender: the congestion control.
     pub congestion: Option<String>,
@@ -69,7 +69,7 @@ pub struct FileReport {
     pub name: String,
     /// Its size.
     pub bytes: u64,
-    /// Bytes that an earlier transfer had left.
+    /// Bytes that an earlier transfer had stored.
     pub resumed_bytes: u64,
     /// From the file's announcement until it was stored, s.
     pub duration_s: f64,

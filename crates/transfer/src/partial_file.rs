@@ -2,7 +2,7 @@
 //!
 //! A thread writes it. Blocks of zeros are not written and become holes. Beside the file, `NAME.progress` has
 //! the number of its first bytes that have arrived, so that a later transfer can continue. That number may
-//! be too small, and the bytes are not trusted: both ends compare hashes of them.
+//! be too small. The bytes are verified before they are used: both ends compare hashes of them.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -260,7 +260,7 @@ impl Writer {
             return Ok(());
         }
         self.progress_written = Instant::now();
-        // Holes at the end: the file must have the bytes of the written progress.
+        // Zeros at the end are not written: the file must be as long as the written progress.
         let what = || format!("cannot write {}", self.path.display());
         if self.file.metadata().map_err(failed(what()))?.len() < bytes {
             self.file.set_len(bytes).map_err(failed(what()))?;
@@ -272,7 +272,7 @@ impl Writer {
         self.write_progress(bytes)
     }
 
-    /// One write of the same length, so that a killed process leaves the old number or the new one.
+    /// A single write of constant length, so that a killed process leaves the old number or the new one.
     fn write_progress(&self, bytes: u64) -> Result<(), Error> {
         let text = format!("{bytes:0PROGRESS_DIGITS$}\n");
         let what = failed(format!("cannot write the progress of {}", self.path.display()));
@@ -357,8 +357,8 @@ impl Drop for Hashing {
     }
 }
 
-/// The threads of a [`FileWriter`]. They have the file open, and with it its lock: they end with the transfer, so that the next one
-/// can begin at once.
+/// The threads of a [`FileWriter`]. They hold the file's lock, because they have the file open: they end with the transfer, so that the
+/// next transfer of this file can begin at once.
 struct Threads {
     pieces: Option<SyncSender<Piece>>,
     writer: Option<JoinHandle<Option<blake3::Hasher>>>,
@@ -389,7 +389,7 @@ pub(crate) struct FileWriter {
 }
 
 impl FileWriter {
-    /// Writes bytes; waits while much is queued.
+    /// Writes bytes; waits while the queue is full.
     pub(crate) fn write(&self, offset: u64, bytes: Vec<u8>) -> Result<(), Error> {
         self.meter.wait_for_file(|| self.write_when_possible(offset, bytes))
     }
@@ -418,7 +418,7 @@ impl FileWriter {
         }
     }
 
-    /// Whether as much is queued as may be, so that [`FileWriter::write`] would wait.
+    /// Whether the queue is full, so that [`FileWriter::write`] would wait.
     pub(crate) fn is_full(&self) -> bool {
         self.backlog() >= 1.0 && !self.has_ended()
     }

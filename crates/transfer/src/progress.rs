@@ -11,7 +11,7 @@ use crate::FileReport;
 pub struct FileProgress {
     /// Size of the file.
     pub bytes: u64,
-    /// Bytes that an earlier transfer had left.
+    /// Bytes that an earlier transfer had stored.
     pub resumed_bytes: u64,
 }
 

@@ -1,7 +1,7 @@
 //! Receives files into a directory.
 //!
-//! Each sender has a thread. A sender that has not proved the token can only hold its thread, for ten seconds and the time of an error
-//! report, and only a few from one address. Files are written and ports are opened after the proof.
+//! Each sender has a thread. A sender that has not proved the token can only occupy its thread, for ten seconds and the time of an error
+//! report, and only a few such senders of one address are served. Files are written and ports are opened after the proof.
 
 use std::{
     collections::BTreeMap,
@@ -47,7 +47,7 @@ const LINGER: Duration = Duration::from_secs(3);
 /// Maximum number of senders that have not yet proved their token, in total and from one address.
 const MAX_GREETING: usize = 256;
 const MAX_GREETING_PER_ADDRESS: usize = 16;
-/// Interval at which a stream is served while the writer has no room.
+/// Interval at which a stream is served while the writer's queue is full.
 const FULL_WRITER_PAUSE: Duration = Duration::from_millis(1);
 /// Maximum size of a read, bytes.
 const READ_BYTES: usize = 1 << 20;
@@ -106,7 +106,7 @@ impl Receiver {
         self.listener.local_addr().map_err(failed("cannot get a socket's address"))
     }
 
-    /// Serves senders until `stop`, or until `is_done` is true after a session has ended.
+    /// Serves senders until `stop`, or until `is_done` is true while no sender is served.
     ///
     /// # Errors
     /// If the listening socket fails.
@@ -133,7 +133,7 @@ impl Receiver {
                     Ok(accepted) => accepted,
                     Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
                     Err(error) => {
-                        // Also: no descriptors left. Sessions that end free some.
+                        // Descriptors may be exhausted; sessions free theirs when they end.
                         observer.note(&format!("cannot accept a sender: {error}"));
                         thread::sleep(CHECK_INTERVAL);
                         continue;
@@ -370,7 +370,7 @@ fn agree(control: &mut Control<'_>, options: &ReceiverOptions) -> Result<Agreeme
             return Err(Error::Token("the sender has a different token"));
         }
     }
-    // The proof includes the certificate, so this prevents that an attacker replaces QUIC by a transport without encryption.
+    // The proof includes the certificate, so an attacker cannot replace QUIC by a transport without encryption.
     if certificate.is_some() != (transport == Transport::Quic) {
         return Err(Error::Protocol("a certificate belongs to QUIC, and to no other transport".into()));
     }

@@ -25,7 +25,7 @@ use crate::{
 
 /// Interval of the samples.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
-/// Number of samples per sample of the threads: the kernel counts the time of a running thread in ticks.
+/// Number of samples of the connections for each sample of the threads, whose running time the kernel counts in ticks.
 const SAMPLES_PER_ACTIVITY: u64 = 5;
 /// The counts of a connection are published at most this often.
 pub(crate) const PUBLISH_INTERVAL: Duration = Duration::from_millis(5);
@@ -51,7 +51,7 @@ pub(crate) enum Sampled {
 }
 
 impl Sampled {
-    /// Duplicates of TCP connections: the kernel knows their state.
+    /// TCP connections, by duplicates of their descriptors: the kernel has their state.
     pub(crate) fn tcp<'a>(streams: impl IntoIterator<Item = &'a TcpStream>) -> Result<Self, Error> {
         let copies: std::io::Result<_> = streams.into_iter().map(TcpStream::try_clone).collect();
         Ok(Sampled::Tcp(copies.map_err(failed("cannot duplicate a descriptor"))?))

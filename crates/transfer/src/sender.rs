@@ -42,16 +42,16 @@ use crate::{
     wait::while_serving,
 };
 
-/// Where and how to send.
+/// The receiver, and how to send to it.
 #[derive(Debug, Clone)]
 pub struct SenderOptions {
     /// The receiver.
     pub receiver: SocketAddr,
-    /// Where the files go, relative to the receiver's directory.
+    /// The directory for the files, relative to the receiver's directory.
     pub directory: String,
     /// The transport of the data.
     pub transport: Transport,
-    /// How fast.
+    /// The control of the sending rate.
     pub rate: RateChoice,
     /// Largest packet of UDT, SABUL, Tsunami and QUIC with IP and UDP headers, bytes.
     pub mss: u32,
@@ -61,11 +61,11 @@ pub struct SenderOptions {
     pub congestion: Option<String>,
     /// The secret that the receiver requires.
     pub token: Option<Token>,
-    /// Timeout of the connection.
+    /// Timeout of the attempt to connect.
     pub connect_timeout: Duration,
 }
 
-/// Maximum time for what the receiver measured: at most 1 % of the files' bytes, or 20 kB.
+/// Timeout of the receiver's evidence, which has at most 1 % of the files' bytes, or 20 kB.
 const EVIDENCE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest rate that Tsunami's parameters can carry.
 const MAX_TSUNAMI_BPS: u64 = u32::MAX as u64;
@@ -149,7 +149,7 @@ struct Entry {
     name: String,
 }
 
-/// Lists the regular files, directories with their own name.
+/// Lists the regular files among `files` and in its directories. The name of a file in a directory begins with the directory's name.
 fn expand(files: &[PathBuf], observer: &dyn Observer) -> Result<Vec<Entry>, Error> {
     let mut entries = Vec::new();
     for path in files {
@@ -352,7 +352,7 @@ fn receive_evidence(control: &mut Control<'_>, observer: &dyn Observer) -> Optio
                     return Ok(());
                 }
             }
-            // Of SABUL's connection, which is closed.
+            // A late report of SABUL's connection, which is closed.
             Frame::Report(_) => {}
             _ => return Err(Error::Protocol("the receiver's evidence was expected".into())),
         }
@@ -400,7 +400,7 @@ fn agree(
 ) -> Result<Agreement, Error> {
     let hello = control.receive("greeting", HANDSHAKE_TIMEOUT)?;
     let Message::Hello { protocol, challenge: theirs, needs_token } = hello else {
-        return Err(Error::Protocol("no greeting".into()));
+        return Err(Error::Protocol("the receiver's first message was expected".into()));
     };
     if protocol != PROTOCOL {
         return Err(Error::Protocol(format!(
@@ -440,7 +440,7 @@ fn agree(
     })?;
     let ready = control.receive("agreement", HANDSHAKE_TIMEOUT)?;
     let Message::Ready { proof, key, port, certificate, evidence } = ready else {
-        return Err(Error::Protocol("no agreement".into()));
+        return Err(Error::Protocol("the receiver's agreement was expected".into()));
     };
     let agreed: Vec<&str> = certificate.iter().map(String::as_str).collect();
     if proof != prove("receiver", &agreed) {
@@ -571,7 +571,7 @@ fn send_file(
         stream.write_all(&confirmation, control)?;
     }
     let Message::Stored = meter.wait_for_reply(|| data.receive(control, "confirmation"))? else {
-        return Err(Error::Protocol("no confirmation".into()));
+        return Err(Error::Protocol("the receiver's confirmation was expected".into()));
     };
     if let (Data::Stream(stream), Some(before)) = (&mut *data, before) {
         if stream.is_authenticated() {

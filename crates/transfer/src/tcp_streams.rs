@@ -29,12 +29,12 @@ const HEADER_BYTES: usize = 12;
 const MAX_BLOCK_BYTES: u32 = 1 << 20;
 /// Reads from one connection before the next one.
 const READS_PER_TURN: usize = 8;
-/// Maximum number of separate parts of a file behind its first gap: bounds the memory for a hostile sender's blocks.
+/// Maximum number of separate parts of a file after its first gap: bounds the memory for a hostile sender's blocks.
 const MAX_PARTS: usize = 1 << 18;
 
 /// The turns over all connections.
 struct Turns {
-    /// When data last moved.
+    /// When data was last sent or received.
     moved: Instant,
     /// When the control connection was last checked.
     checked: Instant,

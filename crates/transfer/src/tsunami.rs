@@ -43,7 +43,7 @@ pub(crate) struct Source<'a> {
     pub(crate) path: &'a Path,
     pub(crate) bytes: u64,
     pub(crate) meter: &'a Meter,
-    /// Has the counts of the files before.
+    /// The counts, which include those of the previous files.
     pub(crate) counts: &'a SharedCounts,
 }
 
@@ -154,7 +154,7 @@ fn send_due(
 pub(crate) struct Receiving {
     socket: Socket,
     port: u16,
-    /// The sender, whose datagrams alone count.
+    /// The sender; datagrams of other hosts are ignored.
     peer: IpAddr,
     parameters: Parameters,
     incoming: Incoming,
@@ -237,7 +237,7 @@ impl Receiving {
         if bytes.is_empty() { Ok(()) } else { control.send_tsunami(&bytes) }
     }
 
-    /// Drops blocks of the file before.
+    /// Drops blocks of the previous file.
     pub(crate) fn discard_old(&mut self) -> Result<(), Error> {
         while self
             .incoming
@@ -283,7 +283,7 @@ fn unexpected(frame: &Frame) -> Error {
     Error::Protocol(format!("{frame:?} instead of Tsunami's dialogue").chars().take(200).collect())
 }
 
-/// A UDP socket as the standard library's.
+/// Opens a UDP socket; returns it and its port.
 pub(crate) fn socket(local: SocketAddr) -> Result<(Socket, u16), Error> {
     let socket: UdpSocket =
         bind_bulk(local).map_err(failed(format!("cannot open a UDP socket at {local}")))?.into();

@@ -30,8 +30,8 @@ const MAX_ROUNDS: usize = 8;
 /// Maximum number of reports of the control connection that are handled before the UDP socket is polled.
 const MAX_REPORTS: usize = 256;
 
-/// What a blocking call of a UDT stream calls while it waits. A closure is an attendant: its error ends the
-/// call.
+/// The functions that a blocking call of a UDT stream calls while it waits. A closure implements
+/// [`Attendant::check`]: its error ends the call.
 pub trait Attendant {
     /// Ends the call with an error.
     ///

@@ -1,4 +1,4 @@
-//! Waits of a transfer in which the data connection must go on: for the peer's next message, and for work of this end that takes long.
+//! Waits during which the data connection must be served: for the peer's next message, and for work of this end that takes long.
 
 use std::{
     sync::{
@@ -79,11 +79,11 @@ pub(crate) fn while_serving<T: Send>(
         };
         let thread = thread::Builder::new().name("file work".into());
         thread.spawn_scoped(scope, run).map_err(failed("cannot start a thread"))?;
-        let mut told = Instant::now();
+        let mut reported = Instant::now();
         let mut attend = || {
             control.check()?;
-            if told.elapsed() >= WORKING_INTERVAL {
-                told = Instant::now();
+            if reported.elapsed() >= WORKING_INTERVAL {
+                reported = Instant::now();
                 control.send(&Message::Working)?;
             }
             stream.as_deref_mut().map_or(Ok(()), |stream| stream.serve(Duration::ZERO, control))

@@ -139,7 +139,7 @@ fn an_end_of_an_older_version_does_not_measure() {
             }
             json.to_string()
         });
-        // The relay changes frames, so the data must have a connection of its own.
+        // The relay changes frames, so the data must have a separate connection.
         let options = SenderOptions { receiver: through, streams: 2, ..running.options(Transport::Tcp) };
         let measured = Measured::default();
         let sent = send(std::slice::from_ref(&path), &options, &measured, &AtomicBool::new(false));

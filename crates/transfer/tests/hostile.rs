@@ -13,7 +13,7 @@ use transfer::{Transport, send};
 use crate::loopback::{Quiet, Running};
 
 #[test]
-fn silent_and_garbled_peers_hold_nobody() {
+fn silent_and_garbled_peers_block_no_other_peer() {
     let running = Running::start(None);
     let source = tempfile::tempdir().unwrap();
     let path = source.path().join("f");
@@ -28,7 +28,7 @@ fn silent_and_garbled_peers_hold_nobody() {
             silent.push(stream);
         }
     }
-    // Each address has 16 places until its connections time out, after 10 s.
+    // An address may have 16 connections without a proof; they time out after 10 s.
     let begin = std::time::Instant::now();
     loop {
         let options = running.options(Transport::Udt);

@@ -125,7 +125,7 @@ fn streams_of_one_address_run_at_the_same_time() {
 }
 
 #[test]
-fn a_server_with_a_token_serves_only_those_who_know_it() {
+fn a_server_with_a_token_serves_only_clients_with_this_token() {
     const SECRET: &str = "a secret of both ends";
     with_server(Some(SECRET), StreamService::default(), |port| {
         let short = StreamOptions { duration: Time::from_millis(100), ..options(Direction::FromServer) };

@@ -1,5 +1,5 @@
-// The fields of the form: each is a value in the text of the scenario, which the form replaces where it stands. So both can be
-// edited, and comments stay.
+// The fields of the form: each is a value in the text of the scenario, which the form replaces in place. So both the form and the
+// text can be edited, and the text keeps its comments.
 
 export interface Field {
   name: string;

@@ -82,7 +82,7 @@ impl EventLoop {
         }
     }
 
-    /// Authority: stores an announcement. The list is published at the end of the batch, once for all.
+    /// Authority: stores an announcement. The list is published once, at the end of the batch, for all its announcements.
     fn accept_announcement(&mut self, name: &PointName, announcement: Announcement, batch: &mut Batch) {
         match self.members.announce(name, announcement) {
             Ok(has_changed) => batch.has_announcements |= has_changed,

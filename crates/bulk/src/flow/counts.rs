@@ -8,7 +8,8 @@ use crate::{
     udt::{CloseReason, Connection},
 };
 
-/// Counts and state of the sending end.
+/// Counts and state of the sending end. QUIC counts packets of all kinds and their UDP payload. It carries the data of lost packets in new
+/// packets, so its retransmissions are the lost packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct SenderCounts {
     /// Data can be sent.
@@ -29,7 +30,7 @@ pub struct SenderCounts {
     pub unacked_packets: Option<u64>,
     /// Packets known to be lost and not yet retransmitted.
     pub waiting_lost_packets: Option<u64>,
-    /// Packets that the receiver reported lost.
+    /// Packets that the receiver reported lost; with QUIC, packets that the sender declared lost.
     pub lost_packets: u64,
     /// Reports of lost packets (NAKs), or requests for blocks.
     pub naks: u64,

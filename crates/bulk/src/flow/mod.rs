@@ -3,9 +3,9 @@
 //! A [`Sender`] and a [`Receiver`] exchange datagrams. Tsunami's also exchange bytes of a control connection,
 //! which the receiver's host opens; UDT and QUIC need none. The data is zeros, and the receiver discards it.
 //!
-//! Each time something happens: pass it on ([`End::handle_datagram`], [`End::handle_control`], or
-//! [`End::handle_timeout`] at [`End::next_timeout`]), then send what [`End::poll_transmit`] and
-//! [`End::take_control`] return.
+//! Pass each arrival to [`End::handle_datagram`] or [`End::handle_control`], and call
+//! [`End::handle_timeout`] at [`End::next_timeout`]. After each of these calls, send what
+//! [`End::poll_transmit`] and [`End::take_control`] return.
 //!
 //! ```
 //! use bulk::{flow::{End, Plan, Protocol, Receiver, Sender}, udt::RateChoice};
@@ -90,14 +90,14 @@ pub enum Protocol {
     Udt {
         /// The sender's rate control.
         rate: RateChoice,
-        /// Packets that the receiver's buffer takes; `None`: libudt's default.
+        /// Packets that the receiver's buffer holds; `None`: libudt's default.
         receive_packets: Option<u32>,
     },
     /// Tsunami, with the client's parameters.
     Tsunami(Parameters),
     /// A real-time stream.
     Stream(crate::stream::Parameters),
-    /// QUIC, without encryption. It does not exist on targets without a clock of the operating system.
+    /// QUIC, without encryption. Not available on targets without a clock of the operating system.
     #[cfg(not(target_arch = "wasm32"))]
     Quic {
         /// The receiver's flow-control window, bytes; `None`: [`QUIC_WINDOW_BYTES`].
@@ -191,8 +191,8 @@ impl Plan {
         }
     }
 
-    /// Whether the sender has a congestion control of crate `tcp`'s interface ([`Sender::with_congestion_control`]); the others
-    /// control their rate.
+    /// Whether the sender has a congestion control with the interface of crate `tcp` ([`Sender::with_congestion_control`]). The other
+    /// protocols control their rate.
     pub fn has_congestion_control(&self) -> bool {
         match self.protocol {
             Protocol::Udt { .. } | Protocol::Tsunami(_) | Protocol::Stream(_) => false,
@@ -203,7 +203,7 @@ impl Plan {
 }
 
 impl Sender {
-    /// A sender that starts now. Of QUIC, its congestion control is quinn's CUBIC, whose data in flight is not counted.
+    /// A sender that starts now. With QUIC, its congestion control is quinn's CUBIC, and the data in flight is not counted.
     pub fn new(plan: &Plan, now: Time) -> Self {
         Sender::with_congestion_control(plan, None, now)
     }

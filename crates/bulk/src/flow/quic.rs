@@ -28,7 +28,7 @@ use crate::quic::{Congestion, Pacer, PlainCrypto, PlainKey, run_timers_and_event
 
 /// The data is written in pieces of this size, which share their memory.
 const PIECE_BYTES: usize = 256 << 10;
-/// The name by which the sender calls the receiver; a plain session does not check it.
+/// The server name that the sender requests; a plain session does not check it.
 const NAME: &str = "receiver";
 
 /// An end's role, which gives it random numbers different from the other's.
@@ -181,7 +181,7 @@ impl QuicEnd {
         }
     }
 
-    /// Runs the timers that are due, and passes each event of the connection on.
+    /// Runs the timers that are due, and passes each event of the connection to `on_event`.
     fn run(&mut self, now: Time, mut on_event: impl FnMut(Event)) {
         let now = self.instant(now);
         let Some((handle, connection)) = &mut self.connection else { return };
@@ -329,13 +329,13 @@ impl QuicSender {
             is_complete: self.is_complete,
             payload_bytes: self.payload_bytes,
             sent_packets: path.sent_packets,
-            // Other packets carry the data of lost ones again.
+            // QUIC carries the data of lost packets in new packets.
             retransmitted_packets: path.lost_packets,
             sent_bytes: statistics.udp_tx.bytes,
             unacked_packets: congestion.map(|state| state.in_flight_packets),
             lost_packets: path.lost_packets,
             window_packets: Some(packets(path.cwnd)),
-            // The receiver grants credit in steps: while it is used up, the data in flight is all that it allows.
+            // The receiver grants credit in steps: while no credit is left, the window is the data in flight.
             peer_window_packets: match congestion {
                 Some(state) if is_window_used => Some(state.in_flight_packets),
                 _ => Some(u64::from(self.window_bytes) / payload.max(1)),

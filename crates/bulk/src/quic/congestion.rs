@@ -1,4 +1,4 @@
-//! Congestion controls of crate `tcp`'s interface behind quinn's trait.
+//! Congestion controls with the interface of crate `tcp`, behind quinn's trait.
 //!
 //! quinn requires controllers that other threads may use, but a native congestion control must stay on one thread. The
 //! connection's thread therefore keeps the controllers in a thread-local table, and quinn gets their indices.
@@ -63,7 +63,7 @@ pub struct Congestion {
 #[derive(Debug)]
 struct FactoryId(u64);
 
-/// What a congestion control knows about its connection.
+/// The state of a connection in its congestion control.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CongestionState {
     /// Packets sent, and neither acknowledged nor lost.
@@ -92,7 +92,7 @@ impl Congestion {
             let sk = connection.driver.sk();
             Some(CongestionState {
                 in_flight_packets: u64::from(sk.packets_in_flight()),
-                // As in `tcp_get_info`: a quarter of it in microseconds.
+                // As in `tcp_get_info`: `mdev_us` is four times the deviation.
                 rtt_deviation: Time::from_micros(u64::from(sk.mdev_us >> 2)),
                 is_app_limited: connection.is_app_limited,
             })
@@ -108,7 +108,7 @@ impl Congestion {
 
 impl Drop for FactoryId {
     fn drop(&mut self) {
-        // Dropped outside of the access: it may drop congestion controls that use the table.
+        // Dropped after the access to the table: it may drop congestion controls, which access the table too.
         let factory = with_table(|table| {
             table.newest.remove(&self.0);
             table.factories.remove(&self.0)

@@ -20,7 +20,7 @@ use quinn_proto::{
 };
 use sha2::Sha256;
 
-/// Bytes of a packet's tag, as of the AEADs of TLS 1.3.
+/// Bytes of a packet's tag, as with the AEAD algorithms of TLS 1.3.
 pub const TAG_BYTES: usize = 16;
 /// Bytes of a packet that protect its header (RFC 9001, section 5.4.2).
 const SAMPLE_BYTES: usize = 16;
@@ -269,7 +269,7 @@ impl PacketKey for PlainPacket {
     }
 }
 
-/// Leaves headers as they are.
+/// Does not change headers.
 struct PlainHeader;
 
 impl HeaderKey for PlainHeader {

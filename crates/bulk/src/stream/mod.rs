@@ -10,8 +10,8 @@
 //! ```
 //!
 //! The sender begins when the receiver's start message arrives; the receiver repeats this message until data
-//! arrives. A host therefore gets no stream that it did not request, and address resolution does not cost the
-//! first packets.
+//! arrives. A host therefore gets no stream that it did not request, and the first packets are not lost to
+//! address resolution.
 //!
 //! All fields are big-endian. There is no congestion control: the rate is the user's choice.
 //!
@@ -91,7 +91,7 @@ impl Parameters {
     }
 }
 
-/// Passes pieces of any bytes as datagrams to both ends, plain and with VDIF frames; for fuzzers.
+/// Passes pieces of arbitrary bytes as datagrams to both ends, with and without VDIF frames; for fuzzers.
 #[doc(hidden)]
 pub fn fuzz(bytes: &[u8]) {
     let begin = vdif::Second { epoch: 53, second: 0 };

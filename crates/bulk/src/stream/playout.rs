@@ -120,7 +120,7 @@ impl Playout {
     }
 }
 
-/// How much earlier than the first packet another may arrive, relative to their times: the jitter of the path.
+/// Maximum jitter: how much shorter than the first packet's delay that of another packet may be.
 const MAX_AHEAD: Time = Time::from_secs(2);
 
 #[cfg(test)]

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The header is that of the VDIF specification, release 1.1.1, section 5: eight little-endian words, the last four of which
-//! are the user's (zeros here). The number before it is what jive5ab calls "udps" (`udpsreader.cc`): it counts packets over all
-//! seconds, by one, in the byte order of x86.
+//! are the user's (zeros here). The packet number before it is that of jive5ab's format "udps" (`udpsreader.cc`): it increases by one
+//! with each packet and does not restart with a second. Its byte order is that of x86.
 
 use units::BitRate;
 

@@ -5,7 +5,8 @@
 //!    not with each copy of the last block.
 //! 2. The round trip is measured in the dialogue; the published client assumes 0.5 s.
 //! 3. There is no lossy mode.
-//! 4. It also reports 3.5 s after its last report; the published client only with every 50th datagram.
+//! 4. This client also reports 3.5 s after its last report; the published client reports only with every 50th
+//!    datagram.
 
 use units::Time;
 
@@ -18,15 +19,15 @@ use crate::{
     },
 };
 
-/// Feedback is considered each time this number of datagrams has arrived (published client).
+/// The client checks whether a report is due each time this number of datagrams has arrived (published client).
 const FEEDBACK_DATAGRAMS: u64 = 50;
 /// Time between two reports (published client).
 const FEEDBACK_INTERVAL: Time = Time::from_millis(350);
 /// At low rates a report is due after this time, because a server gives up after 15 s without one.
 const MAX_FEEDBACK_INTERVAL: Time = Time::from_millis(3500);
-/// Maximum number of ranges of received blocks. A server that restarts at gaps leaves a few thousand; others could fill the memory.
+/// Maximum number of ranges of received blocks. A server that restarts at gaps causes a few thousand; a hostile one could fill the memory.
 const MAX_RANGES: usize = 1 << 18;
-/// Missing blocks from which the server restarts instead (published client).
+/// From this number of missing blocks on, the client requests a restart instead of the blocks (published client).
 const RESTART_BLOCKS: u64 = 2048;
 /// Weight of the old error rate (published client: 25 %).
 const HISTORY: f64 = 0.25;
@@ -155,7 +156,7 @@ impl Client {
         matches!(self.state, State::Receiving | State::Complete).then_some(self.reply.file_bytes)
     }
 
-    /// Bytes that have arrived, those that were there before included.
+    /// Bytes that have arrived, including those that were there before.
     pub fn received_bytes(&self) -> u64 {
         (self.received.len() * u64::from(self.reply.block_bytes)).min(self.reply.file_bytes)
     }
@@ -234,7 +235,7 @@ impl Client {
                 self.resume();
                 self.finish();
             }
-            // A server has nothing more to say.
+            // A server sends no messages while it sends blocks.
             State::Receiving if !self.inbox.is_empty() => return Err(SessionError::Invalid("message")),
             State::Receiving | State::Complete | State::Failed(_) => return Ok(false),
         }
@@ -297,7 +298,7 @@ impl Client {
         (is_turn && since > FEEDBACK_INTERVAL) || since > MAX_FEEDBACK_INTERVAL
     }
 
-    /// Notes which blocks an arrival shows to be missing.
+    /// Records the blocks that an arrival shows to be missing.
     fn find_missing(&mut self, now: Time, header: Header) {
         if let Some((last, wire_clear)) = self.restart {
             if header.kind != BlockKind::Last && header.block > last && header.block <= wire_clear {

@@ -4,8 +4,8 @@
 //! reports errors above its threshold. The client requests missing blocks on the control connection.
 //!
 //! Tsunami is designed for otherwise idle paths: it does not share them fairly with TCP. Nothing is
-//! encrypted. The server sends to any UDP port of the host that has the control connection; only the secret
-//! protects that, so use one that is not [`wire::DEFAULT_SECRET`].
+//! encrypted. The server sends to any UDP port of the host that has the control connection. Only the secret
+//! prevents misuse of this, so use another one than [`wire::DEFAULT_SECRET`].
 
 mod client;
 mod control;

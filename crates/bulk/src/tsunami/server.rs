@@ -1,8 +1,8 @@
 //! The sending end: the control dialogue, the block to send next, and the delay between blocks.
 //!
 //! Differences from the published server:
-//! 1. The delay between blocks has fractions of a microsecond. The published server rounds the target down to
-//!    whole microseconds, so that 1466 B at 980 Mb/s become 1066 Mb/s.
+//! 1. The delay between blocks has fractions of a microsecond. The published server rounds the delay down to
+//!    whole microseconds: it sends blocks of 1466 B at 1066 Mb/s when the target is 980 Mb/s.
 //! 2. Requests for a list of files (`!#DIR??`) and for several files (`*`) are refused.
 
 use units::Time;
@@ -279,7 +279,7 @@ impl Server {
             }
             Request::Restart(block) => {
                 if (1..=self.reply.blocks).contains(&block) {
-                    // The published server continues after the block, which the client then requests.
+                    // As the published server, continues with the block after this one.
                     self.block = block;
                     self.retransmissions.clear();
                     self.statistics.restarts += 1;

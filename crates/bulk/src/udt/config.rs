@@ -14,9 +14,9 @@ pub struct Config {
     pub socket_type: SocketType,
     /// Largest packet with IP and UDP headers, bytes: 76 to 65,535.
     pub mss: u32,
-    /// Packets that the receive buffer takes; also the largest window of the peer.
+    /// Packets that the receive buffer holds; also the largest window of the peer.
     pub receive_packets: u32,
-    /// Packets that the send buffer takes.
+    /// Packets that the send buffer holds.
     pub send_packets: u32,
     /// This end's socket ID, unlike that of every other connection on its port, and not 0.
     pub socket_id: u32,

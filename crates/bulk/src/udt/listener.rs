@@ -1,5 +1,5 @@
-//! The server's side of connection set-up: no state, and no more bytes than a request has, before a client
-//! has shown that it receives at its address.
+//! The server's side of connection set-up. Before a client has shown that it receives at its address, the
+//! server keeps no state for it and replies with no more bytes than the request has.
 
 use std::net::IpAddr;
 
@@ -119,8 +119,8 @@ fn reply(handshake: Handshake) -> Vec<u8> {
     bytes
 }
 
-/// An address as handshakes carry it: libudt sends the words of the network's order as numbers of its own
-/// machine, which is little-endian.
+/// An address as handshakes carry it: libudt reads each word of the address, which is in network byte order, as a
+/// number in its machine's byte order, which is little-endian.
 pub fn ip_words(address: IpAddr) -> [u32; 4] {
     match address {
         IpAddr::V4(address) => [u32::from_le_bytes(address.octets()), 0, 0, 0],

@@ -64,7 +64,7 @@ impl ReceiveHalf {
         self.base + self.slots.len() as u64
     }
 
-    /// Packets that the buffer still takes; those that wait for a missing one do not count, as in libudt.
+    /// Packets that the buffer has space for. Packets that wait for a missing one do not count as stored, as in libudt.
     pub(crate) fn space(&self) -> u64 {
         self.capacity - (self.next - self.base)
     }
@@ -120,7 +120,7 @@ impl ReceiveHalf {
         self.next = self.lost.first().unwrap_or(self.end());
     }
 
-    /// Notes that a range was reported, and when it is due again.
+    /// Records that a range was reported, and when its next report is due.
     pub(crate) fn reported(&mut self, first: u64, last: u64, due: Time) {
         self.reports.insert((due, first), Reported { last, times: 1 });
     }
@@ -130,8 +130,8 @@ impl ReceiveHalf {
         self.reports.first_key_value().map_or(Time::NEVER, |((due, _), _)| *due)
     }
 
-    /// The reported ranges that are due again and still missing, at most `limit`; each is due again after
-    /// `interval`, then twice, three times that (draft-gg-udt-03 section 3.5).
+    /// The reported ranges that are still missing and due to be reported again, at most `limit`. A range is due
+    /// after `interval`, then after twice and three times that, and so on (draft-gg-udt-03 section 3.5).
     pub(crate) fn take_due(&mut self, now: Time, interval: Time, limit: usize) -> Vec<(u64, u64)> {
         let mut due = Vec::new();
         while due.len() < limit {

@@ -30,7 +30,7 @@ const SECOND_DECREASE: u32 = 4;
 pub struct Sabul {
     period_us: f64,
     loss_rate: f64,
-    /// Since the last SYN.
+    /// Packets reported lost since the last SYN.
     lost: u64,
     first_index: u64,
     last_change: Time,
@@ -103,7 +103,7 @@ impl RateControl for Sabul {
         Time::from_nanos_f64(self.period_us * 1e3)
     }
 
-    /// The receiver's buffer limits it.
+    /// Only the receiver's buffer limits the packets in flight.
     fn window(&self) -> f64 {
         f64::INFINITY
     }

@@ -202,8 +202,8 @@ impl SendHalf {
         Next::Drop(message, first, last)
     }
 
-    /// Everything before `index` has arrived, and the receiver has space for `space` packets, if it reports
-    /// that. False if the packet was never sent.
+    /// Everything before `index` has arrived. `space`: packets that the receiver has space for, if it reports
+    /// them. False if the packet was never sent.
     pub(crate) fn acknowledge(&mut self, index: u64, space: Option<u64>) -> bool {
         if index > self.next {
             return false;

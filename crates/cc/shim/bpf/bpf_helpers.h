@@ -3,7 +3,7 @@
  * Included by congestion controls as <bpf/bpf_helpers.h>: sections, map definitions, helper functions.
  *
  * For eBPF the helpers are the kernel's, by number (include/uapi/linux/bpf.h). For the native build they are
- * functions of native/runtime.c; the use of a helper that is missing there is an error with the line.
+ * functions of native/runtime.c and native/maps.c; the compiler reports the line that uses any other helper.
  */
 #ifndef __LONGFAT_BPF_HELPERS_H__
 #define __LONGFAT_BPF_HELPERS_H__

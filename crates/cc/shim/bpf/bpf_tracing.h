@@ -27,8 +27,9 @@
 #define __lf_args_8(f) __lf_args_7(f), (void *)ctx[7]
 
 /*
- * Before Linux 6.10 cong_control was (struct sock *sk, const struct rate_sample *rs); no other operation has this form. Such
- * a program gets the sample at the position of this machine's kernel: since 6.10 ack and flag are between the two arguments.
+ * Before Linux 6.10 the arguments of cong_control were (struct sock *sk, const struct rate_sample *rs), which no other
+ * operation has; since 6.10 ack and flag are between the two. A program with the older form gets the sample from the
+ * position at which this machine's kernel passes it.
  */
 struct sock;
 struct rate_sample;

@@ -2,7 +2,7 @@
 /*
  * The eBPF helpers of the native build, implemented in native/runtime.c and native/maps.c.
  *
- * A helper without a native implementation is declared as an error, so that its use is reported with the line.
+ * A helper without a native implementation has the attribute `error`, so that the compiler reports the line that uses it.
  */
 #ifndef __LONGFAT_NATIVE_HELPERS_H__
 #define __LONGFAT_NATIVE_HELPERS_H__

@@ -18,7 +18,7 @@ struct lf_call {
 	__u64 random;		   /* state of bpf_get_prandom_u32's generator */
 	struct lf_stored *storage; /* the socket's values in SK_STORAGE maps */
 	char congestion[16];	   /* the name of its congestion control */
-	__u32 changed;		   /* whether this call has changed it */
+	__u32 changed;		   /* whether this call has changed the name */
 	__u32 changing;		   /* whether the call is the init after a change */
 	__u32 ack_wanted;	   /* whether bpf_tcp_send_ack was called, and its argument */
 	__u32 ack_rcv_nxt;

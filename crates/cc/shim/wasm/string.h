@@ -3,7 +3,7 @@
 #ifndef __LONGFAT_WASM_STRING_H__
 #define __LONGFAT_WASM_STRING_H__
 
-/* With -mbulk-memory these two are instructions. */
+/* With -mbulk-memory each of these two becomes one instruction. */
 #define memcpy __builtin_memcpy
 #define memset __builtin_memset
 

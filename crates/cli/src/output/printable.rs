@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-/// Whether a character controls the terminal in another way than by a new line or column.
+/// Whether a character, other than a newline or a tab, controls the terminal.
 fn is_control(c: char) -> bool {
     c.is_control() && c != '\n' && c != '\t'
 }
@@ -16,7 +16,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// A text as [`printable`] gives it, but with its colours (SGR sequences, ECMA-48 section 8.3.117).
+/// As [`printable`], but keeps the text's colours (SGR sequences, ECMA-48 section 8.3.117).
 pub fn printable_with_colours(text: &str) -> String {
     let mut parts = text.split('\u{1b}');
     let mut out = printable(parts.next().unwrap_or_default()).into_owned();

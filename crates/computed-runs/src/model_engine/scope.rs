@@ -99,7 +99,7 @@ fn of_device_queue(
     inputs: &PathInputs,
 ) -> Option<String> {
     let host = scenario.host(&flow.from)?;
-    // Without this signal a full queue only adds delay, as any queue that never drops.
+    // Without local congestion signals, a full device queue only adds delay, as any queue that never drops packets.
     let packets = host.nic.tx_queue.filter(|_| host.local_congestion)?;
     let (name, _, first) = path.forward.first()?;
     let is_slowest = first.rate.mean()? <= path.slowest()?.1;

@@ -83,8 +83,8 @@ impl ReverseListener {
         Ok(ReverseListener { tcp, udp, at, state: Mutex::default() })
     }
 
-    /// A new connection to the server, or a UDP socket if `datagrams`. It takes up to `timeout`, and up to a minute more if no
-    /// server stands by.
+    /// A new connection to the server, or a UDP socket if `datagrams`. Waits up to `timeout`, and up to a minute more if no server
+    /// has a standby connection.
     ///
     /// # Errors
     /// If no server connects in time, or `stop` is set.
@@ -150,7 +150,7 @@ impl ReverseListener {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for events and handles them; returns the wanted socket once it is there.
+    /// Waits for events and handles them; returns the wanted socket once it is connected.
     fn poll(
         &self,
         state: &mut State,

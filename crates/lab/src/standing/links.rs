@@ -206,7 +206,7 @@ impl Links {
         Ok(self.done(index))
     }
 
-    /// Runs `tc` with these arguments. `counters` has those of all directions: of the first link forward, backward, and so on.
+    /// Runs `tc` with these arguments. `counters` has an entry for each direction: the first link forward, then backward, and so on.
     pub(crate) fn tc(
         &mut self,
         arguments: &[String],

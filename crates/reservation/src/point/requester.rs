@@ -32,7 +32,7 @@ impl Point {
         if !is_for_us || *from == *self.name() {
             return;
         }
-        // A refused request leaves nothing: others cannot fill the storage with them.
+        // A refused request is not stored: otherwise other points could fill the storage with such requests.
         let possible = match self.invalid(&request) {
             Some(text) => Err(Reason::Invalid { point: self.name().clone(), text }),
             None => self.find_slot(turn, &request, Time::ZERO),

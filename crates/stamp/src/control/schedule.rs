@@ -78,8 +78,8 @@ impl Deviates {
         Deviates { cipher: Aes128::new(sid.into()), drawn: 0, block: [0; 16] }
     }
 
-    /// Uniform in units of 2^-32. The counter increases with each deviate, and is encrypted for each fourth
-    /// one.
+    /// Uniform in units of 2^-32. The counter increases with each deviate; an encrypted counter yields four
+    /// deviates.
     fn uniform(&mut self) -> u64 {
         let part = (self.drawn % 4) as usize;
         if part == 0 {

@@ -23,15 +23,15 @@ pub(super) struct Settings {
     pub comp_sack_nr: u8,
     /// Up to 6.5: `tcp_adv_win_scale`.
     pub adv_win_scale: Option<i8>,
-    /// 6.10: half of the buffer is window until packets arrive; in earlier kernels 65/256.
+    /// Since 6.10: half of the buffer is window until packets arrive; in 6.6 to 6.9 65/256.
     pub half_at_first: bool,
-    /// 6.6: a dropped segment closes the window.
+    /// Since 6.6: a dropped segment closes the window.
     pub zero_without_memory: bool,
-    /// 6.16: no sample of the round-trip time while there is data to read, nor samples of 0 ms.
+    /// Since 6.16: no sample of the round-trip time while there is data to read, nor samples of 0 ms.
     pub careful_rtt: bool,
-    /// 6.16: out-of-order data makes the buffer grow, unread data does not.
+    /// Since 6.16: out-of-order data makes the buffer grow, unread data does not.
     pub grows_by_reordering: bool,
-    /// 6.17: a segment that reaches beyond the window is refused.
+    /// Since 6.17: a segment that reaches beyond the window is dropped.
     pub whole_in_window: bool,
 }
 

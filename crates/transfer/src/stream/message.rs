@@ -64,7 +64,7 @@ pub(super) struct VdifRequest {
 pub(super) enum Message {
     /// The server expects the client's UDP socket.
     Ready,
-    /// The server does not take part, and why.
+    /// The server refuses the stream, and why.
     Refused { reason: String },
     /// The sending end's counts.
     Sender(SenderReport),

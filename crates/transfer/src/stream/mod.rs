@@ -5,7 +5,7 @@
 //! control connection, and only after the receiver's start has arrived over both connections: a client cannot direct a stream to another
 //! host.
 //!
-//! Both ends report their counts over the control connection, so that each has those of both.
+//! Both ends report their counts over the control connection, so that each end has the counts of both.
 
 mod client;
 mod message;

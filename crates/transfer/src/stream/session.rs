@@ -1,4 +1,4 @@
-//! A stream's end: one thread for the UDP socket, and the caller's for the control connection.
+//! One end of a stream: a thread for the UDP socket, and the caller's thread for the control connection.
 
 use std::{
     sync::{
@@ -59,7 +59,7 @@ struct Shared {
     has_ended: bool,
 }
 
-/// The UDP thread, as the other one sees it.
+/// The UDP thread's state, for the thread of the control connection.
 struct UdpEnd<'a> {
     shared: &'a Mutex<Shared>,
     is_running: &'a dyn Fn() -> bool,
@@ -140,14 +140,14 @@ fn exchange(
     let mut last_message = Instant::now();
     loop {
         let due = Instant::now() + REPORT_INTERVAL;
-        // Looked at first: a thread that ends well has stored its end before.
+        // Read before `has_ended`, which a thread sets before it ends without an error.
         let is_running = (udp.is_running)();
         let (mut sample, has_ended) = {
             let shared = lock(shared);
             (shared.sample, shared.has_ended)
         };
         if !is_running && !has_ended {
-            // Its error is the cause.
+            // The caller returns the thread's own error instead.
             return Err(Error::Closed { expected: "data of a stream" });
         }
         if begin.elapsed() > timeout {

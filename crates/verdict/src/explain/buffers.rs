@@ -22,11 +22,11 @@ enum End {
 enum Larger {
     /// A host's setting and its reason.
     Setting { host: String, setting: String, reason: String },
-    /// No command does it.
+    /// Advice, because no command makes the buffer larger.
     Advice(String),
 }
 
-/// The commands that make the limiting buffers larger, and advice about those that no command changes. Where the buffers of both
+/// The commands that make the limiting buffers larger, and advice about buffers that no command changes. Where the buffers of both
 /// hosts limit the flow, both hosts get the same command.
 pub(super) fn larger(
     rows: &[&FlowSample],

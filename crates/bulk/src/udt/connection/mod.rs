@@ -2,11 +2,11 @@
 //!
 //! Differences from libudt 4.11:
 //! 1. Missing packets are reported again after a round trip, as draft-gg-udt-03 section 3.5 states; libudt has
-//!    this switched off and waits for the sender's expiration timer.
+//!    disabled this and waits for the sender's expiration timer.
 //! 2. A sender retransmits the first unacknowledged packet if it is not acknowledged within two round trips
-//!    (for receivers without 1).
+//!    (for receivers that do not repeat their reports).
 //! 3. The mean time between packets is the control's period. In libudt the second packet of a pair takes no
-//!    time, so it sends 16/15 of the rate.
+//!    time, so libudt sends at 16/15 of the rate.
 //! 4. Rendezvous connections are not supported.
 //!
 //! `received.rs` processes the peer's packets, `timers.rs` runs the timers.
@@ -39,7 +39,7 @@ pub enum CloseReason {
     /// The peer closed it.
     #[error("the peer closed the connection")]
     Peer,
-    /// No packet arrives from the peer.
+    /// No packet has arrived from the peer for too long.
     #[error("the peer does not reply")]
     Timeout,
     /// The peer rejected the connection.
@@ -116,7 +116,7 @@ pub struct Connection {
     rtt_var: Time,
     /// The smallest round-trip time that this end measured.
     min_rtt: Option<Time>,
-    /// Smoothed, as the peer reports them.
+    /// Receive rate and path capacity, packets/s: the smoothed reports of the peer.
     receive_rate: u32,
     capacity: u32,
     pacing: Pacing,
@@ -211,7 +211,7 @@ impl Connection {
         }
     }
 
-    /// Takes over what the handshake agreed on.
+    /// Applies the values that the handshake agreed on.
     fn establish(&mut self, now: Time, peer: &Handshake) {
         self.config.mss = self.config.mss.min(peer.mss).max(MIN_MSS);
         self.peer_id = peer.socket_id;

@@ -30,7 +30,7 @@ impl Connection {
             return;
         }
         if let State::Closed(reason) = self.state {
-            // The peer has missed the shutdown.
+            // The peer has not received the shutdown.
             if reason == CloseReason::Local && !matches!(packet, Packet::Control(_, Control::Shutdown)) {
                 self.pending.clear();
                 self.queue(Control::Shutdown);
@@ -170,7 +170,7 @@ impl Connection {
         }
     }
 
-    /// At most one reply per SYN, and one to each repeated acknowledgement.
+    /// Replies at most once per SYN, and to each repeated acknowledgement.
     fn reply_to_ack(&mut self, now: Time, number: u32) {
         let is_due =
             self.last_ack_reply.is_none_or(|(at, last)| now.saturating_sub(at) >= SYN || last == number);
@@ -215,7 +215,7 @@ impl Connection {
     }
 }
 
-/// Moving average with a weight of 1/8; 0 is no report.
+/// Moving average with a weight of 1/8 for the report; a report of 0 is ignored.
 fn smooth(average: u32, report: u32) -> u32 {
     let report = report.min(i32::MAX as u32);
     if report == 0 { average } else { ((u64::from(average) * 7 + u64::from(report)) / 8) as u32 }

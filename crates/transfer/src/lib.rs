@@ -8,6 +8,7 @@
 //! A token authenticates both ends (`proof.rs`). Only QUIC encrypts the data. [`UdtStream`] is UDT over a socket without the control
 //! connection, to interoperate with other programs.
 
+mod buffers;
 mod control;
 mod data;
 mod data_stream;
@@ -18,6 +19,7 @@ mod message;
 mod name;
 mod observer;
 mod partial_file;
+mod prefix_hash;
 mod progress;
 mod proof;
 mod receiver;

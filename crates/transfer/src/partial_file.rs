@@ -12,7 +12,7 @@ use std::{
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
-        mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
+        mpsc::{Sender, SyncSender, sync_channel},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant, UNIX_EPOCH},
@@ -22,10 +22,12 @@ use os::file::TEMPORARY_SUFFIX;
 
 use crate::{
     Error,
+    buffers::Buffers,
     error::failed,
     evidence::{Meter, Task},
-    file_reader::{hash_prefix, hash_range},
+    file_reader::hash_prefix,
     name::PROGRESS_SUFFIX,
+    prefix_hash::PrefixHash,
 };
 
 /// Maximum number of bytes that wait to be written.
@@ -113,16 +115,20 @@ impl PartialFile {
             .map_err(failed(format!("cannot open {}", self.progress_path.display())))?;
         let shared = Arc::new(Shared::default());
         let (sender, receiver) = sync_channel(MAX_QUEUED_PIECES);
+        let duplicate = || self.file.try_clone().map_err(failed("cannot duplicate a descriptor"));
         let hashing = match order {
             Order::InOrder => None,
-            Order::AnyOrder => Some(Hashing::start(&self, from, meter)?),
+            Order::AnyOrder => {
+                let (path, hasher) = (self.temporary.clone(), self.hasher.clone());
+                Some(PrefixHash::start(duplicate()?, path, hasher, from, meter)?)
+            }
         };
         let writer = Writer {
-            file: self.file.try_clone().map_err(failed("cannot duplicate a descriptor"))?,
+            file: duplicate()?,
             path: self.temporary.clone(),
             progress_file,
             hasher: (order == Order::InOrder).then(|| self.hasher.clone()),
-            complete: hashing.as_ref().and_then(|hashing| hashing.complete.clone()),
+            complete: hashing.as_ref().and_then(PrefixHash::ends),
             progress_written: Instant::now(),
             shared: Arc::clone(&shared),
         };
@@ -202,6 +208,7 @@ fn open_locked(path: &Path, temporary: &Path) -> Result<File, Error> {
 #[derive(Debug, Default)]
 struct Shared {
     queued_bytes: AtomicU64,
+    buffers: Buffers,
     error: Mutex<Option<Error>>,
 }
 
@@ -230,6 +237,7 @@ impl Writer {
                 Piece::Data(offset, bytes) => {
                     let result = self.write(offset, &bytes);
                     self.shared.queued_bytes.fetch_sub(bytes.len() as u64, Ordering::Relaxed);
+                    self.shared.buffers.leave(bytes);
                     result
                 }
                 Piece::Complete(bytes) => self.write_progress_if_due(bytes),
@@ -299,70 +307,12 @@ fn data_ranges(offset: u64, bytes: &[u8]) -> Vec<(usize, usize)> {
     ranges
 }
 
-/// The thread that hashes a file whose data arrives in any order.
-struct Hashing {
-    complete: Option<Sender<u64>>,
-    thread: Option<JoinHandle<Result<blake3::Hasher, Error>>>,
-    /// The hash is not needed.
-    is_cancelled: Arc<AtomicBool>,
-}
-
-impl Hashing {
-    /// Hashes from byte `from`; the file's hasher has the bytes before.
-    fn start(partial: &PartialFile, from: u64, meter: &Arc<Meter>) -> Result<Self, Error> {
-        let (complete, receiver) = channel();
-        let file = partial.file.try_clone().map_err(failed("cannot duplicate a descriptor"))?;
-        let (path, mut hasher) = (partial.temporary.clone(), partial.hasher.clone());
-        let is_cancelled = Arc::new(AtomicBool::new(false));
-        let cancelled = Arc::clone(&is_cancelled);
-        let working = Arc::clone(meter);
-        let hash = move |receiver: Receiver<u64>| {
-            let _working = working.begin(Task::Hash);
-            let mut at = from;
-            while let Ok(end) = receiver.recv() {
-                let end = end.max(at);
-                hash_range(&file, &path, &mut hasher, (at, end), &cancelled)?;
-                at = end;
-            }
-            Ok(hasher)
-        };
-        let thread = thread::Builder::new().name("file hash".into());
-        let thread = thread.spawn(move || hash(receiver)).map_err(failed("cannot start a thread"))?;
-        Ok(Hashing { complete: Some(complete), thread: Some(thread), is_cancelled })
-    }
-
-    /// The hash of the whole file of `bytes` bytes, unless it is cancelled.
-    fn finish(mut self, bytes: u64, is_cancelled: &AtomicBool) -> Result<blake3::Hasher, Error> {
-        if let Some(complete) = self.complete.take() {
-            // Fails only if the thread has failed, which `join` reports.
-            let _ = complete.send(bytes);
-        }
-        while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
-            if is_cancelled.load(Ordering::Relaxed) {
-                return Err(Error::Interrupted);
-            }
-            thread::sleep(Duration::from_millis(1));
-        }
-        let joined = self.thread.take().and_then(|thread| thread.join().ok());
-        joined.unwrap_or_else(|| Err(Error::Input("the thread that hashes the file has failed".into())))
-    }
-}
-
-impl Drop for Hashing {
-    fn drop(&mut self) {
-        self.is_cancelled.store(true, Ordering::Relaxed);
-        self.complete = None;
-        // It has ended, or its result is not needed.
-        let _ = self.thread.take().map(JoinHandle::join);
-    }
-}
-
 /// The threads of a [`FileWriter`]. They hold the file's lock, because they have the file open: they end with the transfer, so that the
 /// next transfer of this file can begin at once.
 struct Threads {
     pieces: Option<SyncSender<Piece>>,
     writer: Option<JoinHandle<Option<blake3::Hasher>>>,
-    hashing: Option<Hashing>,
+    hashing: Option<PrefixHash>,
 }
 
 impl Threads {
@@ -416,6 +366,11 @@ impl FileWriter {
             Some(Ok(())) => Ok(()),
             _ => Err(self.take_error()),
         }
+    }
+
+    /// A buffer of `length` arbitrary bytes for [`FileWriter::write`].
+    pub(crate) fn buffer(&self, length: usize) -> Vec<u8> {
+        self.shared.buffers.take(length)
     }
 
     /// Whether the queue is full, so that [`FileWriter::write`] would wait.

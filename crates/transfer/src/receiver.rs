@@ -50,7 +50,7 @@ const MAX_GREETING_PER_ADDRESS: usize = 16;
 /// Interval at which a stream is served while the writer's queue is full.
 const FULL_WRITER_PAUSE: Duration = Duration::from_millis(1);
 /// Maximum size of a read, bytes.
-const READ_BYTES: usize = 1 << 20;
+const READ_BYTES: usize = 256 << 10;
 
 /// The options of a receiver.
 #[derive(Debug, Clone)]
@@ -522,7 +522,7 @@ fn receive_file(
         streams.receive(control, (from, bytes), &mut writer, |at| observer.progress(at))?;
     } else {
         while at < bytes {
-            let mut piece = vec![0; READ_BYTES.min(usize::try_from(bytes - at).unwrap_or(usize::MAX))];
+            let mut piece = writer.buffer(READ_BYTES.min(usize::try_from(bytes - at).unwrap_or(usize::MAX)));
             match data {
                 Data::Stream(stream) => read_exact(stream.as_mut(), &mut piece, control)?,
                 _ => {

@@ -31,9 +31,10 @@ use crate::{
     },
     error::failed,
     evidence::{Meter, Task},
-    file_reader::{FileReader, SentHash, hash_prefix},
+    file_reader::{FileReader, PIECE_BYTES, hash_prefix},
     message::{CHALLENGE_BYTES, Message, PROTOCOL},
     name,
+    prefix_hash::PrefixHash,
     proof::{CONFIRMATION_BYTES, confirm_file, prove_token},
     sampler::{Sampled, Sampler, SharedCounts},
     tcp_streams::{MAX_STREAMS, TcpStreams},
@@ -527,13 +528,20 @@ fn send_file(
     let hash = match data {
         Data::Tsunami(TsunamiSender { socket, key }) => {
             let duplicate = file.try_clone().map_err(failed("cannot duplicate a descriptor"))?;
-            let mut hash = SentHash::start(duplicate, entry.path.clone(), hasher, from, meter)?;
+            let hash = PrefixHash::start(duplicate, entry.path.clone(), hasher, from, meter)?;
+            let mut hashed = from;
             let source = tsunami::Source { file: &file, path: &entry.path, bytes, meter, counts };
             packets = Some(tsunami::serve(control, socket, peer.ip(), key.as_bytes(), &source, |at| {
-                hash.sent(at);
+                if at >= hashed + PIECE_BYTES as u64 {
+                    hash.extend(at);
+                    hashed = at;
+                }
                 observer.progress(at);
             })?);
-            hash.finish(bytes)?
+            let hasher = meter.wait_for_file(|| {
+                while_serving(control, None, |is_cancelled| hash.finish(bytes, is_cancelled))
+            })?;
+            hasher.finalize().to_hex().to_string()
         }
         Data::TcpStreams(streams) => {
             let mut reader = FileReader::start(file, entry.path.clone(), hasher, from, bytes, meter)?;
@@ -553,6 +561,7 @@ fn send_file(
                     }
                 }
                 sent += piece.len() as u64;
+                reader.buffers().leave(piece);
                 let buffered = if let Data::Stream(stream) = data { stream.buffered_bytes() } else { 0 };
                 observer.progress(sent.saturating_sub(buffered).max(from));
             }

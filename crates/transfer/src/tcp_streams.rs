@@ -208,7 +208,8 @@ impl TcpStreams {
                     match reader.next()? {
                         Some(bytes) => {
                             let length = bytes.len() as u64;
-                            *block = OutgoingBlock::new(offset, bytes);
+                            let sent = std::mem::replace(block, OutgoingBlock::new(offset, bytes));
+                            reader.buffers().leave(sent.bytes);
                             offset += length;
                         }
                         None => is_read = true,
@@ -264,7 +265,7 @@ impl TcpStreams {
                     }
                     if let Some((offset, length)) = block.header()? {
                         arrived.check(offset, length)?;
-                        block.prepare(length);
+                        block.bytes = writer.buffer(length as usize);
                     }
                     if let Some((offset, data)) = block.take() {
                         arrived.insert(offset, data.len() as u64)?;
@@ -359,10 +360,6 @@ impl IncomingBlock {
             return Err(Error::Protocol(format!("a block has {length} bytes")));
         }
         Ok(Some((offset, length)))
-    }
-
-    fn prepare(&mut self, length: u32) {
-        self.bytes = vec![0; length as usize];
     }
 
     /// Takes a complete block.

@@ -260,6 +260,7 @@ impl Pending {
         if self.offset + self.bytes.len() as u64 != offset || self.bytes.len() >= WRITE_BYTES {
             self.flush(writer)?;
             self.offset = offset;
+            self.bytes = writer.buffer(0);
         }
         self.bytes.extend_from_slice(bytes);
         Ok(())

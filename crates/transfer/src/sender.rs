@@ -7,7 +7,7 @@ use std::{
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicBool},
-    thread::Scope,
+    thread::{self, Scope},
     time::{Duration, Instant, SystemTime},
 };
 

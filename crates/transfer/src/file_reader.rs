@@ -14,15 +14,14 @@ use std::{
 
 use crate::{
     Error,
-    buffers::Buffers,
     error::failed,
     evidence::{Meter, Task},
 };
 
-/// Bytes of a piece: small enough for a processor's cache.
-pub(crate) const PIECE_BYTES: usize = 256 << 10;
+/// Bytes of a piece.
+pub(crate) const PIECE_BYTES: usize = 1 << 20;
 /// Number of pieces that are read ahead.
-const PIECES_AHEAD: usize = 64;
+const PIECES_AHEAD: usize = 16;
 
 /// The hash of a file's first `bytes` bytes, unless it is cancelled.
 pub(crate) fn hash_prefix(
@@ -76,7 +75,6 @@ fn read(file: &File, path: &Path, buffer: &mut [u8], at: u64, end: u64) -> Resul
 pub(crate) struct FileReader {
     pieces: Option<Receiver<Result<Vec<u8>, Error>>>,
     thread: Option<JoinHandle<blake3::Hasher>>,
-    buffers: Buffers,
     meter: Arc<Meter>,
 }
 
@@ -93,15 +91,13 @@ impl FileReader {
         let (sender, receiver) = sync_channel(PIECES_AHEAD);
         let thread = thread::Builder::new().name("file reader".into());
         let reading = Arc::clone(meter);
-        let buffers = Buffers::default();
-        let used_again = buffers.clone();
         let thread = thread
             .spawn(move || {
                 let _working = reading.begin(Task::File);
-                read_all(&file, &path, hasher, (from, bytes), &used_again, &sender)
+                read_all(&file, &path, hasher, (from, bytes), &sender)
             })
             .map_err(failed("cannot start a thread"))?;
-        Ok(FileReader { pieces: Some(receiver), thread: Some(thread), buffers, meter: Arc::clone(meter) })
+        Ok(FileReader { pieces: Some(receiver), thread: Some(thread), meter: Arc::clone(meter) })
     }
 
     /// The next piece; `None` at the end.
@@ -111,11 +107,6 @@ impl FileReader {
             Some(piece) => piece.map(Some),
             None => Ok(None),
         }
-    }
-
-    /// Where to leave pieces that are no longer needed.
-    pub(crate) fn buffers(&self) -> &Buffers {
-        &self.buffers
     }
 
     /// The hash of the whole file; all pieces were read.
@@ -144,12 +135,11 @@ fn read_all(
     path: &Path,
     mut hasher: blake3::Hasher,
     (from, bytes): (u64, u64),
-    buffers: &Buffers,
     pieces: &SyncSender<Result<Vec<u8>, Error>>,
 ) -> blake3::Hasher {
     let mut at = from;
     while at < bytes {
-        let mut piece = buffers.take(PIECE_BYTES);
+        let mut piece = vec![0; PIECE_BYTES];
         let result = read(file, path, &mut piece, at, bytes).map(|count| {
             piece.truncate(count);
             hasher.update(&piece);

@@ -561,7 +561,6 @@ fn send_file(
                     }
                 }
                 sent += piece.len() as u64;
-                reader.buffers().leave(piece);
                 let buffered = if let Data::Stream(stream) = data { stream.buffered_bytes() } else { 0 };
                 observer.progress(sent.saturating_sub(buffered).max(from));
             }

@@ -208,8 +208,7 @@ impl TcpStreams {
                     match reader.next()? {
                         Some(bytes) => {
                             let length = bytes.len() as u64;
-                            let sent = std::mem::replace(block, OutgoingBlock::new(offset, bytes));
-                            reader.buffers().leave(sent.bytes);
+                            *block = OutgoingBlock::new(offset, bytes);
                             offset += length;
                         }
                         None => is_read = true,

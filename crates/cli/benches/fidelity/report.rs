@@ -64,11 +64,12 @@ pub fn write(cases: &[Case], store: &Store) {
 pub fn write_guests(cases: &[Case], store: &Store, kernels: &[String]) {
     let mut text = format!(
         "# The simulator against each kernel in virtual time\n\n\
-         `cargo bench -p longfat --bench fidelity -- guests` compares the simulator of each Linux version with that version itself\n\
+         `cargo bench -p longfat --bench fidelity -- guests` compares the simulator's model of each Linux version with that version itself\n\
          (`--engine kernel`, which a busy machine does not disturb), and writes this page. The {} scenarios are those of [fidelity.md](fidelity.md),\n\
-         60 s each. Hosts of guests react in no time, and so do the simulated ones (`receive_jitter = \"0s\"`). Where results depend on chance (random loss, two flows, or a simulated goodput that differs by more than 3 % from run to\n\
-         run) both figures are means over {REPEATS} runs with different seeds and starts. An error is the simulator's figure divided by the\n\
-         kernel's, minus 1. [fidelity-causes.md](fidelity-causes.md) explains the differences.\n\n",
+         60 s each. Hosts of guests react in zero time, and so do the simulated hosts (`receive_jitter = \"0s\"`). Where results depend on chance (random\n\
+         loss, two flows, or a simulated goodput that differs by more than 3 % from run to run) both figures are means over {REPEATS} runs with\n\
+         different seeds and starts. An error is the simulator's figure divided by the kernel's, minus 1.\n\
+         [fidelity-causes.md](fidelity-causes.md) explains the differences.\n\n",
         cases.len()
     );
     for release in kernels {
@@ -201,10 +202,10 @@ fn head(kept: usize, all: usize, store: &Store) -> String {
         "# The simulator against the kernel in the lab\n\n\
          `make fidelity` compares the simulator with this machine's kernel, and writes this page, its pictures and [fidelity.csv](fidelity.csv).\n\
          The lab ran Linux {}. {kept} of {all} scenarios were run, 60 s each. They were drawn at random, from one seed, before anything was measured\n\
-         (`crates/cli/benches/fidelity/draw.rs`). Only lab runs whose `quality` is ok count; others were repeated. The simulator's figures are\n\
+         (`crates/cli/benches/fidelity/draw.rs`). Only lab runs whose `quality` is ok count; the others were repeated. The simulator's figures are\n\
          means over 5 seeds. The lab's figures are means of 5 runs if the result depends on chance: with random loss, with two flows, or if the\n\
-         simulator's goodput differs by more than 3 % from seed to seed. An error is the simulator's figure divided by the lab's, minus 1; goodput and\n\
-         retransmissions are the totals of all flows. [fidelity-causes.md](fidelity-causes.md) explains the differences.\n\n",
+         simulator's goodput differs by more than 3 % from seed to seed. In all other scenarios the lab ran once. An error is the simulator's figure\n\
+         divided by the lab's, minus 1. Goodput and retransmissions are the totals of all flows. [fidelity-causes.md](fidelity-causes.md) explains the differences.\n\n",
         store.kernel()
     )
 }

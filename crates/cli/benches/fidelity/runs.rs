@@ -70,7 +70,7 @@ const SETTINGS: &str = r#""net.ipv4.tcp_no_metrics_save" = "1""#;
 const BUFFERS: &str =
     r#""net.ipv4.tcp_rmem" = "4096 131072 6291456", "net.ipv4.tcp_wmem" = "4096 16384 4194304""#;
 
-/// The hosts of guests in virtual time react in no time.
+/// Simulated hosts react in zero time, as hosts of guests in virtual time do.
 const ALL_HOSTS: &str = "[hosts.\"*\"]\n";
 const NO_JITTER: &str = "receive_jitter = \"0s\"\n";
 

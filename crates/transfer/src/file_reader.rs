@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Bytes of a piece.
-pub(crate) const PIECE_BYTES: usize = 1 << 20;
+const PIECE_BYTES: usize = 1 << 20;
 /// Number of pieces that are read ahead.
 const PIECES_AHEAD: usize = 16;
 

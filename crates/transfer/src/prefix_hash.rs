@@ -1,5 +1,4 @@
-//! Hashes on a thread the first part of a file, as far as it has arrived or was sent: hashing a whole file at once would take
-//! the processor from the transfer.
+//! Hashes on a thread the first part of a file, as far as it has arrived without gaps.
 
 use std::{
     fs::File,
@@ -61,18 +60,12 @@ impl PrefixHash {
         self.ends.clone()
     }
 
-    /// The file can be hashed up to byte `end`.
-    pub(crate) fn extend(&self, end: u64) {
-        if let Some(ends) = &self.ends {
-            // Fails only if the thread has failed, which `finish` reports.
-            let _ = ends.send(end);
-        }
-    }
-
     /// The hash of the whole file of `bytes` bytes, unless it is cancelled.
     pub(crate) fn finish(mut self, bytes: u64, is_cancelled: &AtomicBool) -> Result<blake3::Hasher, Error> {
-        self.extend(bytes);
-        self.ends = None;
+        if let Some(ends) = self.ends.take() {
+            // Fails only if the thread has failed, which `join` reports.
+            let _ = ends.send(bytes);
+        }
         while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
             if is_cancelled.load(Ordering::Relaxed) {
                 return Err(Error::Interrupted);
@@ -100,17 +93,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_hashed_only_after_they_were_sent() {
+    fn bytes_are_hashed_only_after_they_have_arrived() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
-        let (from, sent, bytes) = (1_000, 300_000, 700_000);
+        let (from, arrived, bytes) = (1_000, 300_000, 700_000);
         std::fs::write(&path, vec![1; bytes]).unwrap();
         let file = || File::options().read(true).write(true).open(&path).unwrap();
         let mut hasher = blake3::Hasher::new();
         hasher.update(&vec![1; from]);
         let hash = PrefixHash::start(file(), path.clone(), hasher, from as u64, &Meter::new()).unwrap();
-        hash.extend(sent as u64);
-        file().write_all_at(&vec![2; bytes - sent], sent as u64).unwrap();
+        hash.ends().unwrap().send(arrived as u64).unwrap();
+        file().write_all_at(&vec![2; bytes - arrived], arrived as u64).unwrap();
         let hasher = hash.finish(bytes as u64, &AtomicBool::new(false)).unwrap();
         assert_eq!(hasher.finalize(), blake3::hash(&std::fs::read(&path).unwrap()));
     }

@@ -31,10 +31,9 @@ use crate::{
     },
     error::failed,
     evidence::{Meter, Task},
-    file_reader::{FileReader, PIECE_BYTES, hash_prefix},
+    file_reader::{FileReader, hash_prefix},
     message::{CHALLENGE_BYTES, Message, PROTOCOL},
     name,
-    prefix_hash::PrefixHash,
     proof::{CONFIRMATION_BYTES, confirm_file, prove_token},
     sampler::{Sampled, Sampler, SharedCounts},
     tcp_streams::{MAX_STREAMS, TcpStreams},
@@ -528,20 +527,13 @@ fn send_file(
     let hash = match data {
         Data::Tsunami(TsunamiSender { socket, key }) => {
             let duplicate = file.try_clone().map_err(failed("cannot duplicate a descriptor"))?;
-            let hash = PrefixHash::start(duplicate, entry.path.clone(), hasher, from, meter)?;
-            let mut hashed = from;
-            let source = tsunami::Source { file: &file, path: &entry.path, bytes, meter, counts };
-            packets = Some(tsunami::serve(control, socket, peer.ip(), key.as_bytes(), &source, |at| {
-                if at >= hashed + PIECE_BYTES as u64 {
-                    hash.extend(at);
-                    hashed = at;
-                }
-                observer.progress(at);
+            let reader = FileReader::start(duplicate, entry.path.clone(), hasher, from, bytes, meter)?;
+            let mut source = tsunami::Source::new((&file, &entry.path), reader, (from, bytes), meter, counts);
+            let key = key.as_bytes();
+            packets = Some(tsunami::serve(control, socket, peer.ip(), key, &mut source, |at| {
+                observer.progress(at)
             })?);
-            let hasher = meter.wait_for_file(|| {
-                while_serving(control, None, |is_cancelled| hash.finish(bytes, is_cancelled))
-            })?;
-            hasher.finalize().to_hex().to_string()
+            source.finish()?
         }
         Data::TcpStreams(streams) => {
             let mut reader = FileReader::start(file, entry.path.clone(), hasher, from, bytes, meter)?;

@@ -24,6 +24,7 @@ use crate::{
     control::{CHECK_INTERVAL, Control, Frame, IDLE_TIMEOUT},
     error::failed,
     evidence::Meter,
+    file_reader::FileReader,
     partial_file::FileWriter,
     sampler::{PUBLISH_INTERVAL, SharedCounts},
 };
@@ -37,14 +38,67 @@ const MAX_FRAMES: usize = 256;
 /// A server that sleeps between blocks sleeps at least this long.
 const MIN_SLEEP: Duration = Duration::from_micros(100);
 
-/// The sending end's file.
+/// The sending end's file. A thread reads it in order; blocks that are sent again are read where they are.
 pub(crate) struct Source<'a> {
     pub(crate) file: &'a File,
     pub(crate) path: &'a Path,
     pub(crate) bytes: u64,
     pub(crate) meter: &'a Meter,
-    /// The counts, which include those of the previous files.
+    /// Has the counts of the files before.
     pub(crate) counts: &'a SharedCounts,
+    reader: FileReader,
+    /// Bytes that the thread has read, and where they begin in the file.
+    ahead: Vec<u8>,
+    ahead_begin: u64,
+}
+
+impl<'a> Source<'a> {
+    /// `reader` reads from byte `from`.
+    pub(crate) fn new(
+        (file, path): (&'a File, &'a Path),
+        reader: FileReader,
+        (from, bytes): (u64, u64),
+        meter: &'a Meter,
+        counts: &'a SharedCounts,
+    ) -> Self {
+        Source { file, path, bytes, meter, counts, reader, ahead: Vec::new(), ahead_begin: from }
+    }
+
+    /// Reads at `offset`.
+    fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<(), Error> {
+        let end = offset + out.len() as u64;
+        while self.ahead_begin <= offset && self.ahead_begin + (self.ahead.len() as u64) < end {
+            let unneeded = usize::try_from(offset - self.ahead_begin).unwrap_or(usize::MAX);
+            let unneeded = unneeded.min(self.ahead.len());
+            self.ahead.drain(..unneeded);
+            self.ahead_begin += unneeded as u64;
+            let Some(piece) = self.reader.next()? else { break };
+            if self.ahead.is_empty() {
+                self.ahead = piece;
+            } else {
+                self.ahead.extend_from_slice(&piece);
+            }
+        }
+        let begin = offset.checked_sub(self.ahead_begin).and_then(|begin| usize::try_from(begin).ok());
+        let in_order = begin.and_then(|begin| self.ahead.get(begin..begin.checked_add(out.len())?));
+        if let Some(bytes) = in_order {
+            out.copy_from_slice(bytes);
+            return Ok(());
+        }
+        match self.meter.wait_for_file(|| self.file.read_exact_at(out, offset)) {
+            Ok(()) => Ok(()),
+            Err(cause) if cause.kind() == std::io::ErrorKind::UnexpectedEof => {
+                Err(Error::Shrunk(self.path.display().to_string()))
+            }
+            Err(cause) => Err(failed(format!("cannot read {}", self.path.display()))(cause)),
+        }
+    }
+
+    /// The hash of the whole file.
+    pub(crate) fn finish(mut self) -> Result<String, Error> {
+        while self.reader.next()?.is_some() {}
+        self.reader.finish()
+    }
 }
 
 /// Sends a file to the client at the other end of the control connection. Returns blocks sent, and of these
@@ -54,7 +108,7 @@ pub(crate) fn serve(
     socket: &Socket,
     peer: IpAddr,
     secret: &[u8],
-    source: &Source<'_>,
+    source: &mut Source<'_>,
     mut progress: impl FnMut(u64),
 ) -> Result<(u64, u64), Error> {
     os::reduce_timer_slack();
@@ -64,10 +118,11 @@ pub(crate) fn serve(
     let start = Instant::now();
     let mut outgoing = Outgoing::default();
     let mut is_connected = false;
-    let (earlier, _) = source.counts.get();
+    let shared = source.counts;
+    let (earlier, _) = shared.get();
     let publish = |server: &Server| {
         let counts = SenderCounts::of_tsunami(server, server.block_bytes());
-        source.counts.publish(counts.after(&earlier), ReceiverCounts::default());
+        shared.publish(counts.after(&earlier), ReceiverCounts::default());
     };
     let mut published = start;
     while server.completed() == 0 {
@@ -117,10 +172,10 @@ fn send_due(
     start: Instant,
     outgoing: &mut Outgoing,
     socket: &Socket,
-    source: &Source<'_>,
+    source: &mut Source<'_>,
     progress: &mut impl FnMut(u64),
 ) -> Result<(), Error> {
-    let mut error = None;
+    let mut result = Ok(());
     let mut sent_to = 0;
     while !outgoing.is_full() {
         let Some(block) = server.poll_transmit(elapsed(start)) else { break };
@@ -129,21 +184,15 @@ fn send_due(
             let begin = out.len();
             out.resize(begin + block.bytes, 0);
             let length = usize::try_from(source.bytes - block.offset).unwrap_or(usize::MAX).min(block.bytes);
-            let read = || source.file.read_exact_at(&mut out[begin..begin + length], block.offset);
-            if let Err(cause) = source.meter.wait_for_file(read) {
-                error = Some(cause);
+            let read = source.read(block.offset, &mut out[begin..begin + length]);
+            if result.is_ok() {
+                result = read;
             }
             sent_to = block.offset + length as u64;
             true
         });
     }
-    match error {
-        Some(cause) if cause.kind() == std::io::ErrorKind::UnexpectedEof => {
-            return Err(Error::Shrunk(source.path.display().to_string()));
-        }
-        Some(cause) => return Err(failed(format!("cannot read {}", source.path.display()))(cause)),
-        None => {}
-    }
+    result?;
     if sent_to > 0 {
         progress(sent_to);
     }

@@ -113,7 +113,7 @@ mod tests {
         let place = &hosts[0].announcement.as_ref().unwrap().place;
         assert_eq!(place.name.as_deref(), Some("Example Observatory, Kashima, JP"));
         assert_eq!(place.networks, ["192.0.2.30", "2001:db8:7::30", "example.jp"]);
-        assert_eq!(hosts[1].announcement.as_ref().unwrap().place.coordinates, None, "the latitude is out of range");
+        assert_eq!(hosts[1].announcement.as_ref().unwrap().place.coordinates, None, "latitude out of range");
         let mut members = Members::of_one("a".into(), "203.0.113.1:4862");
         members.members.extend(hosts);
         let names = |texts: LookupTexts| -> Vec<String> {

@@ -15,7 +15,7 @@ from longfat.errors import BadInput, Error, Missing
 
 
 def program() -> str:
-    """The path of the program: ``LONGFAT``, else that of this environment, else the first in ``PATH``."""
+    """The path of the program: that in ``LONGFAT``, else the one of this Python environment, else the first in ``PATH``."""
     named = os.environ.get("LONGFAT")
     if named:
         return named
@@ -46,8 +46,8 @@ def run_json(arguments: Sequence[str], accepted: Sequence[int] = (0,)) -> dict[s
 
 
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess:
-    # A second signal ends the program at once. In a session of its own it receives none of a terminal's Ctrl-C and of Jupyter's
-    # interruption, which go to whole process groups, but only that of _end.
+    # A second signal ends the program at once. Therefore it runs in a separate session: Ctrl-C on a terminal and an interruption by Jupyter
+    # go to the process group of Python and do not reach it. It receives only the signal of _end.
     pipe = subprocess.PIPE
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, start_new_session=True
@@ -61,7 +61,7 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess:
 
 
 def _end(process: subprocess.Popen) -> None:
-    """Ends the program: after one signal it has time to end cleanly; another interruption ends it at once."""
+    """Ends the program: after one signal it has time to end cleanly; another interruption of Python kills it."""
     try:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=_END_TIMEOUT_S)
@@ -71,7 +71,7 @@ def _end(process: subprocess.Popen) -> None:
 
 
 def _message(ended: subprocess.CompletedProcess) -> str:
-    """The message of a failure: with --json a document, else the last lines of standard error."""
+    """The message of a failure: that of the JSON document, else all of standard error."""
     for text in (ended.stdout, ended.stderr):
         try:
             document = json.loads(text)

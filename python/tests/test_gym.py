@@ -30,7 +30,7 @@ def test_the_environment_follows_gymnasiums_interface():
     one.close()
 
 
-def test_the_window_is_the_actions():
+def test_actions_set_the_window():
     one = env(initial_cwnd=16)
     observation, info = one.reset(seed=1)
     assert 0.02 <= info["time_s"] <= 0.1
@@ -41,7 +41,7 @@ def test_the_window_is_the_actions():
         windows.append(observation[0])
         goodputs.append(info["sample"]["goodput_bps"])
     assert set(windows) == {16.0}
-    # 16 segments of 1448 bytes each 20 ms, plus some queue: 9.2 Mb/s.
+    # 16 segments of 1448 bytes per round trip of 20 ms and a short queue: 9.1 Mb/s.
     assert np.mean(goodputs[10:-1]) == pytest.approx(16 * 1448 * 8 / 0.0203, rel=0.05)
     one.reset()
     for _ in range(3):
@@ -64,7 +64,7 @@ def test_episodes_repeat_with_their_seed():
 
 
 def test_ctrl_c_ends_a_step():
-    # The first sample of the flow would come after minutes.
+    # Without the interruption the first sample of the flow takes minutes.
     code = """
 import longfat
 from longfat.gym import PathEnv
@@ -90,7 +90,7 @@ env.close()
     assert process.returncode == 0
 
 
-def test_wrong_flows_and_columns_are_named():
+def test_errors_name_wrong_flows_and_columns():
     scenario = longfat.Scenario.path("100mbit", "20ms", duration="1s")
     from longfat.gym import PathEnv
 

@@ -1,4 +1,5 @@
-//! Hosts of a perfSONAR lookup service (sLS), from the JSON of its records (`/lookup/records`), for look-ups beside the points of the mesh.
+//! Hosts of a perfSONAR lookup service (sLS), from the JSON of its records (`/lookup/records`). Searches of the directory find them in addition
+//! to the points of the mesh.
 //!
 //! A value of a record is a list of texts, or a text. Records refer to each other by their `uri`: a host to its interfaces, a service to its host.
 
@@ -11,7 +12,7 @@ use crate::{Error, Member, test::Kind};
 
 type Record = Map<String, Value>;
 
-/// The services whose protocols serve latency tests of points.
+/// The services with which points can make latency tests.
 const LATENCY_SERVICES: [&str; 2] = ["owamp", "twamp"];
 
 /// The hosts of a lookup service.
@@ -48,7 +49,7 @@ fn values<'a>(record: &'a Record, key: &str) -> Vec<&'a str> {
     }
 }
 
-/// A host as an entry of the directory; `None` without a name, or if its texts exceed the maxima of announcements.
+/// A host as an entry of the directory; `None` without a name, or with a text that announcements do not allow.
 fn host(
     record: &Record,
     addresses: &BTreeMap<&str, Vec<&str>>,
@@ -59,8 +60,8 @@ fn host(
     let is_ip = |text: &&str| text.parse::<IpAddr>().is_ok();
     let name = names.iter().copied().find(|text| !is_ip(text)).or_else(|| names.first().copied())?;
     let interfaces = values(record, "host-net-interfaces");
-    let its = interfaces.iter().filter_map(|uri| addresses.get(uri)).flatten().chain(&names).copied();
-    let mut ips: Vec<&str> = its.filter(is_ip).collect();
+    let own = interfaces.iter().filter_map(|uri| addresses.get(uri)).flatten().chain(&names).copied();
+    let mut ips: Vec<&str> = own.filter(is_ip).collect();
     ips.sort_unstable();
     ips.dedup();
     let place: Vec<&str> =
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
     use crate::{Lookup, LookupTexts, Members};
 
-    /// The form of sLS records; names and addresses are of the ranges for documentation.
+    /// Records in the form of sLS; names and addresses are from the ranges for documentation.
     const RECORDS: &str = r#"[
       { "type": ["host"], "uri": "lookup/host/1", "host-name": ["192.0.2.30", "ps.example.jp"], "host-net-interfaces": ["lookup/interface/1"],
         "location-sitename": ["Example Observatory"], "location-city": ["Kashima"], "location-country": ["JP"],
@@ -112,7 +113,7 @@ mod tests {
         let place = &hosts[0].announcement.as_ref().unwrap().place;
         assert_eq!(place.name.as_deref(), Some("Example Observatory, Kashima, JP"));
         assert_eq!(place.networks, ["192.0.2.30", "2001:db8:7::30", "example.jp"]);
-        assert_eq!(hosts[1].announcement.as_ref().unwrap().place.coordinates, None, "it is out of range");
+        assert_eq!(hosts[1].announcement.as_ref().unwrap().place.coordinates, None, "latitude out of range");
         let mut members = Members::of_one("a".into(), "203.0.113.1:4862");
         members.members.extend(hosts);
         let names = |texts: LookupTexts| -> Vec<String> {

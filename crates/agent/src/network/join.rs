@@ -19,7 +19,7 @@ use crate::{
 pub struct JoinRequest {
     /// Where it will listen.
     pub listen: SocketAddr,
-    /// How others reach it, `HOST:PORT`; `None`: by the address from which it connects, and the port of `listen`.
+    /// Where others reach it, `HOST:PORT`; `None`: at the address from which it connects, and the port of `listen`.
     pub address: Option<String>,
 }
 
@@ -38,7 +38,7 @@ pub fn join(invitation: &Invitation, request: &JoinRequest, state: &Path) -> Res
     };
     let authority = format!("the point {} at {}", invitation.authority, invitation.address);
     let reply = runtime.block_on(exchange(invitation, &join));
-    match reply.map_err(|cause| Error::system(format!("join by {authority}"), cause))? {
+    match reply.map_err(|cause| Error::system(format!("join the mesh of {authority}"), cause))? {
         Some(Frame::Joined { certificate, members }) => {
             let certificate = STANDARD.decode(certificate);
             let certificate = certificate

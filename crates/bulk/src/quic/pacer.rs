@@ -2,17 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-/// A late sender sends at most the datagrams of this time in one burst.
+/// Maximum burst of a late sender: the datagrams that the rate allows in this time.
 const MAX_BURST: Duration = Duration::from_millis(2);
 
-/// The time of the next datagram.
+/// Determines when the next datagram may be sent.
 #[derive(Debug)]
 pub struct Pacer {
     due: Instant,
 }
 
 impl Pacer {
-    /// A datagram may be sent now.
+    /// The first datagram may be sent at `now`.
     pub fn new(now: Instant) -> Self {
         Pacer { due: now }
     }
@@ -22,7 +22,7 @@ impl Pacer {
         self.due
     }
 
-    /// A datagram was sent; `rate`: bytes/s.
+    /// Records that a datagram was sent. `rate` is in bytes/s; `None` sets no limit.
     pub fn sent(&mut self, now: Instant, bytes: usize, rate: Option<u64>) {
         let earliest = now.checked_sub(MAX_BURST).unwrap_or(now);
         self.due = match rate {

@@ -3,7 +3,7 @@
 //! Sent packets are in a slab. `order` has their ids by sequence number. A linked list through the slab has
 //! the packets neither acknowledged nor lost, by the time of their last transmission (`tsorted_sent_queue`).
 //! `lost` has the packets to retransmit. The cost of an ACK is proportional to the newly acknowledged
-//! packets, plus a search from a good guess, whatever the window.
+//! packets, plus a search that starts near its result. It hardly depends on the window.
 //!
 //! Differences from the kernel:
 //! 1. Lost packets are in a priority queue; the kernel finds them by a walk from `retransmit_skb_hint`. The
@@ -25,8 +25,8 @@ pub(super) struct SendQueue {
     order: VecDeque<u32>,
     oldest: u32,
     newest: u32,
-    /// Packets to retransmit, by extended sequence number. An entry is stale if its packet has other marks or
-    /// starts elsewhere.
+    /// Packets to retransmit, by extended sequence number. An entry is stale if its packet no longer has to be
+    /// retransmitted, or begins at another sequence number.
     lost: Lost,
     pub(super) unsent: Unsent,
 }
@@ -114,7 +114,7 @@ impl SendQueue {
         (self.slab.len() - 1) as u32
     }
 
-    /// Appends a packet that is being sent; it is not yet in the list by time.
+    /// Appends a packet that is being sent. [`SendQueue::list`] adds it to the list by time.
     #[inline(always)]
     pub(super) fn push(&mut self, skb: Skb) -> u32 {
         let id = self.store(skb);
@@ -125,7 +125,7 @@ impl SendQueue {
         id
     }
 
-    /// Takes the first packet out.
+    /// Removes the first packet.
     #[inline]
     pub(super) fn pop(&mut self) {
         if let Some(id) = self.order.pop_front() {

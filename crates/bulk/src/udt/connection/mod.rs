@@ -74,7 +74,7 @@ pub struct Statistics {
     pub retransmitted_packets: u64,
     /// Data packets received, duplicates included.
     pub received_packets: u64,
-    /// Data packets received twice or beyond the buffer.
+    /// Data packets received that were duplicates, did not fit into the buffer, or had an invalid length.
     pub useless_packets: u64,
     /// Acknowledgements received.
     pub acks: u64,
@@ -94,7 +94,8 @@ const REQUEST_INTERVAL: Time = Time::from_millis(250);
 const INITIAL_RTT: Time = Time::from_millis(100);
 /// The time between packets in slow start (libudt).
 const SLOW_START_PERIOD: Time = Time::from_micros(1);
-/// Maximum number of control packets that wait to be sent; more are dropped, as the network may do.
+/// Maximum number of control packets that wait to be sent. Further ones are dropped, as the network may drop
+/// any packet.
 const MAX_PENDING: usize = 1024;
 
 /// One end of a connection.
@@ -211,7 +212,7 @@ impl Connection {
         }
     }
 
-    /// Applies the values that the handshake agreed on.
+    /// Applies the values of the handshake.
     fn establish(&mut self, now: Time, peer: &Handshake) {
         self.config.mss = self.config.mss.min(peer.mss).max(MIN_MSS);
         self.peer_id = peer.socket_id;
@@ -333,8 +334,8 @@ impl Connection {
         self.rtt_var
     }
 
-    /// The smallest round-trip time that this end measured: that of an acknowledgement and its reply, so only
-    /// receivers have it.
+    /// The smallest round-trip time that this end measured: from an acknowledgement to the sender's reply to it, so
+    /// only receivers have it.
     pub fn min_rtt(&self) -> Option<Time> {
         self.min_rtt
     }
@@ -344,7 +345,7 @@ impl Connection {
         self.send.is_empty()
     }
 
-    /// Adds bytes to a stream; returns how many fit into the send buffer, 0 after an end.
+    /// Adds bytes to a stream; returns how many fit into the send buffer, 0 before the handshake and after `close`.
     pub fn write(&mut self, bytes: &[u8]) -> usize {
         match self.state {
             State::Established if self.config.socket_type == SocketType::Stream => self.send.write(bytes),
@@ -353,7 +354,7 @@ impl Connection {
     }
 
     /// Adds a message. It is dropped instead of retransmitted after `lifetime` ([`Time::NEVER`]: never).
-    /// False if it does not fit now, is empty, or the connection has no messages.
+    /// False if it does not fit now or is empty, or if this is not an established connection for messages.
     pub fn send_message(&mut self, now: Time, message: &[u8], in_order: bool, lifetime: Time) -> bool {
         let is_possible = self.state == State::Established && self.config.socket_type == SocketType::Messages;
         is_possible && !message.is_empty() && self.send.write_message(message, in_order, now + lifetime)

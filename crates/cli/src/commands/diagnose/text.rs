@@ -217,7 +217,7 @@ fn kind_words(kind: Kind, host: &str) -> String {
     }
 }
 
-/// How to remove a limit: `on HOST: COMMAND (NOTE)` has the command on a separate line, to be copied; other advice is a sentence.
+/// How to remove a limit. Of `on HOST: COMMAND (NOTE)` the command gets a separate line, so that users can copy it; other advice is a sentence.
 fn fix(change: &str, indent: &str, lines: &mut Vec<String>) {
     let Some((host, command, note)) = command_on_host(change) else {
         return wrapped(&format!("to fix it: {change}"), indent, lines);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_have_their_own_line_and_advice_is_a_sentence() {
+    fn commands_have_a_separate_line_and_advice_is_a_sentence() {
         let lines = |change: &str| {
             let mut lines = Vec::new();
             fix(change, "  ", &mut lines);

@@ -19,8 +19,8 @@ use crate::{
     output,
 };
 
-/// Time for which an xterm is watched for an error at its start.
-const WINDOW_START: Duration = Duration::from_millis(500);
+/// Time after the start of an xterm in which its exit with an error is reported.
+const XTERM_START_TIME: Duration = Duration::from_millis(500);
 
 impl Shell {
     /// Executes a line.
@@ -72,7 +72,7 @@ impl Shell {
             return Err(Exit::BadInput(why).into());
         }
         if self.nodes.iter().any(|n| n.name == name && n.kind != "host") {
-            // A switch or router: the command is about its ports.
+            // A switch or router runs no programs: the driver applies the command to its ports.
             return output_unless_empty(&send_command(&self.lab, split(rest)?)?);
         }
         let status = self.on_host(name, rest)?;
@@ -115,7 +115,7 @@ impl Shell {
         Ok(self.nodes.iter().map(|n| NodePorts { node: n.name.clone(), ports: of(&n.name) }).collect())
     }
 
-    /// As Mininet: `h1 h1-eth0:s1-eth1`.
+    /// Prints links as Mininet does: `h1 h1-eth0:s1-eth1`.
     fn net(&self) -> anyhow::Result<()> {
         let line = |NodePorts { node, ports }: NodePorts| {
             let pairs: Vec<String> = ports.iter().map(|(port, peer)| format!("{port}:{peer}")).collect();
@@ -125,7 +125,7 @@ impl Shell {
         output::text(&lines.join("\n"))
     }
 
-    /// As Mininet: `h1: h1-eth0`.
+    /// Prints ports as Mininet does: `h1: h1-eth0`.
     fn ports_of_nodes(&self) -> anyhow::Result<()> {
         let line = |NodePorts { node, ports }: NodePorts| {
             let ports: Vec<String> = ports.into_iter().map(|(port, _)| port).collect();
@@ -135,7 +135,7 @@ impl Shell {
         output::text(&lines.join("\n"))
     }
 
-    /// As Mininet: `<Host h1: h1-eth0:10.0.0.1/8>`.
+    /// Prints nodes as Mininet does: `<Host h1: h1-eth0:10.0.0.1/8>`.
     fn dump(&self) -> anyhow::Result<()> {
         let lines =
             self.ports()?.into_iter().zip(&self.nodes).map(|(NodePorts { node: name, ports }, node)| {
@@ -174,14 +174,14 @@ impl Shell {
             let mut window = Command::new("xterm");
             window.args(["-title", &format!("{}: {host}", self.lab.name), "-e"]).arg(exec.get_program());
             window.args(exec.get_args()).arg(shell);
-            // Its own process group: Ctrl-C at this prompt must not close the window.
+            // A separate process group: Ctrl-C at this prompt must not close the window.
             let spawned = window.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
             let mut child = spawned.map_err(|error| match error.kind() {
                 ErrorKind::NotFound => Exit::BadInput(format!("xterm is not installed; {instead}")).into(),
                 _ => anyhow::Error::from(error).context(format!("cannot start xterm; {instead}")),
             })?;
             // A display that cannot be opened ends xterm at once.
-            let deadline = Instant::now() + WINDOW_START;
+            let deadline = Instant::now() + XTERM_START_TIME;
             while Instant::now() < deadline {
                 if let Some(status) = child.try_wait()?.filter(|status| !status.success()) {
                     anyhow::bail!("xterm of {host} ended with {status}; {instead}");
@@ -231,7 +231,7 @@ fn split(line: &str) -> anyhow::Result<Vec<String>> {
     shlex::split(line).ok_or_else(|| Exit::BadInput(format!("unclosed quote in: {line}")).into())
 }
 
-/// The directories of programs, also those that an ordinary user's PATH does not have.
+/// The directories of PATH, and the sbin directories, which an ordinary user's PATH does not have.
 pub fn program_directories() -> impl Iterator<Item = PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let directories: Vec<PathBuf> = std::env::split_paths(&path).collect();

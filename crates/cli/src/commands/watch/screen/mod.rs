@@ -18,7 +18,7 @@ use watch::Watcher;
 
 use self::state::State;
 
-/// The terminal in raw mode, until it is closed or dropped.
+/// The terminal in raw mode. `close` and `drop` restore it.
 pub struct Screen {
     terminal: DefaultTerminal,
     state: State,

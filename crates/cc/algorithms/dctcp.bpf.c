@@ -7,12 +7,10 @@
  *   alpha = (1 - g) alpha + g F            F: ratio of marked to delivered packets, g = 1/16
  *   cwnd  = cwnd (1 - alpha / 2)           if there were marks
  *
- * The receiver acknowledges each change of the mark at once, so that the sender can count marked packets (RFC 8257,
- * section 3.2).
+ * A loss halves the window (section 3.5). The receiver acknowledges each change of the mark at once, so that the sender can
+ * count marked packets (section 3.2).
  *
- * Differences from the RFC:
- *  1. F counts packets, not bytes (as in the kernel).
- *  2. A loss halves the window, an option of section 3.5 (as in the kernel).
+ * Difference from the RFC: F counts packets, not bytes (as in the kernel).
  *
  * Differences from the kernel's tcp_dctcp:
  *  1. Without negotiated ECN, the functions of this file behave as Reno, and ss still shows the name dctcp. The kernel

@@ -102,6 +102,8 @@ fn programs_that_fail_are_named_and_have_no_effect() {
             "no topology C; there are A",
         ),
         ("import os\nos._exit(3)\n", &[], "ended python3"),
+        // The program ends even if longfat was interrupted and cannot kill it.
+        ("import resource\nraise Exception(resource.getrlimit(resource.RLIMIT_CPU))\n", &[], "(30, 30)"),
         ("from mininet.net import Mininet\nn = Mininet()\nn.addLink('h1', 'h2')\n", &[], "no node h1"),
     ] {
         std::fs::write(&file, text).unwrap();

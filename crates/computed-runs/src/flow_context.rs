@@ -23,7 +23,7 @@ pub struct FlowPath<'a> {
     pub rtt: Time,
     /// Two-way propagation delay.
     pub propagation: Time,
-    /// Path MTU: the MTU of both hosts after routers have reported links with a smaller MTU.
+    /// Path MTU: the MTU of both hosts (of a udp flow: of its sender) after routers have reported links with a smaller MTU.
     pub mtu: u32,
     /// MTU of the sender's host, which determines the size of UDP datagrams (the path MTU does not).
     pub host_mtu: u32,
@@ -48,7 +48,9 @@ impl<'a> FlowPath<'a> {
         let (from, to) = (scenario.host(&flow.from)?, scenario.host(&flow.to)?);
         let (address, _) = scenario.flow_addresses(flow)?;
         let ip = if address.is_ipv4() { IpVersion::V4 } else { IpVersion::V6 };
-        let mtu = scenario.path_mtu_from(flow, from.mtu.min(to.mtu))?.mtu;
+        // A host sends datagrams up to its own MTU; TCP and the bulk transports use the smaller one of both hosts.
+        let largest = if matches!(flow.kind, FlowKind::Udp(_)) { from.mtu } else { from.mtu.min(to.mtu) };
+        let mtu = scenario.path_mtu_from(flow, largest)?.mtu;
         let propagation = Time(propagation);
         let rtt = propagation + from.turnaround + to.turnaround;
         Some(FlowPath { forward, reverse, rtt, propagation, mtu, host_mtu: from.mtu, ip })

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use scenario::FlowKind;
+use net::PipeSpec;
+use scenario::{FlowKind, Scenario};
 use units::{BitRate, Bytes, Time};
 
 use crate::{EngineChoice, Job, flow_context::FlowPath};
@@ -29,8 +30,8 @@ impl Load {
         for job in jobs.iter().filter(|job| job.engine == EngineChoice::Hosts) {
             load.runs += 1;
             load.duration = load.duration + job.scenario.duration + SET_UP;
-            load.bytes =
-                load.bytes.zip(bytes(job, max_rate)).map(|(sum, own)| Bytes(sum.0.saturating_add(own)));
+            let own = bytes(&job.scenario, max_rate);
+            load.bytes = load.bytes.zip(own).map(|(sum, own)| Bytes(sum.0.saturating_add(own)));
         }
         load
     }
@@ -62,30 +63,49 @@ pub enum ExcessiveLoad {
     Bytes(Bytes),
 }
 
-fn bytes(job: &Job<'_>, max_rate: Option<BitRate>) -> Option<u64> {
-    let mut shared_bps: f64 = 0.0;
+/// TCP flows without a size that share the slowest link of their paths.
+struct SharedLink<'a> {
+    link: &'a PipeSpec,
+    /// Payload that it carries, bit/s.
+    bps: f64,
+    /// Start of the first flow and end of the last, seconds.
+    from_s: f64,
+    to_s: f64,
+    /// Bytes that the flows send if each is alone.
+    alone: u64,
+}
+
+fn bytes(scenario: &Scenario, max_rate: Option<BitRate>) -> Option<u64> {
+    let mut shared: Vec<SharedLink<'_>> = Vec::new();
     let mut sum: u64 = 0;
-    let mut longest: f64 = 0.0;
-    for flow in &job.scenario.flows {
-        let seconds =
-            (flow.stop.unwrap_or(job.scenario.duration).as_secs_f64() - flow.start.as_secs_f64()).max(0.0);
-        let at_rate = |bps: f64| (bps * seconds / 8.0) as u64;
+    for flow in &scenario.flows {
+        let from_s = flow.start.as_secs_f64();
+        let to_s = flow.stop.unwrap_or(scenario.duration).as_secs_f64().max(from_s);
+        let at_rate = |bps: f64| (bps * (to_s - from_s) / 8.0) as u64;
         match &flow.kind {
             FlowKind::Tcp(tcp) => {
                 let limits =
                     [tcp.pacing, tcp.write_rate, max_rate].into_iter().flatten().map(|rate| rate.as_f64());
-                let path = FlowPath::of(&job.scenario, flow).and_then(|path| path.wire_limit_bps(tcp.mss));
-                let limit = limits.chain(path).min_by(f64::total_cmp);
-                match (tcp.size, limit) {
-                    (Some(size), limit) => {
+                let path = FlowPath::of(scenario, flow);
+                let wire = path.and_then(|path| Some((path.slowest()?.0, path.wire_limit_bps(tcp.mss)?)));
+                let limit = limits.chain(wire.map(|(_, bps)| bps)).min_by(f64::total_cmp);
+                match (tcp.size, limit, wire) {
+                    (Some(size), limit, _) => {
                         sum = sum.saturating_add(limit.map_or(size.0, |bps| size.0.min(at_rate(bps))));
                     }
-                    // Unlimited flows share the path.
-                    (None, Some(bps)) => {
-                        shared_bps = shared_bps.max(bps);
-                        longest = longest.max(seconds);
+                    (None, Some(bps), Some((link, wire_bps))) => {
+                        let alone = at_rate(bps);
+                        match shared.iter_mut().find(|other| std::ptr::eq(other.link, link)) {
+                            Some(other) => {
+                                (other.from_s, other.to_s) = (other.from_s.min(from_s), other.to_s.max(to_s));
+                                other.bps = other.bps.max(wire_bps);
+                                other.alone = other.alone.saturating_add(alone);
+                            }
+                            None => shared.push(SharedLink { link, bps: wire_bps, from_s, to_s, alone }),
+                        }
                     }
-                    (None, None) => return None,
+                    (None, Some(bps), None) => sum = sum.saturating_add(at_rate(bps)),
+                    (None, None, _) => return None,
                 }
             }
             FlowKind::Udp(udp) => {
@@ -96,12 +116,36 @@ fn bytes(job: &Job<'_>, max_rate: Option<BitRate>) -> Option<u64> {
             _ => {}
         }
     }
-    Some(sum.saturating_add((shared_bps * longest / 8.0) as u64))
+    let of_links = shared.iter().map(|one| one.alone.min((one.bps * (one.to_s - one.from_s) / 8.0) as u64));
+    Some(of_links.fold(sum, u64::saturating_add))
 }
 
 #[cfg(test)]
 mod tests {
+    use scenario::ScenarioFile;
+
     use super::*;
+
+    fn bytes_of(flows: &[&str], max_rate: Option<BitRate>) -> Option<u64> {
+        let text = format!(
+            "duration = \"10s\"\nhosts.h1.address = \"10.0.0.1/24\"\nhosts.h2.address = \"10.0.0.2/24\"\n\
+             links = [{{ ends = [\"h1\", \"h2\"], both = {{ rate = \"10gbit\" }} }}]\nflows = [{}]\n",
+            flows.join(", ")
+        );
+        let scenario = ScenarioFile::parse("f.toml", &text).unwrap().resolve(None, &[]).unwrap();
+        bytes(&scenario, max_rate)
+    }
+
+    #[test]
+    fn flows_share_one_direction_of_a_link_and_not_their_own_limits() {
+        let a = r#"{ name = "a", from = "h1", to = "h2" }"#;
+        let b = r#"{ name = "b", from = "h1", to = "h2" }"#;
+        let back = r#"{ name = "back", from = "h2", to = "h1" }"#;
+        let alone = bytes_of(&[a], None).unwrap();
+        assert_eq!(bytes_of(&[a, b], None), Some(alone));
+        assert_eq!(bytes_of(&[a, back], None), Some(2 * alone));
+        assert_eq!(bytes_of(&[a, b], Some(BitRate(1_000_000_000))), Some(2_500_000_000));
+    }
 
     #[test]
     fn loads_are_compared_with_the_maximum() {

@@ -1,6 +1,6 @@
 //! One direction of a link, of any kind: an enum, so that the packet path has no indirect call.
 
-use units::{Bytes, Time};
+use units::Time;
 
 use crate::{
     Discipline, DropCause, LossModel, LossUnit, PacketShape, PipeCounters, PipeSpec, Rate, TrainTimes,
@@ -200,10 +200,7 @@ impl<P: XcpPacket> Pipe<P> {
         match &self.kind {
             PipeKind::Ideal(_) => Time::ZERO,
             PipeKind::Fifo(fifo) => fifo.drain_time(now),
-            PipeKind::Event(pipe) => {
-                let queued = pipe.queue_bytes();
-                self.spec.rate.mean().map_or(Time::ZERO, |rate| rate.transmit_time(Bytes(queued)))
-            }
+            PipeKind::Event(pipe) => pipe.drain_time(now),
         }
     }
 

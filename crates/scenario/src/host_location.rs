@@ -1,10 +1,6 @@
 //! The address of a scenario's host in runs between real hosts.
 
-use std::{
-    fmt,
-    net::{IpAddr, Ipv6Addr},
-    str::FromStr,
-};
+use std::{fmt, net::IpAddr, str::FromStr};
 
 /// The default port of `longfat serve` and iperf3.
 const DEFAULT_PORT: u16 = 5201;
@@ -34,9 +30,8 @@ impl fmt::Display for HostLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             HostLocation::Here => f.write_str(HERE),
-            HostLocation::At(Address { host, port }) if host.parse::<Ipv6Addr>().is_ok() => {
-                write!(f, "[{host}]:{port}")
-            }
+            // An IPv6 address, perhaps with its zone.
+            HostLocation::At(Address { host, port }) if host.contains(':') => write!(f, "[{host}]:{port}"),
             HostLocation::At(Address { host, port }) => write!(f, "{host}:{port}"),
         }
     }
@@ -45,7 +40,8 @@ impl fmt::Display for HostLocation {
 impl FromStr for HostLocation {
     type Err = String;
 
-    /// `here`, `node2`, `node2:5201`, `192.0.2.1:5201`, `2001:db8::1`, `[2001:db8::1]` or `[2001:db8::1]:5201`.
+    /// `here`, `node2`, `node2:5201`, `192.0.2.1:5201`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:5201` or
+    /// `[fe80::1%eth0]:5201`.
     fn from_str(text: &str) -> Result<Self, String> {
         if text == HERE {
             return Ok(HostLocation::Here);
@@ -62,7 +58,9 @@ impl FromStr for HostLocation {
         };
         let bracketed = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         let host = bracketed.unwrap_or(host);
-        let is_valid = !host.is_empty() && (bracketed.is_some() || !host.contains([':', '[', ']', '/', ' ']));
+        let is_valid = !host.is_empty()
+            && !host.contains(['[', ']', '/', ' '])
+            && (bracketed.is_some() || !host.contains(':'));
         if !is_valid {
             return Err(format!("\"{text}\" is not an address; write NAME, NAME:PORT, [IPV6]:PORT, or here"));
         }
@@ -88,10 +86,13 @@ mod tests {
         assert_eq!("2001:db8::1".parse(), at("2001:db8::1", 5201));
         assert_eq!("[2001:db8::1]".parse(), at("2001:db8::1", 5201));
         assert_eq!("[2001:db8::1]:99".parse(), at("2001:db8::1", 99));
-        for text in ["here", "node2:5301", "192.0.2.1:80", "[2001:db8::1]:99"] {
+        assert_eq!("[fe80::1%eth0]:99".parse(), at("fe80::1%eth0", 99));
+        for text in ["here", "node2:5301", "192.0.2.1:80", "[2001:db8::1]:99", "[fe80::1%eth0]:99"] {
             assert_eq!(text.parse::<HostLocation>().unwrap().to_string(), text);
         }
-        for wrong in ["", ":5201", "node2:0", "node2:99999", "node2:port", "a/b", "[::1", "::1]", "a b:1"] {
+        for wrong in
+            ["", ":5201", "node2:0", "node2:99999", "node2:port", "a/b", "[::1", "::1]", "a b:1", "[a/b]"]
+        {
             assert!(wrong.parse::<HostLocation>().is_err(), "{wrong}");
         }
     }

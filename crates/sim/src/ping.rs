@@ -94,7 +94,7 @@ impl Ping {
     /// The numbers of requests that have timed out. A request that could still get its reply does not count
     /// as lost.
     pub(crate) fn lost(&self, now: Time) -> impl Iterator<Item = u32> {
-        let late = move |sent: &Time| now.0.saturating_sub(sent.0) > self.timeout.0;
+        let late = move |sent: &Time| now.0.saturating_sub(sent.0) >= self.timeout.0;
         self.sent.iter().zip(1..).filter(move |(sent, _)| sent.as_ref().is_some_and(late)).map(|(_, n)| n)
     }
 
@@ -123,7 +123,8 @@ mod tests {
         assert!(!ping.is_done(Time(1_200)));
         assert_eq!(ping.next(), Some(Time(1_600)));
         assert!(ping.is_done(Time(1_600)));
-        assert_eq!(ping.lost(Time(1_601)).collect::<Vec<_>>(), [2]);
+        assert_eq!(ping.lost(Time(1_599)).count(), 0);
+        assert_eq!(ping.lost(Time(1_600)).collect::<Vec<_>>(), [2]);
     }
 
     #[test]

@@ -117,6 +117,17 @@ fn one_way_delays_of_datagrams_include_their_transmission() {
 }
 
 #[test]
+fn datagrams_have_the_size_that_the_mtu_of_their_sender_allows() {
+    let link = "both = { rate = \"10mbit\", delay = \"1ms\", overhead = 14 }";
+    let udp = flow("kind = \"udp\"\nrate = \"20mbit\"");
+    for (hosts, mtu) in [(["mtu = 9000", ""], 9000.0), (["", "mtu = 9000"], 1500.0)] {
+        let goodput = predicted(&scenario(hosts, link, &udp)).goodput_bps.unwrap();
+        let expected = 10e6 * (mtu - 28.0) / (mtu + 14.0);
+        assert!((goodput / expected - 1.0).abs() < 1e-9, "{goodput} {expected}");
+    }
+}
+
+#[test]
 fn packets_of_a_datagram_overlap_on_several_links() {
     let text = "duration = \"20s\"\n[hosts.a]\naddress = \"10.0.0.1/24\"\n[hosts.b]\naddress = \"10.0.0.2/24\"\n\
          [switches]\nnames = [\"s\"]\n[[links]]\nends = [\"a\", \"s\"]\nforward = { rate = \"2mbit\", overhead = 0 }\n\

@@ -9,6 +9,8 @@ Commands for nodes and programs of this machine are not executed; sleeps do not 
 import json, os, re, resource, runpy, subprocess, sys, time, traceback, types
 
 LIMIT_BYTES = 16 << 20
+# longfat kills the program earlier, unless longfat itself was killed.
+LIMIT_SECONDS = 30
 notes, nets, commands = [], [], []
 
 
@@ -830,6 +832,7 @@ def main():
     program, result, wanted = sys.argv[1], sys.argv[2], (sys.argv + [""])[3]
     resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT_BYTES, LIMIT_BYTES))
     resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31))
+    resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_SECONDS, LIMIT_SECONDS))
     sys.meta_path.insert(0, Finder())
     forbid_effects()
     try:

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use guest::Image;
 use hosts::HostLocations;
-use scenario::{FlowKind, Published, Scenario};
+use scenario::{Published, Scenario};
 use units::{KernelVersion, Time};
 
 use crate::{EngineChoice, Experiment, Job, Result, Selection, check_guest, find_guest};
@@ -100,7 +100,6 @@ impl<'a> Plan<'a> {
     fn add_guests(&mut self, jobs: Vec<Job<'a>>, engine: &EngineChoice, guest: &Image) {
         for job in jobs {
             let why = other_kernel(&job.scenario, guest.version)
-                .or_else(|| simulated_flow(&job.scenario))
                 .or_else(|| check_guest(&job.scenario).err().map(|error| error.to_string()));
             match why {
                 Some(why) => self.skip(format!("{}: {why}", name(&job))),
@@ -144,7 +143,8 @@ impl<'a> Plan<'a> {
             let needs_s = job.scenario.duration.as_secs_f64() + LAB_OVERHEAD_S;
             let name = name(&job);
             let own_kernel = simulated_kernel(&job.scenario, "the lab uses this machine's kernel");
-            if let Some(why) = own_kernel.or_else(|| simulated_flow(&job.scenario)) {
+            let unsupported = || lab::check_flows(&job.scenario).err().map(|error| error.to_string());
+            if let Some(why) = own_kernel.or_else(unsupported) {
                 self.skip(format!("{name}: {why}"));
             } else if needs_s > remaining_s {
                 self.skip(format!("{name}: takes {needs_s:.0} s"));
@@ -177,14 +177,21 @@ fn other_kernel(scenario: &Scenario, guest: KernelVersion) -> Option<String> {
     Some(format!("Linux {major}.{minor} is simulated; the guest runs {guest}"))
 }
 
-/// Why neither lab nor guest can run a scenario: a flow is of a kind that is only simulated.
-fn simulated_flow(scenario: &Scenario) -> Option<String> {
-    let other = scenario.flows.iter().find(|f| !matches!(f.kind, FlowKind::Tcp(_) | FlowKind::Ping(_)));
-    other.map(|flow| format!("{} flows are only simulated", flow.kind.name()))
-}
-
 /// One selection per variant of a file; one empty selection without variants.
 fn single_variants(experiment: &Experiment) -> Vec<Vec<String>> {
     let variants: Vec<Vec<String>> = experiment.file.variants().map(|name| vec![name.to_owned()]).collect();
     if variants.is_empty() { vec![Vec::new()] } else { variants }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lab_runs_all_kinds_of_flows_that_it_supports() {
+        let experiments = crate::reproduce::experiments(None).unwrap();
+        let (ids, budget) = (BTreeSet::from(["H-udp957"]), Some(Time::from_secs(60)));
+        let plan = Plan::new(&experiments, &ids, &[], budget, None, &HostLocations::default()).unwrap();
+        assert!(plan.needs_lab(), "{:?}", plan.skipped);
+    }
 }

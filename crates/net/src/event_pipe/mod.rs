@@ -164,9 +164,12 @@ impl<P: XcpPacket> EventPipe<P> {
         self.wire.pop(now)
     }
 
-    /// Bytes in the queue, as of the last event.
-    pub(crate) fn queue_bytes(&self) -> u64 {
-        self.counters.queue_bytes
+    /// The time until the segment in service and those in the queue have left, at the mean rate. Zero while the
+    /// link is down: arriving packets do not wait for it.
+    pub(crate) fn drain_time(&self, now: Time) -> Time {
+        let Some(byte) = self.context.per_byte.filter(|_| !self.spec.down) else { return Time::ZERO };
+        let departs = self.sending.and_then(|sending| sending.departs).unwrap_or(Fixed::ZERO);
+        (departs.saturating_sub(Fixed::from(now)) + byte * self.queue.backlog().bytes).ceil()
     }
 
     /// The counters as of `now`. Resets `max_queue_bytes_since`.

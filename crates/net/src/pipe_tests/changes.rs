@@ -30,6 +30,21 @@ fn the_packet_in_service_continues_at_the_new_rate() {
     }
 }
 
+/// Half of the first packet has left after half a millisecond. A link that is down drops packets, so none waits.
+#[test]
+fn the_time_to_drain_is_the_same_for_each_kind_of_pipe() {
+    for make in [TestPipe::new, TestPipe::event_driven] {
+        let spec = at_rate(RATE, QueueLimit::Unlimited);
+        let mut pipe = make(&spec, 1);
+        assert_eq!(pipe.inner.drain_time(Time(0)), Time::ZERO);
+        (0..2).for_each(|i| pipe.offer(Time(0), TestSegments::single(i, 1486)));
+        let drain_time = pipe.inner.drain_time(Time(MS / 2)).as_nanos();
+        assert!(drain_time.abs_diff(3 * MS / 2) < 10, "{drain_time}");
+        pipe.change(Time(MS / 2), &PipeSpec { down: true, ..spec });
+        assert_eq!(pipe.inner.drain_time(Time(MS / 2)), Time::ZERO);
+    }
+}
+
 #[test]
 fn packets_on_the_wire_keep_their_arrival_time_and_order() {
     let spec = PipeSpec { delay: Time(100 * MS), ..PipeSpec::default() };

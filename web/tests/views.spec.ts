@@ -145,6 +145,23 @@ test('published figures name their source', async ({ browser }) => {
   await expect(page.locator('.source')).toHaveText(/^L8-default, L8-tuned: University of South Carolina, .*Lab 8, 2019$/);
 });
 
+test('figures of one metric and of several kinds are several rows', async ({ browser }) => {
+  const own = new Site(false);
+  try {
+    own.longfat('run', join(import.meta.dirname, '../../scenarios/g-mtufair.toml'), '--engine', 'model');
+    const { page, trouble } = await visit(browser, await own.page());
+    // The printed utilisation, and the sum of the printed averages.
+    const rows = page.locator('table.published tbody tr', { hasText: 'G-griddt-mtu' }).filter({ hasText: 'run.goodput' });
+    await page.getByRole('link', { name: 'Published' }).click();
+    await expect(rows).toHaveCount(2);
+    await open(page, own.key('model', 'griddt'));
+    await expect(rows).toHaveCount(2);
+    expect(trouble).toEqual([]);
+  } finally {
+    own.close();
+  }
+});
+
 for (const width of [390, 1400]) {
   test(`nothing is clipped at ${width} pixels, and the verdict comes before the network`, async ({ browser }) => {
     const { page } = await visit(browser, await site.page(), { viewport: { width, height: 844 } });

@@ -93,6 +93,20 @@ test('an address opens the same view in a second browser, and Back works', async
   expect([...trouble, ...second.trouble]).toEqual([]);
 });
 
+test('a chart that is added while samples are loaded has its samples', async ({ browser }) => {
+  const { page, trouble } = await visit(browser, await site.page());
+  await open(page, site.key('sim'));
+  await page.route('**/api/series', async (route) => {
+    await new Promise((done) => setTimeout(done, 500));
+    await route.continue();
+  });
+  const add = page.getByRole('combobox', { name: 'Add a chart' });
+  await add.selectOption('pacing_rate_bps');
+  await add.selectOption('srtt_us');
+  await expect.poll(async () => (await drawn(page, 'srtt_us')).length).toBeGreaterThan(0);
+  expect(trouble).toEqual([]);
+});
+
 test('1 RTT shows one minimum RTT', async ({ browser }) => {
   const { page } = await visit(browser, await site.page());
   await open(page, site.key('sim'));

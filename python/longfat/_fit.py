@@ -68,6 +68,7 @@ def fit(
 
     :param unknowns: ranges by path, as in ``{"links.path.forward.queue": Unknown(10, 1000, "p", integer=True)}``.
     :param figures: wanted figures by flow and key of its summary, as in ``{"bulk.goodput_bps": 3e9, "bulk.max_rtt_us": 40e3}``.
+    :param variant: the variant, if the scenario has several.
     :param executor: as for :func:`longfat.sweep`. The runs of a generation are parallel.
     :param population: tried values in a generation, for each unknown.
     :param tolerance: the search ends at this error.
@@ -81,6 +82,10 @@ def fit(
         scenario = Scenario.load(scenario)
     if not unknowns or not figures:
         raise BadInput("fit needs unknowns and figures")
+    if variant is None and len(scenario.variants) > 1:
+        raise BadInput(f"the scenario has several variants: pass variant=, one of {', '.join(scenario.variants)}")
+    if zeros := [name for name, wanted in figures.items() if wanted == 0]:
+        raise BadInput(f"{zeros[0]}: a wanted figure is not zero, because errors are relative to it")
     if any(not (unknown.low < unknown.high and (unknown.low > 0 or not unknown.logarithmic)) for unknown in unknowns.values()):
         raise BadInput("low is below high, and above zero on a logarithmic scale")
     search = _Search(scenario, dict(unknowns), dict(figures), engine, variant, repeat, executor, runs)
@@ -149,6 +154,8 @@ class _Search:
         if not several:
             return
         swept = sweep(self.scenario, [dict(zip(self.unknowns, texts)) for texts in several], **self.options)
+        if len(swept) > len(several) * self.options["repeat"]:
+            raise BadInput("the scenario sweeps fields that are not unknowns")
         points = swept.points
         self.executed += swept.executed
         count = len(points) // len(several)

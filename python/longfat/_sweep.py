@@ -283,4 +283,4 @@ def sweep(
     runs_dir = None if runs is None else os.fspath(runs)
     if runs_dir is not None and runs_dir.startswith("s3://"):
         raise BadInput(f"runs= must be a directory, not {runs_dir}: `longfat sweep --shard` stores results in an object store")
-    return Sweep(scenario, over or {}, engine, variants, repeat, executor, runs_dir, chunk, progress)
+    return Sweep(scenario, {} if over is None else over, engine, variants, repeat, executor, runs_dir, chunk, progress)

@@ -15,7 +15,7 @@ def key(name: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses as mappings, without fields that are ``None``."""
+    """Dataclasses as mappings, without fields that are ``None``; numbers and arrays of NumPy as those of Python."""
     # dataclasses.is_dataclass without its slow import.
     if hasattr(type(value), "__dataclass_fields__"):
         named = {name: getattr(value, name) for name in type(value).__dataclass_fields__}
@@ -26,6 +26,9 @@ def plain(value: Any) -> Any:
         return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
+    # Without an import. Their repr, as in np.float64(0.5), is not TOML.
+    if type(value).__module__ == "numpy":
+        return value.tolist()
     return value
 
 

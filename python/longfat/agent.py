@@ -268,7 +268,7 @@ class Agent:
         """Acknowledges the cause of a pair (scope ``alerts``): no alert for it is sent until the cause changes.
 
         :param text: a note for other users.
-        :param since: start of the cause, ``since_us`` of the pair; absent: the present cause.
+        :param since: start of the cause, ``since_us`` of the pair divided by a million; absent: the present cause.
         """
         return self._post("/api/v1/acknowledge", {"from": from_, "to": to, "text": text, "since_us": _us(since)})
 

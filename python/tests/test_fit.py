@@ -32,4 +32,18 @@ def test_wrong_searches_are_refused(scenario):
         longfat.fit(scenario, unknown, {"bulk.apples": 1.0}, engine="model")
     with pytest.raises(longfat.BadInput, match="low"):
         longfat.fit(scenario, {"links.h1-h2.forward.queue": longfat.Unknown(9, 1)}, {"bulk.goodput_bps": 1.0})
+    with pytest.raises(longfat.BadInput, match="not zero"):
+        longfat.fit(scenario, unknown, {"bulk.goodput_bps": 1.0, "bulk.lost_segments": 0})
     assert longfat.Unknown(1, 1000, "p", logarithmic=True, integer=True).text(0.5) == "32p"
+
+
+def test_several_scenarios_are_not_averaged():
+    path = longfat.Scenario.path("100mbit", "20ms", cc=["cubic", "reno"], duration="1s")
+    unknown = {"links.path.both.delay": longfat.Unknown(1, 50, "ms")}
+    figures = {"bulk.min_rtt_us": 20_000}
+    with pytest.raises(longfat.BadInput, match="pass variant=, one of cubic, reno"):
+        longfat.fit(path, unknown, figures)
+    text = longfat.Scenario.path("100mbit", "20ms").text
+    swept = longfat.Scenario.from_text(text + '\n[[sweeps]]\nfield = "links.path.both.loss"\nvalues = ["0.1%", "1%"]\n')
+    with pytest.raises(longfat.BadInput, match="sweeps"):
+        longfat.fit(swept, unknown, figures, engine="model")

@@ -55,6 +55,13 @@ def test_changes_are_dotted_or_nested(scenario):
     assert again.changes["duration"] == "3s" and len(again.changes) == 3
 
 
+def test_numbers_of_numpy_are_written_as_those_of_python(scenario):
+    np = pytest.importorskip("numpy")
+    cc = {"name": "griddt", "a": np.int64(4), "backoff": np.float64(0.5)}
+    changed = scenario.with_({"flows.bulk.cc": cc})
+    assert changed.changes == scenario.with_({"flows.bulk.cc": {"name": "griddt", "a": 4, "backoff": 0.5}}).changes
+
+
 def test_values_that_are_tables_and_names_with_dots(scenario):
     changed = scenario.with_(
         flows={"bulk": {"cc": {"name": "griddt", "a": 7}}},

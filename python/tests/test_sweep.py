@@ -57,6 +57,12 @@ def test_results_stream_and_are_not_computed_twice(scenario, tmp_path):
     assert progress[-1] == (6, 6)
 
 
+def test_a_list_without_points_is_a_sweep_without_runs(scenario):
+    sweep = longfat.sweep(scenario, [], runs=None)
+    assert len(sweep) == 0 and sweep.points == [] and sweep.executed == 0
+    assert len(longfat.sweep(scenario, {}, runs=None)) == 1
+
+
 def test_equal_points_are_executed_once(scenario):
     sweep = longfat.sweep(scenario, {"links.h1-h2.forward.delay": ["10ms", "10000us"]}, runs=None)
     assert len(sweep.points) == 2 and sweep.executed == 1

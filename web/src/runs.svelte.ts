@@ -51,6 +51,8 @@ export class OpenRuns {
   private history: Span[] = [];
   private isRequesting = false;
   private isOutdated = false;
+  /** Whether the series are outdated even if they cover the span: other measures or flows are wanted, or the run has changed. */
+  private isForced = false;
   private ended = false;
   private timer: ReturnType<typeof setInterval> | undefined;
   private abort = new AbortController();
@@ -161,11 +163,13 @@ export class OpenRuns {
     if (!force && this.isCovered()) return;
     if (this.isRequesting) {
       this.isOutdated = true;
+      this.isForced ||= force;
       return;
     }
     this.isRequesting = true;
     do {
       this.isOutdated = false;
+      this.isForced = false;
       const { from, to } = this.span;
       const around = (to - from) / 2;
       const [from_s, to_s] = [Math.max(0, from - around), Math.min(this.end, to + around)];
@@ -186,7 +190,7 @@ export class OpenRuns {
         if (this.ended) break;
         this.trouble = (error as Error).message;
       }
-    } while (this.isOutdated && !this.isCovered());
+    } while (this.isForced || (this.isOutdated && !this.isCovered()));
     this.isRequesting = false;
   }
 

@@ -2,6 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { expect, test } from '@playwright/test';
+import type { HourRow, PairDocument } from '../src/mesh-api';
 import { visit } from './site';
 
 const LONGFAT = process.env.LONGFAT ?? '';
@@ -84,5 +85,28 @@ test('the page names the cause of a fault, marks the change, and fits a phone', 
     expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
     if (name) await picture(name);
   }
+
+  // Old tests are means of an hour, one for each kind of test.
+  await page.route(/\/api\/v1\/pair\?/, async (route) => {
+    const response = await route.fetch();
+    const pair = (await response.json()) as PairDocument;
+    const hour: HourRow = {
+      kind: 'latency',
+      start_us: pair.now_us - 86_400e6,
+      finished: 1,
+      failed: 0,
+      not_run: 0,
+      goodput_bps: null,
+      min_goodput_bps: null,
+      max_goodput_bps: null,
+      loss_share: null,
+      min_rtt_us: 1000,
+      typical_rtt_us: 1000,
+      verdict: null,
+    };
+    await route.fulfill({ response, json: { ...pair, hours: [hour, { ...hour, kind: 'throughput' }] } });
+  });
+  await page.goto(`${url}#/pair/kashima/washington`);
+  await expect(page.locator('circle title', { hasText: 'mean of the hour' })).toHaveCount(2);
   expect(trouble).toEqual([]);
 });

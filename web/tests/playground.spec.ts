@@ -6,7 +6,7 @@ import { extname, join, resolve } from 'node:path';
 import { deflateRawSync, gzipSync } from 'node:zlib';
 import { expect, type Page, test } from '@playwright/test';
 import type { RunDetail } from '../src/api';
-import { rests, Site, visit } from './site';
+import { drawn, rests, Site, visit } from './site';
 
 const ROOT = resolve(import.meta.dirname, '../..');
 const FOLDER = process.env.LONGFAT_PLAYGROUND ?? join(ROOT, 'target/playground');
@@ -237,6 +237,18 @@ test('form, text, result and address follow each other', async ({ browser }) => 
     const { page } = await visit(browser, url);
     return (await computed(page)).summary.flows[0]!.goodput_bps!;
   }
+});
+
+test('a chart that is added after a stop does not prevent the next run from being drawn', async ({ browser }) => {
+  const { page, trouble } = await visit(browser, address);
+  await computed(page);
+  await page.locator('input[name=duration]').fill('10000s');
+  await page.getByRole('button', { name: 'Stop' }).click();
+  await page.getByRole('combobox', { name: 'Add a chart' }).selectOption('pacing_rate_bps');
+  await page.locator('input[name=duration]').fill('2s');
+  await expect.poll(async () => (await computed(page)).end_s).toBeLessThan(3);
+  await expect.poll(async () => (await drawn(page, 'goodput'))[0]?.xs.at(-1) ?? Infinity).toBeLessThan(3);
+  expect(trouble).toEqual([]);
 });
 
 test('the form suggests the congestion controls of the program', async ({ browser }) => {

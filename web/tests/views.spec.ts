@@ -93,6 +93,20 @@ test('an address opens the same view in a second browser, and Back works', async
   expect([...trouble, ...second.trouble]).toEqual([]);
 });
 
+test('a chart that is added while samples are loaded has its samples', async ({ browser }) => {
+  const { page, trouble } = await visit(browser, await site.page());
+  await open(page, site.key('sim'));
+  await page.route('**/api/series', async (route) => {
+    await new Promise((done) => setTimeout(done, 500));
+    await route.continue();
+  });
+  const add = page.getByRole('combobox', { name: 'Add a chart' });
+  await add.selectOption('pacing_rate_bps');
+  await add.selectOption('srtt_us');
+  await expect.poll(async () => (await drawn(page, 'srtt_us')).length).toBeGreaterThan(0);
+  expect(trouble).toEqual([]);
+});
+
 test('1 RTT shows one minimum RTT', async ({ browser }) => {
   const { page } = await visit(browser, await site.page());
   await open(page, site.key('sim'));
@@ -143,6 +157,23 @@ test('published figures name their source', async ({ browser }) => {
   const { page } = await visit(browser, await site.page());
   await page.getByRole('link', { name: 'Published' }).click();
   await expect(page.locator('.source')).toHaveText(/^L8-default, L8-tuned: University of South Carolina, .*Lab 8, 2019$/);
+});
+
+test('figures of one metric and of several kinds are several rows', async ({ browser }) => {
+  const own = new Site(false);
+  try {
+    own.longfat('run', join(import.meta.dirname, '../../scenarios/g-mtufair.toml'), '--engine', 'model');
+    const { page, trouble } = await visit(browser, await own.page());
+    // The printed utilisation, and the sum of the printed averages.
+    const rows = page.locator('table.published tbody tr', { hasText: 'G-griddt-mtu' }).filter({ hasText: 'run.goodput' });
+    await page.getByRole('link', { name: 'Published' }).click();
+    await expect(rows).toHaveCount(2);
+    await open(page, own.key('model', 'griddt'));
+    await expect(rows).toHaveCount(2);
+    expect(trouble).toEqual([]);
+  } finally {
+    own.close();
+  }
 });
 
 for (const width of [390, 1400]) {

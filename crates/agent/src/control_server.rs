@@ -70,7 +70,10 @@ async fn serve(mut stream: UnixStream, inbox: &mpsc::Sender<Inbound>) -> std::io
         Ok(()) => timeout(WORK_TIMEOUT, replied).await.ok().and_then(Result::ok),
         Err(_) => None,
     };
-    let reply = replied.unwrap_or_else(no_reply);
+    let mut reply = replied.unwrap_or_else(no_reply);
+    if frame::encode(&reply).is_err() {
+        reply = Reply::Error("the reply is too long: ask for fewer rows, or for a shorter time".into());
+    }
     frame::send(&mut stream, &reply).await
 }
 
@@ -83,4 +86,32 @@ pub(crate) fn user_name(uid: u32) -> String {
         (id.parse() == Ok(uid)).then_some(name)
     });
     name.map_or(format!("uid-{uid}"), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::MAX_FRAME_BYTES;
+
+    #[test]
+    fn a_reply_that_is_too_long_is_an_error() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let reply = runtime.block_on(async {
+            let (mut client, server) = UnixStream::pair().unwrap();
+            let (inbox, mut requests) = mpsc::channel(1);
+            let agent = async {
+                let request = requests.recv().await;
+                let Some(Inbound::Control { reply, .. }) = request else { panic!("no request") };
+                reply.send(Reply::Ok("a".repeat(MAX_FRAME_BYTES).into())).unwrap();
+            };
+            let asked = async {
+                frame::send(&mut client, &Request::Status).await.unwrap();
+                frame::receive::<Reply>(&mut client, FRAME_TIMEOUT, MAX_FRAME_BYTES).await.unwrap()
+            };
+            let (reply, (), served) = tokio::join!(asked, agent, serve(server, &inbox));
+            served.unwrap();
+            reply
+        });
+        assert!(matches!(reply, Some(Reply::Error(text)) if text.starts_with("the reply is too long")));
+    }
 }

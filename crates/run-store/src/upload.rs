@@ -5,7 +5,8 @@
 //! killed leaves a record that is marked partial.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, DirEntry};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use futures_util::{StreamExt, TryStreamExt};
@@ -89,7 +90,7 @@ impl Uploader {
             client.abort_upload(&path, &id).await?;
             self.journal.close_upload(&path, &id);
         }
-        let found = records(&self.outbox);
+        let found = records(&self.outbox)?;
         let is_there = |key: &String| found.iter().any(|record| record.key == *key);
         let removed: Vec<String> = self.records.keys().filter(|key| !is_there(key)).cloned().collect();
         for key in removed {
@@ -136,7 +137,7 @@ impl Uploader {
 
     async fn upload_others(&mut self, client: &Client) -> Result<(), Error> {
         let mut files = Vec::new();
-        collect_files(&self.outbox, "", &mut files);
+        collect_files(&self.outbox, "", &mut files)?;
         let new: Vec<String> = files.into_iter().filter(|file| !self.others.contains(file)).collect();
         let (outbox, journal) = (&self.outbox, &self.journal);
         let uploads = new
@@ -169,7 +170,8 @@ impl Uploader {
 
     /// Moves the uploaded records to the cache, where they need not be fetched.
     pub(crate) fn move_to(&self, cache: &Path) {
-        for record in records(&self.outbox).into_iter().filter(|record| record.is_finished) {
+        let records = records(&self.outbox).unwrap_or_default();
+        for record in records.into_iter().filter(|record| record.is_finished) {
             let cached = cache.join(&record.key);
             if let Some(scenario) = cached.parent().filter(|_| !cached.exists()) {
                 // Without the cache they are fetched when they are read.
@@ -188,10 +190,10 @@ pub(crate) fn key_of(path: &Path) -> Option<String> {
 }
 
 /// The records in an outbox.
-fn records(outbox: &Path) -> Vec<OutboxRecord> {
+fn records(outbox: &Path) -> Result<Vec<OutboxRecord>, Error> {
     let mut records: Vec<OutboxRecord> = Vec::new();
-    for scenario in subdirectories(outbox) {
-        for directory in subdirectories(&scenario) {
+    for scenario in subdirectories(outbox)? {
+        for directory in subdirectories(&scenario)? {
             let Some(key) = directory.strip_prefix(outbox).ok().and_then(key_of) else { continue };
             let name = directory.file_name().unwrap_or_default().to_string_lossy();
             let is_finished = !name.starts_with('.');
@@ -203,26 +205,36 @@ fn records(outbox: &Path) -> Vec<OutboxRecord> {
             }
         }
     }
-    records
+    Ok(records)
 }
 
-fn subdirectories(directory: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
-    entries.filter(|path| path.is_dir()).collect()
+fn subdirectories(directory: &Path) -> Result<Vec<PathBuf>, Error> {
+    let paths = entries(directory)?.into_iter().map(|entry| entry.path());
+    Ok(paths.filter(|path| path.is_dir()).collect())
+}
+
+/// The entries of a directory; none where it does not exist. All other errors are returned, because the objects of a record that is no
+/// longer in the outbox are removed from the store.
+fn entries(directory: &Path) -> Result<Vec<DirEntry>, Error> {
+    match fs::read_dir(directory).and_then(Iterator::collect) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        other => other.map_err(|source| Error::Io { action: "read", path: directory.to_owned(), source }),
+    }
 }
 
 /// The files in hidden directories of an outbox, except those that are being written.
-fn collect_files(outbox: &Path, below: &str, files: &mut Vec<String>) {
-    for entry in fs::read_dir(outbox.join(below)).into_iter().flatten().flatten() {
+fn collect_files(outbox: &Path, below: &str, files: &mut Vec<String>) -> Result<(), Error> {
+    for entry in entries(&outbox.join(below))? {
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = if below.is_empty() { name.clone() } else { format!("{below}/{name}") };
         let is_directory = entry.path().is_dir();
         if is_directory && (!below.is_empty() || name.starts_with('.')) {
-            collect_files(outbox, &path, files);
+            collect_files(outbox, &path, files)?;
         } else if !is_directory && !below.is_empty() && !name.starts_with('.') {
             files.push(path);
         }
     }
+    Ok(())
 }
 
 /// Whether the store has a record that is not finished, or nothing of it.
@@ -239,7 +251,7 @@ async fn upload_record(
     journal: &Journal,
 ) -> Result<(), Error> {
     let summary_path = format!("{}/{SUMMARY}", record.key);
-    let Some(summary) = summary(record, &client.url(&record.key)) else { return Ok(()) };
+    let Some(summary) = summary(record, &client.url(&record.key))? else { return Ok(()) };
     if !record.is_finished {
         // The final summary is written before the record's directory is renamed.
         if is_partial(&summary) && summary != sent.summary {
@@ -250,10 +262,8 @@ async fn upload_record(
             return Ok(());
         }
     }
-    let names: BTreeSet<String> = fs::read_dir(&record.directory)
+    let names: BTreeSet<String> = entries(&record.directory)?
         .into_iter()
-        .flatten()
-        .flatten()
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .filter(|name| name != SUMMARY && !name.starts_with('.') && !name.ends_with(".tmp"))
         .collect();
@@ -300,10 +310,18 @@ async fn complete_files(
     Ok(names.iter().filter(is_complete).cloned().collect())
 }
 
-/// The summary of a record with its address in the store; `None` if it cannot be read.
-fn summary(record: &OutboxRecord, url: &str) -> Option<Vec<u8>> {
-    let text = fs::read(record.directory.join(SUMMARY)).ok()?;
-    let mut summary: Value = serde_json::from_slice(&text).ok()?;
+/// The summary of a record with its address in the store; `None` if there is none, or only a part of it.
+fn summary(record: &OutboxRecord, url: &str) -> Result<Option<Vec<u8>>, Error> {
+    let path = record.directory.join(SUMMARY);
+    match fs::read(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(Error::Io { action: "read", path, source }),
+        Ok(text) => Ok(with_address(&text, url)),
+    }
+}
+
+fn with_address(summary: &[u8], url: &str) -> Option<Vec<u8>> {
+    let mut summary: Value = serde_json::from_slice(summary).ok()?;
     summary.get_mut("runs")?.get_mut(0)?["record"] = url.into();
     let mut json = serde_json::to_vec_pretty(&summary).ok()?;
     json.push(b'\n');
@@ -327,13 +345,25 @@ mod tests {
         fs::write(outbox.path().join(".points/3f/3f0c.json"), "{}").unwrap();
         fs::write(outbox.path().join(".points/3f/.1-2.new"), "{").unwrap();
         fs::write(outbox.path().join(ID_SUFFIX_FILE), "abc").unwrap();
+        let found = records(outbox.path()).unwrap();
         let mut found: Vec<(String, bool)> =
-            records(outbox.path()).into_iter().map(|record| (record.key, record.is_finished)).collect();
+            found.into_iter().map(|record| (record.key, record.is_finished)).collect();
         found.sort();
         let expected = [("dsl/run=b", true), ("lab8/run=a", false), ("lab8/run=b", true)];
         assert_eq!(found, expected.map(|(key, is_finished)| (key.to_owned(), is_finished)));
         let mut files = Vec::new();
-        collect_files(outbox.path(), "", &mut files);
+        collect_files(outbox.path(), "", &mut files).unwrap();
         assert_eq!(files, [".points/3f/3f0c.json"]);
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_read_is_not_an_empty_one() {
+        let outbox = tempfile::tempdir().unwrap();
+        let file = outbox.path().join("file");
+        fs::write(&file, "").unwrap();
+        let record = OutboxRecord { directory: file.clone(), key: "lab8/run=a".into(), is_finished: true };
+        assert!(summary(&record, "s3://bucket").is_err());
+        assert!(records(&file).is_err() && collect_files(&file, "", &mut Vec::new()).is_err());
+        assert!(records(&outbox.path().join("missing")).unwrap().is_empty());
     }
 }

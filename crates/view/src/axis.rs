@@ -98,7 +98,8 @@ impl Axis {
         };
         let target = target.max(MIN_TICKS) as f64;
         let step = match unit {
-            Unit::Count => nice_step((max - min) / target, &VALUE_STEPS).max(1.0),
+            // Not 2.5.
+            Unit::Count => nice_step((max - min) / target, &VALUE_STEPS).max(1.0).floor(),
             _ => nice_step((max - min) / target, &VALUE_STEPS),
         };
         let (min, max) =
@@ -224,6 +225,7 @@ mod tests {
     fn counts_have_whole_steps_and_zero_alone_has_two_ticks() {
         assert_eq!(texts(&Axis::of_values(0.0, 1.0, Unit::Count, 5)), ["0", "1"]);
         assert_eq!(texts(&Axis::of_values(0.0, 0.3, Unit::Count, 5)), ["0", "1"]);
+        assert_eq!(texts(&Axis::of_values(0.0, 11.0, Unit::Count, 5)), ["0", "2", "4", "6", "8", "10"]);
         let zero = Axis::of_values(0.0, 0.0, Unit::Bytes, 5);
         assert_eq!((zero.unit.as_str(), texts(&zero)), ("B", vec!["0", "1"]));
     }

@@ -118,6 +118,8 @@ export class Computer {
 
   private ask(worker: Worker, message: ToWorkerOfRun): Promise<FromWorker> {
     const id = ++this.lastId;
+    // A worker that has ended does not reply.
+    if (worker !== this.worker) return Promise.resolve({ kind: 'failed', id, message: 'ended' });
     return new Promise((resolve) => {
       this.waiting.set(id, resolve);
       worker.postMessage({ ...message, id } as ToWorker);

@@ -26,8 +26,17 @@ pub fn set(args: &WatchArgs, text: &str, filter: Filter, json: bool) -> anyhow::
     if results.is_empty() {
         return Err(Exit::Failed("no connection matches the filter".into()).into());
     }
-    let undo = format!("longfat watch --restore '{text}'");
-    print(&results, &undo, json)
+    print(&results, &undo(args, text), json)
+}
+
+/// The command that restores the connections that match the filter, in the same namespaces.
+fn undo(args: &WatchArgs, filter: &str) -> String {
+    let options = |name: &str, values: &[String]| -> String {
+        values.iter().map(|value| format!(" --{name} {value}")).collect()
+    };
+    let lab = args.lab.as_ref().map(|name| format!(" --lab {name}")).unwrap_or_default();
+    let (namespaces, hosts) = (options("namespace", &args.namespace), options("host", &args.host));
+    format!("longfat watch --restore{namespaces}{hosts}{lab} '{filter}'")
 }
 
 /// Restores connections: all that were changed, or those that match the filter.
@@ -108,4 +117,26 @@ fn document(result: &ModifiedConnection) -> Value {
         "changes": changes.collect::<Vec<_>>(),
         "error": result.error.as_ref().map(ToString::to_string),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: WatchArgs,
+    }
+
+    #[test]
+    fn undo_is_in_the_same_namespaces() {
+        let undo = |words: &str| undo(&Command::parse_from(words.split(' ')).args, "port 5201");
+        assert_eq!(undo("watch"), "longfat watch --restore 'port 5201'");
+        assert_eq!(undo("watch -n vpn"), "longfat watch --restore --namespace vpn 'port 5201'");
+        let command = "longfat watch --restore --host h1 --host h2 --lab l8 'port 5201'";
+        assert_eq!(undo("watch --host h1 --host h2 --lab l8"), command);
+    }
 }

@@ -156,7 +156,7 @@ fn only_clients_with_the_token_are_served() {
 #[test]
 fn all_110_proper_clients_are_served_beside_90_bad_ones() {
     let server =
-        start_server(&["--phase-timeout", "0.3", "--rcv-timeout", "400", "--queue-timeout", "60", "-i", "0"]);
+        start_server(&["--phase-timeout", "1", "--rcv-timeout", "1200", "--queue-timeout", "120", "-i", "0"]);
     let before = server.resources();
     assert_eq!(server.test(100_000), Ok(100_000));
     let finished = AtomicBool::new(false);

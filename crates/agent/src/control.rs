@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     Acknowledgement, Error, Filter, Mute, TestRow, TransferReport,
-    frame::{MAX_FRAME_BYTES, encode},
+    framing::{MAX_FRAME_BYTES, encode},
 };
 
 /// Timeout of each step of an exchange.

@@ -13,7 +13,7 @@ use crate::{
     control::{self, Reply, Request},
     event_loop::Inbound,
     files,
-    frame::{self, FRAME_TIMEOUT, MAX_JOIN_BYTES},
+    framing::{self, FRAME_TIMEOUT, MAX_JOIN_BYTES},
 };
 
 /// Maximum number of simultaneous requests.
@@ -57,7 +57,7 @@ pub(crate) async fn listen(listener: UnixListener, inbox: mpsc::Sender<Inbound>)
 
 async fn serve(mut stream: UnixStream, inbox: &mpsc::Sender<Inbound>) -> std::io::Result<()> {
     let user = user_name(stream.peer_cred()?.uid());
-    let request: Option<Request> = frame::receive(&mut stream, FRAME_TIMEOUT, MAX_JOIN_BYTES).await?;
+    let request: Option<Request> = framing::receive(&mut stream, FRAME_TIMEOUT, MAX_JOIN_BYTES).await?;
     let Some(request) = request else { return Ok(()) };
     let late = match &request {
         Request::Calendar { point: Some(point), .. } => format!("{point} does not reply"),
@@ -71,7 +71,7 @@ async fn serve(mut stream: UnixStream, inbox: &mpsc::Sender<Inbound>) -> std::io
         Err(_) => None,
     };
     let reply = replied.unwrap_or_else(no_reply);
-    frame::send(&mut stream, &reply).await
+    framing::send(&mut stream, &reply).await
 }
 
 /// The login name of a user id, by passwd(5).

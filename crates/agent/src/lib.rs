@@ -25,6 +25,7 @@ mod error;
 mod event_loop;
 mod files;
 mod frame;
+mod framing;
 #[doc(hidden)]
 pub mod fuzzing;
 mod http;

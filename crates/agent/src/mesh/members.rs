@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use reservation::PointName;
 use serde::{Deserialize, Serialize};
 
-use crate::{Announcement, Error, files, frame::MAX_FRAME_BYTES};
+use crate::{Announcement, Error, files, framing::MAX_FRAME_BYTES};
 
 /// Part of a frame for what accompanies the list: the new point's certificate.
 const FRAME_RESERVE_BYTES: usize = 16 * 1024;

@@ -16,9 +16,10 @@ use units::{BitRate, Time};
 
 use crate::{
     Alerts, Clock, Coordinates, Error, Member, Members, Place, PostgresAddress, Retention,
+    address::host_and_port,
     directory::{MAX_NETWORKS, check_network, check_text},
     files,
-    mesh::{check_name, host_and_port},
+    mesh::check_name,
     servers::{OtherEnd, ServerProtocol, ServerService},
     test::{Kind, TestParameters},
 };

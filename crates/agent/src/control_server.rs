@@ -14,6 +14,7 @@ use crate::{
     event_loop::Inbound,
     files,
     framing::{self, FRAME_TIMEOUT, MAX_JOIN_BYTES},
+    users::user_name,
 };
 
 /// Maximum number of simultaneous requests.
@@ -72,15 +73,4 @@ async fn serve(mut stream: UnixStream, inbox: &mpsc::Sender<Inbound>) -> std::io
     };
     let reply = replied.unwrap_or_else(no_reply);
     framing::send(&mut stream, &reply).await
-}
-
-/// The login name of a user id, by passwd(5).
-pub(crate) fn user_name(uid: u32) -> String {
-    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let name = passwd.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let (name, _, id) = (fields.next()?, fields.next()?, fields.next()?);
-        (id.parse() == Ok(uid)).then_some(name)
-    });
-    name.map_or(format!("uid-{uid}"), str::to_owned)
 }

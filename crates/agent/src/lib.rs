@@ -8,6 +8,7 @@
 //!
 //! The agreement on slots is in [`reservation`], limits are in [`limits`], tests in [`measurement`] and [`stamp`].
 
+mod address;
 mod alert;
 mod archive;
 mod audit;
@@ -44,6 +45,7 @@ mod test;
 mod texts;
 mod tokens;
 mod trust;
+mod users;
 
 pub use alert::Alerts;
 pub use archive::{

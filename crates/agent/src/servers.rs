@@ -8,7 +8,7 @@ use std::{fmt, str::FromStr};
 use reservation::{PointName, Spec};
 
 use crate::{
-    mesh::host_and_port,
+    address::host_and_port,
     test::{Kind, server_of},
 };
 

@@ -9,9 +9,7 @@ use serde_json::json;
 
 use super::{Batch, EventLoop};
 use crate::{
-    Announcement, Authority, Error, Members, audit,
-    frame::Frame,
-    mesh::{host_and_port, key_digest},
+    Announcement, Authority, Error, Members, address::host_and_port, audit, frame::Frame, mesh::key_digest,
 };
 
 /// Span of the calendar from which a point computes the load that it announces, seconds.

@@ -17,9 +17,9 @@ use units::Time;
 use super::{Batch, EventLoop, Inbound, REPEAT, STOP_TIMEOUT};
 use crate::{
     Error,
+    address::host_and_port,
     archive::{State, TestRow, micros},
     frame::Frame,
-    mesh::host_and_port,
     received::{self, Refusal},
     servers::other_name,
     test::{

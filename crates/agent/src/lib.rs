@@ -40,6 +40,8 @@ mod rules;
 mod servers;
 mod session;
 mod sqlite;
+mod step_observer;
+mod stop_handle;
 mod template;
 mod test;
 mod texts;
@@ -59,7 +61,7 @@ pub use control::{
     AlertsReport, CalendarReport, Client, Explained, MemberStatus, NewReservation, PairName, SlotReport,
     Status, TaskStatus,
 };
-pub use daemon::{Moment, NoObserver, StepObserver, StopHandle, run};
+pub use daemon::run;
 pub use directory::{
     Allowance, Announcement, Coordinates, DirectoryDocument, DirectoryPoint, Lookup, LookupTexts, NearestHop,
     Place, perfsonar_hosts,
@@ -77,5 +79,7 @@ pub use planning::{PlanDocument, PlannedSetting, PlannedSlot, plan_transfer};
 pub use psconfig::{PsconfigExport, PsconfigImport, export_psconfig, import_psconfig};
 pub use servers::{ServerProtocol, ServerService};
 pub use session::{DeadlineState, Scan, Session, SessionSlot};
+pub use step_observer::{Moment, NoObserver, StepObserver};
+pub use stop_handle::StopHandle;
 pub use test::{Figures, Kind, TestParameters, TransferReport};
 pub use tokens::{Scope, TokenEntry, Tokens};

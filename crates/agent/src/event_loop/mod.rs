@@ -23,7 +23,7 @@ use reservation::{
     Action, Event, Message, Now, Outcome, Phase, Point, PointName, ReservationId, Role, Step, TaskName,
 };
 use tokio::{
-    sync::{Notify, mpsc, oneshot},
+    sync::{mpsc, oneshot},
     time::timeout,
 };
 use units::Time;
@@ -34,7 +34,7 @@ use self::{
     tests::{Ended, Run},
 };
 use crate::{
-    CalendarFile, Config, Error, Members, Moment, StepObserver,
+    CalendarFile, Config, Error, Members, Moment, StepObserver, StopHandle,
     alert::Sent,
     archive::{Archive, CauseChange, Forwarder},
     clock::RemovalGuard,
@@ -290,12 +290,16 @@ impl EventLoop {
         }
     }
 
-    /// Handles what arrives until `stop` is notified.
-    pub async fn run(&mut self, inbound: &mut mpsc::Receiver<Inbound>, stop: &Notify) -> Result<(), Error> {
+    /// Handles what arrives until the agent is stopped.
+    pub async fn run(
+        &mut self,
+        inbound: &mut mpsc::Receiver<Inbound>,
+        stop: &StopHandle,
+    ) -> Result<(), Error> {
         loop {
             let sleep = Duration::from_nanos(self.sleep().0);
             let first = tokio::select! {
-                () = stop.notified() => break,
+                () = stop.stopped() => break,
                 arrived = timeout(sleep, inbound.recv()) => arrived.ok().flatten(),
             };
             self.handle_all(first, inbound)?;

@@ -20,8 +20,7 @@ use crate::{
     directory::{MAX_NETWORKS, check_network, check_text},
     files,
     mesh::check_name,
-    servers::{OtherEnd, ServerProtocol, ServerService},
-    test::{Kind, TestParameters},
+    test::{Kind, OtherEnd, ServerProtocol, ServerService, TestParameters},
 };
 
 /// The default port of agents; unassigned by IANA.

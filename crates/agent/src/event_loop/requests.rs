@@ -17,8 +17,7 @@ use crate::{
     },
     frame::Frame,
     received,
-    servers::{OtherEnd, other_name},
-    test::{Kind, TestParameters},
+    test::{Kind, OtherEnd, TestParameters, other_name},
     tokens,
 };
 

@@ -21,10 +21,9 @@ use crate::{
     archive::{State, TestRow, micros},
     frame::Frame,
     received::{self, Refusal},
-    servers::other_name,
     test::{
         self, Endpoint, Figures, FoundRecord, Kind, LeadJob, Measured, PeerJob, TestParameters,
-        TransferReport, server_of,
+        TransferReport, other_name, server_of,
     },
 };
 

@@ -10,7 +10,7 @@ pub use plan::{PlanDocument, PlannedSetting, PlannedSlot};
 use self::plan::Known;
 use crate::{
     Client, Config, Error, Filter, Kind, Members, ServerService, State, archive::Archive, http::open_archive,
-    servers::OtherEnd,
+    test::OtherEnd,
 };
 
 /// A plan uses the tests of the last two weeks, seconds.

@@ -3,7 +3,7 @@
 use reservation::{Message, ReservationId};
 use serde::{Deserialize, Serialize};
 
-use crate::{Announcement, Members, archive::TestRow, control::CalendarReport, test::Endpoint};
+use crate::{Announcement, Members, TestRow, control::CalendarReport, test::Endpoint};
 
 /// The messages that agents send to each other.
 #[derive(Debug, Clone, Serialize, Deserialize)]

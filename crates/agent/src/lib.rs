@@ -43,6 +43,7 @@ mod step_observer;
 mod stop_handle;
 mod template;
 mod test;
+mod test_row;
 mod texts;
 mod tokens;
 mod trust;
@@ -50,8 +51,8 @@ mod users;
 
 pub use alert::Alerts;
 pub use archive::{
-    Acknowledgement, CauseChange, DatabaseError, Filter, HourRow, Mute, PostgresAddress, Retention, State,
-    TestCounts, TestRow,
+    Acknowledgement, CauseChange, DatabaseError, Filter, HourRow, Mute, PostgresAddress, Retention,
+    TestCounts,
 };
 pub use calendar_file::{CalendarFile, Error as CalendarError};
 pub use clock::Clock;
@@ -80,4 +81,5 @@ pub use session::{DeadlineState, Scan, Session, SessionSlot};
 pub use step_observer::{Moment, NoObserver, StepObserver};
 pub use stop_handle::StopHandle;
 pub use test::{Figures, Kind, ServerProtocol, ServerService, TestParameters, TransferReport};
+pub use test_row::{State, TestRow};
 pub use tokens::{Scope, TokenEntry, Tokens};

@@ -7,10 +7,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Archive, COLUMNS, TestRow, read,
+    Archive, COLUMNS, read,
     sql::{self, Database, Field, Row, Value, read_all, read_first, values},
 };
-use crate::{Error, cause};
+use crate::{Error, TestRow, cause};
 
 /// Number of tests in succession that must find a cause before it becomes the pair's cause.
 const CONFIRMATIONS: usize = 2;
@@ -184,9 +184,9 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::archive::{
+    use crate::{
         State,
-        pairs::tests::{finished, test},
+        archive::pairs::tests::{finished, test},
     };
 
     fn archive() -> Archive {

@@ -56,8 +56,9 @@ pub(super) fn create(database: &dyn Database, version: Option<i64>) -> sql::Resu
 pub(super) mod tests {
     use super::*;
     use crate::{
-        archive::{Archive, Filter, TestCounts, tests::row},
+        archive::{Archive, Filter, TestCounts},
         sqlite::Format,
+        test_row::tests::row,
     };
 
     #[test]

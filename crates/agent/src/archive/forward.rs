@@ -18,12 +18,12 @@ use std::{
 use tokio::sync::mpsc;
 
 use super::{
-    Archive, PostgresAddress, Retention, TestRow, get,
+    Archive, PostgresAddress, Retention, get,
     postgres::{server_time_us, set_stored_number, stored_number},
     put,
     sql::{Field, read_all, read_first, values},
 };
-use crate::{Error, event_loop::Inbound};
+use crate::{Error, TestRow, event_loop::Inbound};
 
 /// The spool. Its name distinguishes it from an earlier spool of the same point, whose file was lost and whose numbers differ.
 pub(super) const TABLES: &str = "
@@ -240,10 +240,13 @@ mod tests {
     use testing::{Missing, postgres::Cluster};
 
     use super::*;
-    use crate::archive::{
-        Filter, State,
-        retention::{DAY_US, HOUR_US},
-        tests::row,
+    use crate::{
+        State,
+        archive::{
+            Filter,
+            retention::{DAY_US, HOUR_US},
+        },
+        test_row::tests::row,
     };
 
     /// Waits until the thread reports that rows are stored up to this number.

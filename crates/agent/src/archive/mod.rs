@@ -26,9 +26,7 @@ mod sqlite;
 use std::path::{Path, PathBuf};
 
 use reservation::PointName;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::Time;
 
 use self::{
     columns::{COLUMNS, DECLARATIONS, UPDATES, read, values_of},
@@ -37,7 +35,7 @@ use self::{
     sql::{Database, Field, Value, placeholders, read_all, read_first, values},
     sqlite::Sqlite,
 };
-use crate::{Error, sqlite::Format, test::Figures};
+use crate::{Error, TestRow, sqlite::Format};
 
 pub use attention::{Acknowledgement, Mute};
 pub(crate) use attention::{AlertProgress, Attention, Decision, EACH};
@@ -52,69 +50,6 @@ pub use sql::DatabaseError;
 
 /// SQLite's application_id of the files that this program writes: "LFar".
 const FORMAT: Format = Format { application: 0x4c46_6172, version: 4 };
-
-/// The state of a test.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum State {
-    /// The test runs.
-    Running,
-    /// The test completed.
-    Finished,
-    /// The test was started and did not complete.
-    Failed,
-    /// The test was not started.
-    NotRun,
-}
-
-impl State {
-    /// The name of this state in the archive.
-    pub fn name(self) -> &'static str {
-        match self {
-            State::Running => "running",
-            State::Finished => "finished",
-            State::Failed => "failed",
-            State::NotRun => "not_run",
-        }
-    }
-
-    /// The state of this name.
-    fn of(name: &str) -> State {
-        let states = [State::Running, State::Finished, State::Failed, State::NotRun];
-        states.into_iter().find(|known| known.name() == name).unwrap_or(State::Failed)
-    }
-}
-
-/// A test in the archive.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct TestRow {
-    /// The reservation.
-    pub id: String,
-    /// The point that led it, and measured.
-    pub from: String,
-    /// The other end.
-    pub to: String,
-    /// The kind of test.
-    pub kind: String,
-    /// The recurring test that it belongs to.
-    pub task: Option<String>,
-    /// Start of its slot, or the earliest requested start if it had no slot; microseconds since 1970, UTC.
-    pub start_us: i64,
-    /// Its length, microseconds.
-    pub duration_us: i64,
-    /// Its state.
-    pub state: State,
-    /// Why it was not run, or failed.
-    pub reason: Option<String>,
-    /// The kind of reason, as in `rule`, `conflict`, `unreachable`, `test_failed`.
-    #[serde(default)]
-    pub reason_kind: Option<String>,
-    /// Its figures.
-    #[serde(flatten)]
-    pub figures: Figures,
-    /// The record's directory, at the lead.
-    pub record: Option<String>,
-}
 
 /// Which tests to list.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -368,11 +303,6 @@ impl Archive {
 }
 
 /// Makes an error of a database one of an archive.
-/// A time in the unit of the rows: whole microseconds.
-pub(crate) fn micros(time: Time) -> i64 {
-    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
-}
-
 fn failed(operation: &'static str, archive: String) -> impl Fn(DatabaseError) -> Error {
     move |cause| Error::Archive { operation, archive: archive.clone(), cause: Box::new(cause) }
 }
@@ -454,30 +384,9 @@ fn put(database: &dyn Database, row: &TestRow, latest_start_us: i64) -> sql::Res
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::{sql::Row, *};
-
-    /// A finished test that the path's rate limited.
-    pub fn row(id: &str, start_us: i64) -> TestRow {
-        TestRow {
-            id: id.into(),
-            from: "a".into(),
-            to: "b".into(),
-            kind: "throughput".into(),
-            task: None,
-            start_us,
-            duration_us: 10_000_000,
-            state: State::Finished,
-            reason: None,
-            reason_kind: None,
-            figures: Figures {
-                goodput_bps: Some(1e9),
-                verdict: Some("path_rate".into()),
-                ..Figures::default()
-            },
-            record: Some("runs/x".into()),
-        }
-    }
+    use crate::{State, test_row::tests::row};
 
     #[test]
     fn lists_are_read_from_an_index_with_all_their_conditions() {

@@ -9,12 +9,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Archive, COLUMNS, State, TestRow,
+    Archive, COLUMNS,
     causes::{CHANGE, CauseChange, last_change, read_change, update_cause},
     read,
     sql::{self, Database, Field, Row, placeholders, read_all, read_first, values},
 };
-use crate::{Error, cause};
+use crate::{Error, State, TestRow, cause};
 
 /// The columns of `pairs`. The newest results stay when single tests are no longer kept.
 const PAIR: &str = "lead, peer, finished, failed, refused, not_run, best_goodput_bps,
@@ -374,7 +374,7 @@ pub(super) mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::{archive::tests::row as archive_row, test::Figures};
+    use crate::{test::Figures, test_row::tests::row as archive_row};
 
     fn archive() -> Archive {
         Archive::open(Path::new(":memory:"), None).unwrap()

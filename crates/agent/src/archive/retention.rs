@@ -250,10 +250,7 @@ mod tests {
     use std::{cell::RefCell, path::Path};
 
     use super::*;
-    use crate::{
-        archive::{Filter, State, TestRow, tests::row as archive_row},
-        test::Figures,
-    };
+    use crate::{State, TestRow, archive::Filter, test::Figures, test_row::tests::row as archive_row};
 
     fn row(id: &str, start_us: i64, goodput_bps: f64, verdict: &str) -> TestRow {
         TestRow {

@@ -8,8 +8,8 @@ use units::{BitRate, Time};
 
 use super::{Batch, EventLoop};
 use crate::{
-    Error,
-    archive::{Acknowledgement, EACH, Filter, Mute, State, TestRow, micros},
+    Error, State, TestRow,
+    archive::{Acknowledgement, EACH, Filter, Mute},
     audit,
     control::{
         AlertsReport, CalendarReport, Explained, MemberStatus, NewReservation, PairName, Reply, Request,
@@ -18,6 +18,7 @@ use crate::{
     frame::Frame,
     received,
     test::{Kind, OtherEnd, TestParameters, other_name},
+    test_row::micros,
     tokens,
 };
 

@@ -16,15 +16,15 @@ use units::Time;
 
 use super::{Batch, EventLoop, Inbound, REPEAT, STOP_TIMEOUT};
 use crate::{
-    Error,
+    Error, State, TestRow,
     address::host_and_port,
-    archive::{State, TestRow, micros},
     frame::Frame,
     received::{self, Refusal},
     test::{
         self, Endpoint, Figures, FoundRecord, Kind, LeadJob, Measured, PeerJob, TestParameters,
         TransferReport, other_name, server_of,
     },
+    test_row::micros,
 };
 
 /// Time between two requests for the address of a test's server.

@@ -17,9 +17,8 @@ use units::{BitRate, Time};
 use crate::{
     Alerts, Clock, Coordinates, Error, Member, Members, Place, PostgresAddress, Retention,
     address::host_and_port,
-    directory::{MAX_NETWORKS, check_network, check_text},
     files,
-    mesh::check_name,
+    mesh::{MAX_NETWORKS, check_name, check_network, check_text},
     test::{Kind, OtherEnd, ServerProtocol, ServerService, TestParameters},
 };
 

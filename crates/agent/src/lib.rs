@@ -62,10 +62,7 @@ pub use control::{
     Status, TaskStatus,
 };
 pub use daemon::run;
-pub use directory::{
-    Allowance, Announcement, Coordinates, DirectoryDocument, DirectoryPoint, Lookup, LookupTexts, NearestHop,
-    Place, perfsonar_hosts,
-};
+pub use directory::{DirectoryDocument, DirectoryPoint, Lookup, LookupTexts, NearestHop, perfsonar_hosts};
 pub use error::Error;
 pub use http::{
     AcknowledgeRequest, AlertsDocument, CalendarDocument, Cancellation, MeshDocument, MeshPair, MeshPoint,
@@ -73,7 +70,9 @@ pub use http::{
     known_mesh, serve_interface,
 };
 pub use init::{CONFIG_FILE, create_mesh, join_mesh};
-pub use mesh::{Authority, Identity, Invitation, Member, Members, check_name};
+pub use mesh::{
+    Allowance, Announcement, Authority, Coordinates, Identity, Invitation, Member, Members, Place, check_name,
+};
 pub use network::{JoinRequest, join};
 pub use planning::{PlanDocument, PlannedSetting, PlannedSlot, plan_transfer};
 pub use psconfig::{PsconfigExport, PsconfigImport, export_psconfig, import_psconfig};

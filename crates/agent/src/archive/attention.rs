@@ -12,7 +12,7 @@ use super::{
     Archive, CauseChange,
     sql::{Field, Row, read_all, read_first, values},
 };
-use crate::{Error, alert::Receiver};
+use crate::Error;
 
 /// Stands for every point in a mute. No point can have this name.
 pub(crate) const EACH: &str = "*";
@@ -71,13 +71,38 @@ impl Mute {
     }
 }
 
+/// A receiver of alerts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AlertReceiver {
+    /// [`crate::Alerts::webhook`].
+    Webhook,
+    /// [`crate::Alerts::command`].
+    Command,
+    /// [`crate::Alerts::mail`].
+    Mail,
+}
+
+impl AlertReceiver {
+    /// All receivers.
+    pub const ALL: [AlertReceiver; 3] = [AlertReceiver::Webhook, AlertReceiver::Command, AlertReceiver::Mail];
+
+    /// Its name in the archive.
+    pub fn name(self) -> &'static str {
+        match self {
+            AlertReceiver::Webhook => "webhook",
+            AlertReceiver::Command => "command",
+            AlertReceiver::Mail => "mail",
+        }
+    }
+}
+
 /// The alert of a change, as far as it was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AlertProgress {
     /// When the change was found, microseconds since 1970.
     pub found_us: i64,
     /// The receivers that have accepted the alert.
-    pub accepted: Vec<Receiver>,
+    pub accepted: Vec<AlertReceiver>,
 }
 
 /// Acknowledged causes and mutes.
@@ -173,7 +198,7 @@ impl Archive {
         let known = read_first(&*self.database, query, key, |row| {
             let (found_us, names): (i64, String) = (row.next()?, row.next()?);
             let accepted =
-                Receiver::ALL.into_iter().filter(|of| names.split(' ').any(|name| name == of.name()));
+                AlertReceiver::ALL.into_iter().filter(|of| names.split(' ').any(|name| name == of.name()));
             Ok(AlertProgress { found_us, accepted: accepted.collect() })
         });
         match known.map_err(self.failed("read"))? {
@@ -296,7 +321,7 @@ mod tests {
         let (b, c) = (change("b", 10, "loss"), change("c", 10, "loss"));
         let mut progress = archive.alert_progress(&b, 1000).unwrap();
         assert_eq!(progress, AlertProgress { found_us: 1000, accepted: Vec::new() });
-        progress.accepted = vec![Receiver::Webhook, Receiver::Mail];
+        progress.accepted = vec![AlertReceiver::Webhook, AlertReceiver::Mail];
         archive.set_alert_progress(&b, &progress).unwrap();
         assert_eq!(archive.alert_progress(&b, 2000).unwrap(), progress);
         assert_eq!(archive.alert_progress(&c, 2000).unwrap().found_us, 2000);

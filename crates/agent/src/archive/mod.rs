@@ -38,7 +38,7 @@ use self::{
 use crate::{Error, TestRow, sqlite::Format};
 
 pub use attention::{Acknowledgement, Mute};
-pub(crate) use attention::{AlertProgress, Attention, Decision, EACH};
+pub(crate) use attention::{AlertProgress, AlertReceiver, Attention, Decision, EACH};
 pub use causes::CauseChange;
 pub(crate) use forward::Forwarder;
 #[cfg(test)]

@@ -197,7 +197,9 @@ impl EventLoop {
         let removal_guard = RemovalGuard::new(now, archive.newest_start(unix_us(now))?);
         let may_remove = Arc::new(AtomicBool::new(false));
         let forwarder = config.postgres.as_ref().map(|address| {
-            Forwarder::start(&path, address, config.retention, Arc::clone(&may_remove), inbox.clone())
+            let inbox = inbox.clone();
+            let report = move |number| inbox.blocking_send(Inbound::Forwarded { number }).is_ok();
+            Forwarder::start(&path, address, config.retention, Arc::clone(&may_remove), report)
         });
         let forwarder = forwarder.transpose()?;
         let mut rules = Rules::new(config.limits.clone());

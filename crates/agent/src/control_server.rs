@@ -11,9 +11,9 @@ use tokio::{
 use crate::{
     Error,
     control::{self, Reply, Request},
-    event_loop::Inbound,
     files,
     framing::{self, FRAME_TIMEOUT, MAX_JOIN_BYTES},
+    inbound::Inbound,
     users::user_name,
 };
 

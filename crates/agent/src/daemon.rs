@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc};
 use tokio::{net::TcpListener, sync::mpsc};
 
 use crate::{
-    CalendarFile, Config, Error, Identity, Members, StepObserver, StopHandle, clock, control_server,
+    CalendarFile, Config, Error, Identity, Members, StepObserver, StopHandle, clock_steps, control_server,
     event_loop::EventLoop, files, network,
 };
 
@@ -63,7 +63,7 @@ async fn serve(
     let network = network::Network::new(&identity, &members, inbox.clone())?;
     let mut agent =
         EventLoop::open(config, file, point, members, Arc::clone(&network), inbox.clone(), observer)?;
-    tokio::spawn(clock::report_steps(inbox.clone()));
+    tokio::spawn(clock_steps::report_steps(inbox.clone()));
     tokio::spawn(control_server::listen(control, inbox));
     let http = match http {
         Some(listen) => Some(

@@ -17,6 +17,7 @@ pub mod benching;
 mod calendar_file;
 mod cause;
 mod clock;
+mod clock_steps;
 mod config;
 mod control;
 mod control_server;
@@ -30,6 +31,7 @@ mod framing;
 #[doc(hidden)]
 pub mod fuzzing;
 mod http;
+mod inbound;
 mod init;
 mod mesh;
 mod network;

@@ -7,12 +7,13 @@ use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use reservation::{Now, PointName};
 use units::Time;
 
-use super::{Batch, EventLoop, Inbound, unix_us};
+use super::{Batch, EventLoop, unix_us};
 use crate::{
     Authority, Error, Identity,
     alert::{Alert, Sent},
     archive::{AlertProgress, CauseChange, Decision},
     frame::Frame,
+    inbound::Inbound,
 };
 
 /// Interval at which the retention of results is applied.

@@ -11,7 +11,6 @@ mod tests;
 use std::{
     collections::BTreeMap,
     iter,
-    net::IpAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -28,28 +27,23 @@ use tokio::{
 };
 use units::Time;
 
-use self::{
-    maintenance::Maintenance,
-    requests::unix_us,
-    tests::{Ended, Run},
-};
+use self::{maintenance::Maintenance, requests::unix_us, tests::Run};
 use crate::{
     CalendarFile, Config, Error, Members, Moment, StepObserver, StopHandle,
-    alert::Sent,
-    archive::{Archive, CauseChange, Forwarder},
+    archive::{Archive, Forwarder},
     clock::RemovalGuard,
-    control::{Reply, Request},
+    control::Reply,
     frame::Frame,
+    inbound::Inbound,
     network::Network,
     received,
     rules::Rules,
-    test::Endpoint,
 };
 
 /// Maximum number of arrivals that are handled as one batch.
 const MAX_BATCH: usize = 256;
 /// Maximum interval between two readings of the clock while reservations are open. Steps are reported earlier, by the kernel
-/// ([`crate::clock`]).
+/// ([`crate::clock_steps`]).
 const CLOCK_CHECK: Time = Time::from_secs(5);
 /// The longest sleep.
 const MAX_SLEEP: Time = Time::from_secs(3600);
@@ -59,76 +53,6 @@ const REPEAT: Time = Time::from_secs(30);
 const MAX_RESULTS_AT_ONCE: u32 = 1000;
 /// How long the agent waits for its tests to end when it is stopped.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// An event that arrives at the loop.
-pub(crate) enum Inbound {
-    /// A connection with a point was opened.
-    Connected {
-        /// The point.
-        name: PointName,
-        /// Its address.
-        ip: IpAddr,
-    },
-    /// A frame of an authenticated point.
-    Frame {
-        /// The point.
-        from: PointName,
-        /// The frame.
-        frame: Frame,
-    },
-    /// A request to join, with an invitation.
-    Join {
-        /// The invitation.
-        invitation: String,
-        /// Its source address.
-        ip: IpAddr,
-        /// The request.
-        frame: Frame,
-        /// Receives the reply.
-        reply: oneshot::Sender<Frame>,
-    },
-    /// A request of a local user.
-    Control {
-        /// The user.
-        user: String,
-        /// The request.
-        request: Request,
-        /// Receives the reply.
-        reply: oneshot::Sender<Reply>,
-    },
-    /// UTC was stepped, or may have been.
-    ClockStepped,
-    /// The server of a test is open.
-    Serving {
-        /// The reservation.
-        id: ReservationId,
-        /// The number of its run.
-        run: u64,
-        /// The address of the server.
-        endpoint: Endpoint,
-    },
-    /// The common archive has the rows of the spool up to this number.
-    Forwarded {
-        /// The number.
-        number: i64,
-    },
-    /// An alert was sent, or could not be sent.
-    Alerted {
-        /// The change that it reports.
-        change: CauseChange,
-        /// Who has accepted it.
-        sent: Sent,
-    },
-    /// A test has ended.
-    Ended {
-        /// The reservation.
-        id: ReservationId,
-        /// The number of its run.
-        run: u64,
-        /// Its result.
-        ended: Box<Ended>,
-    },
-}
 
 /// The outcome of a batch.
 #[derive(Default)]

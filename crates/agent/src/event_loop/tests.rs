@@ -14,11 +14,12 @@ use reservation::{Now, Outcome, Phase, PointName, Request, Reservation, Reservat
 use tokio::{sync::mpsc, time::timeout};
 use units::Time;
 
-use super::{Batch, EventLoop, Inbound, REPEAT, STOP_TIMEOUT};
+use super::{Batch, EventLoop, REPEAT, STOP_TIMEOUT};
 use crate::{
     Error, State, TestRow,
     address::host_and_port,
     frame::Frame,
+    inbound::{Ended, Inbound},
     received::{self, Refusal},
     test::{
         self, Endpoint, Figures, FoundRecord, Kind, LeadJob, Measured, PeerJob, TestParameters,
@@ -55,14 +56,6 @@ enum Part {
         /// The result that the lead has reported.
         result: Option<Result<(), String>>,
     },
-}
-
-/// How a test ended.
-pub(crate) enum Ended {
-    /// The end at the lead, with its measurement.
-    Lead(Measured),
-    /// The end at the peer; an error if its server failed.
-    Peer(Result<(), String>),
 }
 
 impl EventLoop {

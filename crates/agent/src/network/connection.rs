@@ -14,9 +14,9 @@ use tokio_rustls::TlsStream;
 
 use super::{Connection, MAX_CONNECTIONS, Network};
 use crate::{
-    event_loop::Inbound,
     frame::Frame,
     framing::{self, FRAME_TIMEOUT, MAX_FRAME_BYTES, MAX_MESSAGE_BYTES},
+    inbound::Inbound,
     mesh::digest_of,
 };
 

@@ -12,9 +12,9 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use super::{HANDSHAKE_TIMEOUT, Network, connection};
 use crate::{
-    event_loop::Inbound,
     frame::Frame,
     framing::{self, FRAME_TIMEOUT, MAX_JOIN_BYTES},
+    inbound::Inbound,
     mesh::CertificateOwner,
 };
 

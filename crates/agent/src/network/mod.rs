@@ -22,7 +22,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 pub use join::{JoinRequest, join};
 pub(crate) use listener::listen;
 
-use crate::{Error, Identity, Member, Members, event_loop::Inbound, frame::Frame, mesh::server_name};
+use crate::{Error, Identity, Member, Members, frame::Frame, inbound::Inbound, mesh::server_name};
 
 /// Timeout of a TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

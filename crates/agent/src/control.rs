@@ -20,6 +20,9 @@ use crate::{
 /// Timeout of each step of an exchange.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The schema of the JSON documents for programs.
+pub(crate) const SCHEMA: &str = "longfat.mesh/1";
+
 /// The socket of an agent.
 pub(crate) fn socket(state: &Path) -> PathBuf {
     state.join("control.sock")

@@ -35,6 +35,7 @@ mod inbound;
 mod init;
 mod mesh;
 mod network;
+mod percent_encoding;
 mod planning;
 mod psconfig;
 mod received;

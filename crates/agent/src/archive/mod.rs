@@ -121,6 +121,16 @@ impl Archive {
         Ok(archive)
     }
 
+    /// The file of a point's archive in its state directory.
+    pub fn path(state: &Path) -> PathBuf {
+        state.join("archive.sqlite")
+    }
+
+    /// Opens the archive of the agent with this state directory for reading.
+    pub fn of_point(state: &Path) -> Result<Self, Error> {
+        Archive::open_for_reading(&Archive::path(state))
+    }
+
     /// Opens an embedded archive that a running agent writes.
     pub fn open_for_reading(path: &Path) -> Result<Self, Error> {
         let name = path.display().to_string();

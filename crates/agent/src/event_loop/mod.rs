@@ -115,7 +115,7 @@ impl EventLoop {
         inbox: mpsc::Sender<Inbound>,
         observer: Arc<dyn StepObserver>,
     ) -> Result<EventLoop, Error> {
-        let path = config.state.join("archive.sqlite");
+        let path = Archive::path(&config.state);
         let archive = Archive::open(&path, config.postgres.as_ref().map(|_| &config.name))?;
         let now = config.clock.now();
         let removal_guard = RemovalGuard::new(now, archive.newest_start(unix_us(now))?);

@@ -22,6 +22,7 @@ mod config;
 mod control;
 mod control_server;
 mod daemon;
+mod database;
 mod directory;
 mod error;
 mod event_loop;
@@ -53,10 +54,7 @@ mod trust;
 mod users;
 
 pub use alert::Alerts;
-pub use archive::{
-    Acknowledgement, CauseChange, DatabaseError, Filter, HourRow, Mute, PostgresAddress, Retention,
-    TestCounts,
-};
+pub use archive::{Acknowledgement, CauseChange, Filter, HourRow, Mute, Retention, TestCounts};
 pub use calendar_file::{CalendarFile, Error as CalendarError};
 pub use clock::Clock;
 pub use config::{Config, DEFAULT_PORT};
@@ -65,6 +63,7 @@ pub use control::{
     Status, TaskStatus,
 };
 pub use daemon::run;
+pub use database::{DatabaseError, PostgresAddress};
 pub use directory::{DirectoryDocument, DirectoryPoint, Lookup, LookupTexts, NearestHop, perfsonar_hosts};
 pub use error::Error;
 pub use http::{

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Archive, CauseChange,
-    sql::{Field, Row, read_all, read_first, values},
+use super::{Archive, CauseChange};
+use crate::{
+    Error,
+    database::sql::{Field, Row, read_all, read_first, values},
 };
-use crate::Error;
 
 /// Stands for every point in a mute. No point can have this name.
 pub(crate) const EACH: &str = "*";

@@ -6,11 +6,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Archive, COLUMNS, read,
-    sql::{self, Database, Field, Row, Value, read_all, read_first, values},
+use super::{Archive, COLUMNS, read};
+use crate::{
+    Error, TestRow, cause,
+    database::sql::{self, Database, Field, Row, Value, read_all, read_first, values},
 };
-use crate::{Error, TestRow, cause};
 
 /// Number of tests in succession that must find a cause before it becomes the pair's cause.
 const CONFIRMATIONS: usize = 2;

@@ -1,7 +1,10 @@
 //! The columns of a test: one list from which the tables, the statements and the conversion of rows are generated.
 
-use super::sql::{self, Field, Row, Value, ValueRef};
-use crate::{State, TestRow, test::Figures};
+use crate::{
+    State, TestRow,
+    database::sql::{self, Field, Row, Value, ValueRef},
+    test::Figures,
+};
 
 macro_rules! columns {
     ($first:literal $first_type:literal => $($first_field:ident).+;

@@ -1,10 +1,7 @@
 //! Creates the tables of an embedded archive, and converts those of earlier versions.
 
-use super::{
-    COLUMNS, FORMAT, attention, forward, pairs, read,
-    sql::{self, Database, Row},
-    tables,
-};
+use super::{COLUMNS, FORMAT, attention, forward, pairs, read, tables};
+use crate::database::sql::{self, Database, Row};
 
 /// Version of the format without pairs, causes and hours.
 pub(super) const FIRST_VERSION: i64 = 1;

@@ -16,12 +16,17 @@ use std::{
 };
 
 use super::{
-    Archive, PostgresAddress, Retention, get,
-    postgres::{server_time_us, set_stored_number, stored_number},
-    put,
-    sql::{Field, read_all, read_first, values},
+    Archive, Retention,
+    common::{server_time_us, set_stored_number, stored_number},
+    get, put,
 };
-use crate::{Error, TestRow};
+use crate::{
+    Error, TestRow,
+    database::{
+        PostgresAddress,
+        sql::{Field, read_all, read_first, values},
+    },
+};
 
 /// The spool. Its name distinguishes it from an earlier spool of the same point, whose file was lost and whose numbers differ.
 pub(super) const TABLES: &str = "

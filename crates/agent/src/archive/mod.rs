@@ -13,15 +13,11 @@
 mod attention;
 mod causes;
 mod columns;
+mod common;
 mod conversion;
 mod forward;
 mod pairs;
-mod postgres;
-mod postgres_address;
-mod postgres_tls;
 mod retention;
-mod sql;
-mod sqlite;
 
 use std::path::{Path, PathBuf};
 
@@ -31,11 +27,15 @@ use serde::{Deserialize, Serialize};
 use self::{
     columns::{COLUMNS, DECLARATIONS, UPDATES, read, values_of},
     conversion::{FIRST_VERSION, SECOND_VERSION, THIRD_VERSION, create},
-    postgres::Postgres,
-    sql::{Database, Field, Value, placeholders, read_all, read_first, values},
-    sqlite::Sqlite,
 };
-use crate::{Error, TestRow, sqlite::Format};
+use crate::{
+    Error, TestRow,
+    database::{
+        DatabaseError, Postgres, PostgresAddress, Sqlite,
+        sql::{self, Database, Field, Value, placeholders, read_all, read_first, values},
+    },
+    sqlite::Format,
+};
 
 pub use attention::{Acknowledgement, Mute};
 pub(crate) use attention::{AlertProgress, AlertReceiver, Attention, Decision, EACH};
@@ -44,9 +44,7 @@ pub(crate) use forward::Forwarder;
 #[cfg(test)]
 pub(crate) use pairs::{Conclusion, NewestResult};
 pub use pairs::{PairFacts, TestCounts};
-pub use postgres_address::PostgresAddress;
 pub use retention::{HourRow, Retention};
-pub use sql::DatabaseError;
 
 /// SQLite's application_id of the files that this program writes: "LFar".
 const FORMAT: Format = Format { application: 0x4c46_6172, version: 4 };
@@ -144,7 +142,7 @@ impl Archive {
         let failed = |operation| failed(operation, address.to_string());
         let database = Postgres::connect(address).map_err(failed("open"))?;
         let mut archive = Archive::new(address.to_string(), None, Box::new(database));
-        archive.write(|database| postgres::create(database)).map_err(relabel("create"))?;
+        archive.write(|database| common::create(database)).map_err(relabel("create"))?;
         Ok(archive)
     }
 
@@ -152,7 +150,7 @@ impl Archive {
     pub fn connect_for_reading(address: &PostgresAddress) -> Result<Self, Error> {
         let failed = |operation| failed(operation, address.to_string());
         let database = Postgres::connect(address).map_err(failed("open"))?;
-        postgres::check_version(&database).map_err(failed("read"))?;
+        common::check_version(&database).map_err(failed("read"))?;
         Ok(Archive::new(address.to_string(), None, Box::new(database)))
     }
 
@@ -395,8 +393,8 @@ fn put(database: &dyn Database, row: &TestRow, latest_start_us: i64) -> sql::Res
 
 #[cfg(test)]
 mod tests {
-    use super::{sql::Row, *};
-    use crate::{State, test_row::tests::row};
+    use super::*;
+    use crate::{State, database::sql::Row, test_row::tests::row};
 
     #[test]
     fn lists_are_read_from_an_index_with_all_their_conditions() {

@@ -12,9 +12,11 @@ use super::{
     Archive, COLUMNS,
     causes::{CHANGE, CauseChange, last_change, read_change, update_cause},
     read,
-    sql::{self, Database, Field, Row, placeholders, read_all, read_first, values},
 };
-use crate::{Error, State, TestRow, cause};
+use crate::{
+    Error, State, TestRow, cause,
+    database::sql::{self, Database, Field, Row, placeholders, read_all, read_first, values},
+};
 
 /// The columns of `pairs`. The newest results stay when single tests are no longer kept.
 const PAIR: &str = "lead, peer, finished, failed, refused, not_run, best_goodput_bps,

@@ -3,11 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Archive, add_to_state,
-    sql::{self, Field, Row, read_all, read_first, values},
+use super::{Archive, add_to_state};
+use crate::{
+    Error,
+    database::sql::{self, Field, Row, read_all, read_first, values},
 };
-use crate::Error;
 
 /// Microseconds of an hour and of a day.
 pub(super) const HOUR_US: i64 = 3_600_000_000;

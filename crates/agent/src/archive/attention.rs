@@ -19,16 +19,6 @@ pub(crate) const EACH: &str = "*";
 /// Time for which a mute is kept after its end, until its changes are reported or too old, microseconds.
 const KEPT_US: i64 = 86_400_000_000;
 
-/// The tables, in embedded archives only: each point sends its own alerts. `found_us`: when the change was found, which may be long after
-/// the test at which the cause begins.
-pub(super) const TABLES: &str = "
-    CREATE TABLE IF NOT EXISTS alert_progress (lead TEXT NOT NULL, peer TEXT NOT NULL, kind TEXT NOT NULL, start_us INTEGER NOT NULL,
-        cause TEXT NOT NULL, found_us INTEGER NOT NULL, accepted TEXT NOT NULL, PRIMARY KEY (lead, peer, kind, start_us, cause)) STRICT;
-    CREATE TABLE IF NOT EXISTS acknowledged (lead TEXT NOT NULL, peer TEXT NOT NULL, since_us INTEGER NOT NULL, user TEXT NOT NULL,
-        text TEXT NOT NULL, at_us INTEGER NOT NULL, PRIMARY KEY (lead, peer)) STRICT;
-    CREATE TABLE IF NOT EXISTS mutes (lead TEXT NOT NULL, peer TEXT NOT NULL, until_us INTEGER NOT NULL, user TEXT NOT NULL,
-        text TEXT NOT NULL, at_us INTEGER NOT NULL, PRIMARY KEY (lead, peer)) STRICT;";
-
 /// A user's acknowledgement of a pair's cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Acknowledgement {

@@ -1,6 +1,9 @@
 //! The common archive of a mesh in PostgreSQL: its tables, and how far it has stored the spools of points.
 
-use super::{FORMAT, THIRD_VERSION, pairs, tables};
+use super::{
+    pairs,
+    tables::{FORMAT, THIRD_VERSION, tables},
+};
 use crate::database::{
     DatabaseError,
     sql::{self, Database, Field, read_first, values},

@@ -18,7 +18,7 @@ use std::{
 use super::{
     Archive, Retention,
     common::{server_time_us, set_stored_number, stored_number},
-    get, put,
+    rows::{get, put},
 };
 use crate::{
     Error, TestRow,
@@ -28,14 +28,6 @@ use crate::{
     },
 };
 
-/// The spool. Its name distinguishes it from an earlier spool of the same point, whose file was lost and whose numbers differ.
-pub(super) const TABLES: &str = "
-    CREATE TABLE IF NOT EXISTS spool (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL) STRICT;
-    CREATE INDEX IF NOT EXISTS spool_by_id ON spool (id);
-    CREATE TABLE IF NOT EXISTS spool_name (name TEXT NOT NULL) STRICT;";
-
-/// Bytes of the spool's random name.
-const SPOOL_NAME_BYTES: usize = 16;
 /// Maximum number of rows in one transaction of the common archive.
 const MAX_ROWS: i64 = 256;
 /// Time until the next attempt to connect with an unavailable server.
@@ -57,25 +49,6 @@ fn unix_us() -> i64 {
 type Spooled = (i64, String);
 
 impl Archive {
-    /// Prepares the spool, or removes it if nothing is forwarded. A new spool begins with all tests that the point has led.
-    pub(super) fn set_spool(&mut self) -> Result<(), Error> {
-        let own = self.spool_of.clone();
-        self.write(|database| {
-            let Some(own) = own else {
-                return database.batch("DELETE FROM spool; DELETE FROM spool_name");
-            };
-            let name: Option<String> =
-                read_first(database, "SELECT name FROM spool_name", &[], |row| row.next())?;
-            if name.is_some() {
-                return Ok(());
-            }
-            let name = os::random_hex(SPOOL_NAME_BYTES)?;
-            database.execute("INSERT INTO spool_name VALUES (?1)", values![name])?;
-            let all = "INSERT INTO spool (id) SELECT id FROM tests WHERE lead = ?1 ORDER BY start_us, id";
-            database.execute(all, values![own]).map(drop)
-        })
-    }
-
     /// The name of the spool.
     fn spool_name(&self) -> Result<String, Error> {
         let name = read_first(&*self.database, "SELECT name FROM spool_name", &[], |row| row.next());
@@ -123,7 +96,8 @@ pub(crate) struct Forwarder {
 }
 
 impl Forwarder {
-    /// Starts the thread for an embedded archive. `report` receives the number up to which rows are stored, and returns `false` if the agent has ended.
+    /// Starts the thread for an embedded archive. `report` receives the number up to which rows are stored, and returns `false` if the agent
+    /// has ended.
     pub fn start(
         path: &Path,
         address: &PostgresAddress,

@@ -12,7 +12,7 @@ use tokio::{
 };
 use tokio_rustls::TlsStream;
 
-use super::{Connection, MAX_CONNECTIONS, Network};
+use super::peers::{Connection, Network};
 use crate::{
     frame::Frame,
     framing::{self, FRAME_TIMEOUT, MAX_FRAME_BYTES, MAX_MESSAGE_BYTES},
@@ -24,6 +24,8 @@ use crate::{
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// Maximum number of frames that wait to be sent: several batches of the loop.
 const QUEUE_FRAMES: usize = 4096;
+/// Maximum number of connections with one point; the oldest is closed.
+const MAX_CONNECTIONS: usize = 4;
 /// Maximum number of frames that are written at once.
 const FRAMES_PER_WRITE: usize = 64;
 

@@ -7,7 +7,7 @@ use data_encoding::HEXLOWER;
 use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::TlsConnector;
 
-use super::{CONNECT_TIMEOUT, HANDSHAKE_TIMEOUT};
+use super::peers::{CONNECT_TIMEOUT, HANDSHAKE_TIMEOUT};
 use crate::{
     Error, Identity, Invitation, Members,
     frame::Frame,

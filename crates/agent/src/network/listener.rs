@@ -10,7 +10,10 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use super::{HANDSHAKE_TIMEOUT, Network, connection};
+use super::{
+    connection,
+    peers::{HANDSHAKE_TIMEOUT, Network},
+};
 use crate::{
     frame::Frame,
     framing::{self, FRAME_TIMEOUT, MAX_JOIN_BYTES},

@@ -17,7 +17,12 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned, crypto::ring, pki_type
 use serde::Serialize;
 use serde_json::json;
 
-use crate::{archive::CauseChange, cause, texts::plain, trust};
+use crate::{
+    archive::{AlertReceiver, CauseChange},
+    cause,
+    texts::plain,
+    trust,
+};
 
 /// Timeout of a request, and of a command.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -41,36 +46,11 @@ pub struct Alerts {
     pub mail: Option<String>,
 }
 
-/// A receiver of alerts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Receiver {
-    /// [`Alerts::webhook`].
-    Webhook,
-    /// [`Alerts::command`].
-    Command,
-    /// [`Alerts::mail`].
-    Mail,
-}
-
-impl Receiver {
-    /// All receivers.
-    pub const ALL: [Receiver; 3] = [Receiver::Webhook, Receiver::Command, Receiver::Mail];
-
-    /// Its name in the archive.
-    pub fn name(self) -> &'static str {
-        match self {
-            Receiver::Webhook => "webhook",
-            Receiver::Command => "command",
-            Receiver::Mail => "mail",
-        }
-    }
-}
-
 /// The outcome of an attempt to send an alert.
 #[derive(Debug)]
 pub(crate) struct Sent {
     /// The receivers that have accepted it, now or before.
-    pub accepted: Vec<Receiver>,
+    pub accepted: Vec<AlertReceiver>,
     /// Why the others have not; `None` if all have.
     pub error: Option<String>,
 }
@@ -174,13 +154,13 @@ impl Alert {
     }
 
     /// Sends the alert to the receivers that have not accepted it yet.
-    pub fn send(&self, alerts: &Alerts, accepted: Vec<Receiver>) -> Sent {
+    pub fn send(&self, alerts: &Alerts, accepted: Vec<AlertReceiver>) -> Sent {
         let document = match serde_json::to_vec(&self.document()) {
             Ok(document) => document,
             Err(error) => return Sent { accepted, error: Some(error.to_string()) },
         };
         let mut sent = Sent { accepted, error: None };
-        for receiver in Receiver::ALL {
+        for receiver in AlertReceiver::ALL {
             if sent.accepted.contains(&receiver) {
                 continue;
             }
@@ -199,21 +179,21 @@ impl Alert {
     /// Sends the alert to a receiver, if there is one; returns its name too.
     fn send_to(
         &self,
-        receiver: Receiver,
+        receiver: AlertReceiver,
         alerts: &Alerts,
         document: &[u8],
     ) -> Option<(String, io::Result<()>)> {
         match receiver {
-            Receiver::Webhook => {
+            AlertReceiver::Webhook => {
                 let webhook = alerts.webhook.as_ref()?;
                 Some((format!("webhook at {}", webhook.host), post(webhook, document, TIMEOUT)))
             }
-            Receiver::Command => {
+            AlertReceiver::Command => {
                 let (program, arguments) = alerts.command.as_ref()?.split_first()?;
                 let ran = run(Command::new(program).args(arguments), document.to_vec(), TIMEOUT);
                 Some((program.clone(), ran))
             }
-            Receiver::Mail => {
+            AlertReceiver::Mail => {
                 let mail = self.mail(alerts.mail.as_ref()?);
                 let ran = run(Command::new(SENDMAIL).args(["-i", "-t"]), mail.into_bytes(), TIMEOUT);
                 Some((SENDMAIL.into(), ran))
@@ -442,7 +422,7 @@ mod tests {
             })
         });
         let sent = alert().send(&alerts, Vec::new());
-        assert_eq!((sent.accepted.as_slice(), sent.error), ([Receiver::Webhook].as_slice(), None));
+        assert_eq!((sent.accepted.as_slice(), sent.error), ([AlertReceiver::Webhook].as_slice(), None));
         let refused = alert().send(&alerts, Vec::new());
         assert_eq!(refused.accepted, []);
         let error = refused.error.unwrap();
@@ -472,7 +452,7 @@ mod tests {
             mail: None,
         };
         let sent = alert().send(&command("cat > \"$1\""), Vec::new());
-        assert_eq!((sent.accepted.as_slice(), sent.error), ([Receiver::Command].as_slice(), None));
+        assert_eq!((sent.accepted.as_slice(), sent.error), ([AlertReceiver::Command].as_slice(), None));
         let document: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
         assert_eq!(document["test"], "a/7");
         let failed = alert().send(&command("exit 3"), Vec::new()).error.unwrap();
@@ -480,8 +460,8 @@ mod tests {
         // Those that have it do not get it again, and do not depend on the others.
         let webhook = "http://127.0.0.1:1/".parse().ok();
         let alerts = Alerts { webhook, ..command("exit 3") };
-        let again = alert().send(&alerts, vec![Receiver::Command]);
-        assert_eq!(again.accepted, [Receiver::Command]);
+        let again = alert().send(&alerts, vec![AlertReceiver::Command]);
+        assert_eq!(again.accepted, [AlertReceiver::Command]);
         assert!(again.error.unwrap().starts_with("webhook at 127.0.0.1:"));
     }
 }

@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::{Error, control_server::user_name, files};
+use crate::{Error, files, users::user_name};
 
 /// From this size on the log is renamed to `audit.log.1`, which replaces the previous one.
 const MAX_BYTES: u64 = 16 << 20;

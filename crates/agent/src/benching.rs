@@ -4,10 +4,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, params};
 
-use crate::{
-    Error, Figures, Retention, State, TestRow,
-    archive::{Archive, DatabaseError},
-};
+use crate::{Error, Figures, Retention, State, TestRow, archive::Archive, database::DatabaseError};
 
 const HOUR_US: i64 = 3_600_000_000;
 const DAY_US: i64 = 24 * HOUR_US;

@@ -1,6 +1,6 @@
 //! The causes that limit a pair of points, and their words.
 
-use crate::archive::{State, TestRow};
+use crate::{State, TestRow};
 
 /// The cause of a pair whose tests get no result.
 pub(crate) const NO_RESULT: &str = "no_result";

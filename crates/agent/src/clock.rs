@@ -1,19 +1,12 @@
 //! The two clocks of a point, as the operating system provides them, and whether UTC is reliable enough to remove what is old by it.
 
-use std::{
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
 };
 
 use reservation::Now;
-use tokio::{net::unix::pipe::Receiver, sync::mpsc, time::sleep};
 use units::Time;
-
-use crate::event_loop::Inbound;
 
 /// The error that the kernel reports for an unsynchronized clock (NTP_PHASE_LIMIT).
 const UNKNOWN_ERROR: Time = Time::from_secs(16);
@@ -22,8 +15,6 @@ const UNKNOWN_ERROR: Time = Time::from_secs(16);
 const LARGE_STEP: Time = Time::from_secs(3600);
 /// Time after a large step forward in which nothing is removed: users may notice a wrong clock.
 const DOUBT: Time = Time::from_secs(86_400);
-/// Interval at which the clock is read where the kernel reports no steps.
-const POLL: Duration = Duration::from_secs(5);
 
 /// The source of a point's UTC.
 #[derive(Debug, Clone, Default)]
@@ -84,31 +75,6 @@ impl RemovalGuard {
     /// Whether UTC has not been doubtful for long enough.
     pub fn permits(&self, now: Now) -> bool {
         now.steady >= self.doubt_until
-    }
-}
-
-/// Sends a notice to the loop whenever the system's clock is stepped.
-pub(crate) async fn report_steps(inbox: mpsc::Sender<Inbound>) {
-    if let Err(error) = report_kernels_steps(&inbox).await {
-        tracing::info!("the kernel does not report steps of the clock ({error}); it is read every 5 s");
-        while inbox.send(Inbound::ClockStepped).await.is_ok() {
-            sleep(POLL).await;
-        }
-    }
-}
-
-async fn report_kernels_steps(inbox: &mpsc::Sender<Inbound>) -> io::Result<()> {
-    // Any descriptor that does not block can be read as a pipe.
-    let steps = Receiver::from_owned_fd_unchecked(os::clock_steps()?)?;
-    loop {
-        steps.readable().await?;
-        let is_stepped = match steps.try_read(&mut [0; 8]) {
-            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
-            Ok(_) => true,
-        };
-        if is_stepped && inbox.send(Inbound::ClockStepped).await.is_err() {
-            return Ok(());
-        }
     }
 }
 

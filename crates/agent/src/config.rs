@@ -16,11 +16,10 @@ use units::{BitRate, Time};
 
 use crate::{
     Alerts, Clock, Coordinates, Error, Member, Members, Place, PostgresAddress, Retention,
-    directory::{MAX_NETWORKS, check_network, check_text},
+    address::host_and_port,
     files,
-    mesh::{check_name, host_and_port},
-    servers::{OtherEnd, ServerProtocol, ServerService},
-    test::{Kind, TestParameters},
+    mesh::{MAX_NETWORKS, check_name, check_network, check_text},
+    test::{Kind, OtherEnd, ServerProtocol, ServerService, TestParameters},
 };
 
 /// The default port of agents; unassigned by IANA.

@@ -14,11 +14,14 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     Acknowledgement, Error, Filter, Mute, TestRow, TransferReport,
-    frame::{MAX_FRAME_BYTES, encode},
+    framing::{MAX_FRAME_BYTES, encode},
 };
 
 /// Timeout of each step of an exchange.
 const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The schema of the JSON documents for programs.
+pub(crate) const SCHEMA: &str = "longfat.mesh/1";
 
 /// The socket of an agent.
 pub(crate) fn socket(state: &Path) -> PathBuf {

@@ -11,9 +11,10 @@ use tokio::{
 use crate::{
     Error,
     control::{self, Reply, Request},
-    event_loop::Inbound,
     files,
-    frame::{self, FRAME_TIMEOUT, MAX_JOIN_BYTES},
+    framing::{self, FRAME_TIMEOUT, MAX_JOIN_BYTES},
+    inbound::Inbound,
+    users::user_name,
 };
 
 /// Maximum number of simultaneous requests.
@@ -57,7 +58,7 @@ pub(crate) async fn listen(listener: UnixListener, inbox: mpsc::Sender<Inbound>)
 
 async fn serve(mut stream: UnixStream, inbox: &mpsc::Sender<Inbound>) -> std::io::Result<()> {
     let user = user_name(stream.peer_cred()?.uid());
-    let request: Option<Request> = frame::receive(&mut stream, FRAME_TIMEOUT, MAX_JOIN_BYTES).await?;
+    let request: Option<Request> = framing::receive(&mut stream, FRAME_TIMEOUT, MAX_JOIN_BYTES).await?;
     let Some(request) = request else { return Ok(()) };
     let late = match &request {
         Request::Calendar { point: Some(point), .. } => format!("{point} does not reply"),
@@ -71,27 +72,16 @@ async fn serve(mut stream: UnixStream, inbox: &mpsc::Sender<Inbound>) -> std::io
         Err(_) => None,
     };
     let mut reply = replied.unwrap_or_else(no_reply);
-    if frame::encode(&reply).is_err() {
+    if framing::encode(&reply).is_err() {
         reply = Reply::Error("the reply is too long: ask for fewer rows, or for a shorter time".into());
     }
-    frame::send(&mut stream, &reply).await
-}
-
-/// The login name of a user id, by passwd(5).
-pub(crate) fn user_name(uid: u32) -> String {
-    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let name = passwd.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let (name, _, id) = (fields.next()?, fields.next()?, fields.next()?);
-        (id.parse() == Ok(uid)).then_some(name)
-    });
-    name.map_or(format!("uid-{uid}"), str::to_owned)
+    framing::send(&mut stream, &reply).await
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::MAX_FRAME_BYTES;
+    use crate::framing::MAX_FRAME_BYTES;
 
     #[test]
     fn a_reply_that_is_too_long_is_an_error() {
@@ -105,8 +95,8 @@ mod tests {
                 reply.send(Reply::Ok("a".repeat(MAX_FRAME_BYTES).into())).unwrap();
             };
             let asked = async {
-                frame::send(&mut client, &Request::Status).await.unwrap();
-                frame::receive::<Reply>(&mut client, FRAME_TIMEOUT, MAX_FRAME_BYTES).await.unwrap()
+                framing::send(&mut client, &Request::Status).await.unwrap();
+                framing::receive::<Reply>(&mut client, FRAME_TIMEOUT, MAX_FRAME_BYTES).await.unwrap()
             };
             let (reply, (), served) = tokio::join!(asked, agent, serve(server, &inbox));
             served.unwrap();

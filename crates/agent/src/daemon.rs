@@ -2,64 +2,15 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use reservation::Event;
-use tokio::{
-    net::TcpListener,
-    sync::{Notify, mpsc},
-};
+use tokio::{net::TcpListener, sync::mpsc};
 
 use crate::{
-    CalendarFile, Config, Error, Identity, Members, clock, control_server, event_loop::EventLoop, files,
-    network,
+    CalendarFile, Config, Error, Identity, Members, StepObserver, StopHandle, clock_steps, control_server,
+    event_loop::EventLoop, files, network,
 };
 
 /// Maximum number of arrivals that wait for the loop.
 const INBOX: usize = 256;
-
-/// A moment in the handling of a batch, at which tests kill the agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moment {
-    /// Before the events of a batch are written.
-    Before,
-    /// Its events are written; its messages are not yet sent.
-    Written,
-    /// Its messages are sent; its tests are not yet started.
-    Sent,
-    /// Its tests are started.
-    Started,
-    /// The result of a test is stored; the calendar has not yet recorded its end.
-    ResultStored,
-}
-
-/// Observes the loop of an agent.
-pub trait StepObserver: Send + Sync {
-    /// Called when the loop is at this moment of a batch with these events.
-    fn at(&self, moment: Moment, events: &[Event]);
-}
-
-/// Observes nothing.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NoObserver;
-
-impl StepObserver for NoObserver {
-    fn at(&self, _: Moment, _: &[Event]) {}
-}
-
-/// Stops a running agent.
-#[derive(Debug, Clone, Default)]
-pub struct StopHandle(Arc<Notify>);
-
-impl StopHandle {
-    /// Ends the agent: running tests are stopped and recorded.
-    pub fn stop(&self) {
-        self.0.notify_one();
-    }
-
-    /// Waits for [`StopHandle::stop`].
-    pub(crate) async fn stopped(&self) {
-        self.0.notified().await;
-    }
-}
 
 /// Runs the agent until it is stopped. `on_ready` is called with the address for other points when it listens.
 ///
@@ -112,7 +63,7 @@ async fn serve(
     let network = network::Network::new(&identity, &members, inbox.clone())?;
     let mut agent =
         EventLoop::open(config, file, point, members, Arc::clone(&network), inbox.clone(), observer)?;
-    tokio::spawn(clock::report_steps(inbox.clone()));
+    tokio::spawn(clock_steps::report_steps(inbox.clone()));
     tokio::spawn(control_server::listen(control, inbox));
     let http = match http {
         Some(listen) => Some(
@@ -130,7 +81,7 @@ async fn serve(
     };
     on_ready(address);
     tokio::select! {
-        ended = agent.run(&mut inbound, &stop.0) => ended,
+        ended = agent.run(&mut inbound, stop) => ended,
         () = network::listen(network, listener) => Ok(()),
         served = serve_http => served,
     }

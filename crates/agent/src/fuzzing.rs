@@ -7,15 +7,16 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     Config, Error, Invitation,
     control::Request,
-    frame::{self, Frame, MAX_FRAME_BYTES, MAX_JOIN_BYTES},
+    frame::Frame,
+    framing::{self, MAX_FRAME_BYTES, MAX_JOIN_BYTES},
     template,
 };
 
 /// Checks that a value is the same after it was written and read again.
 fn round_trip<T: Serialize + DeserializeOwned>(value: &T) {
-    let Ok(bytes) = frame::encode(value) else { return };
+    let Ok(bytes) = framing::encode(value) else { return };
     let again: T = serde_json::from_slice(&bytes[4..]).expect("a frame that was written can be read");
-    assert_eq!(frame::encode(&again).expect("it can be written again"), bytes);
+    assert_eq!(framing::encode(&again).expect("it can be written again"), bytes);
 }
 
 /// Decodes arbitrary bytes as what a connection receives: frames with their headers, of another point or of a local user.
@@ -26,7 +27,7 @@ pub fn frames(bytes: &[u8]) {
         for limit in [MAX_JOIN_BYTES, MAX_FRAME_BYTES] {
             let mut stream = bytes;
             loop {
-                let read = frame::read(&mut stream, Duration::from_secs(1), limit).await;
+                let read = framing::read(&mut stream, Duration::from_secs(1), limit).await;
                 let content = match read {
                     Ok(Some(content)) => content,
                     Ok(None) => break,

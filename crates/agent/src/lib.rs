@@ -8,6 +8,7 @@
 //!
 //! The agreement on slots is in [`reservation`], limits are in [`limits`], tests in [`measurement`] and [`stamp`].
 
+mod address;
 mod alert;
 mod archive;
 mod audit;
@@ -16,39 +17,44 @@ pub mod benching;
 mod calendar_file;
 mod cause;
 mod clock;
+mod clock_steps;
 mod config;
 mod control;
 mod control_server;
 mod daemon;
+mod database;
 mod directory;
 mod error;
 mod event_loop;
 mod files;
 mod frame;
+mod framing;
 #[doc(hidden)]
 pub mod fuzzing;
 mod http;
+mod inbound;
 mod init;
 mod mesh;
 mod network;
+mod percent_encoding;
 mod planning;
 mod psconfig;
 mod received;
 mod rules;
-mod servers;
 mod session;
 mod sqlite;
+mod step_observer;
+mod stop_handle;
 mod template;
 mod test;
+mod test_row;
 mod texts;
 mod tokens;
 mod trust;
+mod users;
 
 pub use alert::Alerts;
-pub use archive::{
-    Acknowledgement, CauseChange, DatabaseError, Filter, HourRow, Mute, PostgresAddress, Retention, State,
-    TestCounts, TestRow,
-};
+pub use archive::{Acknowledgement, CauseChange, Filter, HourRow, Mute, Retention, TestCounts};
 pub use calendar_file::{CalendarFile, Error as CalendarError};
 pub use clock::Clock;
 pub use config::{Config, DEFAULT_PORT};
@@ -56,11 +62,9 @@ pub use control::{
     AlertsReport, CalendarReport, Client, Explained, MemberStatus, NewReservation, PairName, SlotReport,
     Status, TaskStatus,
 };
-pub use daemon::{Moment, NoObserver, StepObserver, StopHandle, run};
-pub use directory::{
-    Allowance, Announcement, Coordinates, DirectoryDocument, DirectoryPoint, Lookup, LookupTexts, NearestHop,
-    Place, perfsonar_hosts,
-};
+pub use daemon::run;
+pub use database::{DatabaseError, PostgresAddress};
+pub use directory::{DirectoryDocument, DirectoryPoint, Lookup, LookupTexts, NearestHop, perfsonar_hosts};
 pub use error::Error;
 pub use http::{
     AcknowledgeRequest, AlertsDocument, CalendarDocument, Cancellation, MeshDocument, MeshPair, MeshPoint,
@@ -68,11 +72,15 @@ pub use http::{
     known_mesh, serve_interface,
 };
 pub use init::{CONFIG_FILE, create_mesh, join_mesh};
-pub use mesh::{Authority, Identity, Invitation, Member, Members, check_name};
+pub use mesh::{
+    Allowance, Announcement, Authority, Coordinates, Identity, Invitation, Member, Members, Place, check_name,
+};
 pub use network::{JoinRequest, join};
 pub use planning::{PlanDocument, PlannedSetting, PlannedSlot, plan_transfer};
 pub use psconfig::{PsconfigExport, PsconfigImport, export_psconfig, import_psconfig};
-pub use servers::{ServerProtocol, ServerService};
 pub use session::{DeadlineState, Scan, Session, SessionSlot};
-pub use test::{Figures, Kind, TestParameters, TransferReport};
+pub use step_observer::{Moment, NoObserver, StepObserver};
+pub use stop_handle::StopHandle;
+pub use test::{Figures, Kind, ServerProtocol, ServerService, TestParameters, TransferReport};
+pub use test_row::{State, TestRow};
 pub use tokens::{Scope, TokenEntry, Tokens};

@@ -3,10 +3,11 @@
 use reservation::{Now, PointName, ReservationId, Settings};
 
 use crate::{
-    archive::{State, TestRow, micros},
+    State, TestRow,
     control::CalendarReport,
     mesh::check_name,
     test::Kind,
+    test_row::micros,
     texts::{is_word, plain},
 };
 
@@ -98,7 +99,7 @@ mod tests {
     use units::Time;
 
     use super::*;
-    use crate::archive::tests::row;
+    use crate::test_row::tests::row;
 
     #[test]
     fn results_that_no_test_has_are_refused() {

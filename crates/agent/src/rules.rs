@@ -8,7 +8,7 @@ use reservation::{Admission, Candidate, PointName};
 
 use crate::{
     Members,
-    mesh::host_and_port,
+    address::host_and_port,
     test::{TestParameters, server_of},
     tokens,
 };

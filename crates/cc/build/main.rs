@@ -8,7 +8,7 @@
 mod bpf;
 #[path = "../src/kernel/clang.rs"]
 mod clang;
-#[path = "../src/native/compiler.rs"]
+#[path = "../src/compiler.rs"]
 mod compiler;
 mod native;
 

@@ -19,7 +19,7 @@ use std::{
 
 use cc::{Algorithm, Parameter, ParameterValues, Source, native::Library};
 
-/// Options of every build; those that define C's semantics are as in `src/native/compiler.rs`.
+/// Options of every build; those that define C's semantics are as in `src/compiler.rs`.
 const OPTIONS: &[&str] = &[
     // Other targets than Emscripten's have no position-independent code; its libraries are not used.
     "--target=wasm32-unknown-emscripten",

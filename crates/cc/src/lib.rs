@@ -5,6 +5,8 @@
 //! of the C file. [`native`] runs it in this process behind [`tcp::CongestionControl`]; [`kernel`] loads it
 //! into the kernel. `examples/drive.rs` compiles a C file and drives its controller.
 
+mod build_error;
+mod compiler;
 mod headers;
 pub mod kernel;
 pub mod kernel_source;

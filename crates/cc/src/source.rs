@@ -1,6 +1,6 @@
 //! The C source of a congestion control: a built-in file, or a user's file.
 
-use crate::{Parameter, native};
+use crate::build_error::BuildError;
 use std::{
     io,
     path::{Path, PathBuf},
@@ -86,7 +86,7 @@ pub enum SourceError {
     },
     /// The file does not compile.
     #[error(transparent)]
-    Build(#[from] native::BuildError),
+    Build(#[from] BuildError),
 }
 
 impl Source {
@@ -123,14 +123,6 @@ impl Source {
             Source::BuiltIn(algorithm) => algorithm.text,
             Source::File { text, .. } => text,
         }
-    }
-
-    /// The parameters, in the order of the file. A user's file is compiled natively for this.
-    ///
-    /// # Errors
-    /// If the native build fails.
-    pub fn parameters(&self) -> Result<Vec<Parameter>, SourceError> {
-        Ok(native::build(self)?.parameters().to_vec())
     }
 }
 

@@ -8,26 +8,16 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Archive, CauseChange,
-    sql::{Field, Row, read_all, read_first, values},
+use super::{Archive, CauseChange};
+use crate::{
+    Error,
+    database::sql::{Field, Row, read_all, read_first, values},
 };
-use crate::{Error, alert::Receiver};
 
 /// Stands for every point in a mute. No point can have this name.
 pub(crate) const EACH: &str = "*";
 /// Time for which a mute is kept after its end, until its changes are reported or too old, microseconds.
 const KEPT_US: i64 = 86_400_000_000;
-
-/// The tables, in embedded archives only: each point sends its own alerts. `found_us`: when the change was found, which may be long after
-/// the test at which the cause begins.
-pub(super) const TABLES: &str = "
-    CREATE TABLE IF NOT EXISTS alert_progress (lead TEXT NOT NULL, peer TEXT NOT NULL, kind TEXT NOT NULL, start_us INTEGER NOT NULL,
-        cause TEXT NOT NULL, found_us INTEGER NOT NULL, accepted TEXT NOT NULL, PRIMARY KEY (lead, peer, kind, start_us, cause)) STRICT;
-    CREATE TABLE IF NOT EXISTS acknowledged (lead TEXT NOT NULL, peer TEXT NOT NULL, since_us INTEGER NOT NULL, user TEXT NOT NULL,
-        text TEXT NOT NULL, at_us INTEGER NOT NULL, PRIMARY KEY (lead, peer)) STRICT;
-    CREATE TABLE IF NOT EXISTS mutes (lead TEXT NOT NULL, peer TEXT NOT NULL, until_us INTEGER NOT NULL, user TEXT NOT NULL,
-        text TEXT NOT NULL, at_us INTEGER NOT NULL, PRIMARY KEY (lead, peer)) STRICT;";
 
 /// A user's acknowledgement of a pair's cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -71,13 +61,38 @@ impl Mute {
     }
 }
 
+/// A receiver of alerts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AlertReceiver {
+    /// [`crate::Alerts::webhook`].
+    Webhook,
+    /// [`crate::Alerts::command`].
+    Command,
+    /// [`crate::Alerts::mail`].
+    Mail,
+}
+
+impl AlertReceiver {
+    /// All receivers.
+    pub const ALL: [AlertReceiver; 3] = [AlertReceiver::Webhook, AlertReceiver::Command, AlertReceiver::Mail];
+
+    /// Its name in the archive.
+    pub fn name(self) -> &'static str {
+        match self {
+            AlertReceiver::Webhook => "webhook",
+            AlertReceiver::Command => "command",
+            AlertReceiver::Mail => "mail",
+        }
+    }
+}
+
 /// The alert of a change, as far as it was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AlertProgress {
     /// When the change was found, microseconds since 1970.
     pub found_us: i64,
     /// The receivers that have accepted the alert.
-    pub accepted: Vec<Receiver>,
+    pub accepted: Vec<AlertReceiver>,
 }
 
 /// Acknowledged causes and mutes.
@@ -173,7 +188,7 @@ impl Archive {
         let known = read_first(&*self.database, query, key, |row| {
             let (found_us, names): (i64, String) = (row.next()?, row.next()?);
             let accepted =
-                Receiver::ALL.into_iter().filter(|of| names.split(' ').any(|name| name == of.name()));
+                AlertReceiver::ALL.into_iter().filter(|of| names.split(' ').any(|name| name == of.name()));
             Ok(AlertProgress { found_us, accepted: accepted.collect() })
         });
         match known.map_err(self.failed("read"))? {
@@ -296,7 +311,7 @@ mod tests {
         let (b, c) = (change("b", 10, "loss"), change("c", 10, "loss"));
         let mut progress = archive.alert_progress(&b, 1000).unwrap();
         assert_eq!(progress, AlertProgress { found_us: 1000, accepted: Vec::new() });
-        progress.accepted = vec![Receiver::Webhook, Receiver::Mail];
+        progress.accepted = vec![AlertReceiver::Webhook, AlertReceiver::Mail];
         archive.set_alert_progress(&b, &progress).unwrap();
         assert_eq!(archive.alert_progress(&b, 2000).unwrap(), progress);
         assert_eq!(archive.alert_progress(&c, 2000).unwrap().found_us, 2000);

@@ -6,21 +6,14 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Archive, COLUMNS, TestRow, read,
-    sql::{self, Database, Field, Row, Value, read_all, read_first, values},
+use super::columns::{COLUMNS, read};
+use crate::{
+    TestRow, cause,
+    database::sql::{self, Database, Field, Row, Value, read_all, read_first, values},
 };
-use crate::{Error, cause};
 
 /// Number of tests in succession that must find a cause before it becomes the pair's cause.
 const CONFIRMATIONS: usize = 2;
-
-/// The table. Changes have the kind of test, because throughput tests and diagnoses name causes differently.
-pub(super) const TABLE: &str = "
-    CREATE TABLE IF NOT EXISTS causes (
-        lead TEXT NOT NULL, peer TEXT NOT NULL, kind TEXT NOT NULL, start_us INTEGER NOT NULL, cause TEXT NOT NULL,
-        id TEXT NOT NULL, is_pending INTEGER NOT NULL, PRIMARY KEY (lead, peer, kind, start_us)) STRICT;
-    CREATE INDEX IF NOT EXISTS causes_pending ON causes (start_us) WHERE is_pending = 1;";
 
 /// SQL condition: tests that name a cause, or that failed to get a result.
 const CONCLUSIVE: &str = "(state = 'finished' AND verdict IS NOT NULL
@@ -119,74 +112,16 @@ pub(super) fn read_change(row: &mut Row<'_>) -> sql::Result<CauseChange> {
 /// The columns of a change.
 pub(super) const CHANGE: &str = "lead, peer, kind, start_us, cause, id";
 
-impl Archive {
-    /// The changes of a pair's cause that tests of a kind found since a time, oldest first, and the last one before that time.
-    pub fn changes(
-        &self,
-        from: &str,
-        to: &str,
-        kind: &str,
-        since_us: i64,
-    ) -> Result<Vec<CauseChange>, Error> {
-        let query = format!(
-            "SELECT {CHANGE} FROM causes WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us >= coalesce(
-                 (SELECT max(start_us) FROM causes WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us <= ?4), ?4)
-             ORDER BY start_us"
-        );
-        self.read_changes(&query, values![from, to, kind, since_us])
-    }
-
-    fn read_changes(&self, query: &str, values: &[Value]) -> Result<Vec<CauseChange>, Error> {
-        read_all(&*self.database, query, values, read_change).map_err(self.failed("read"))
-    }
-
-    /// The changes for which no alert has been sent, oldest first.
-    pub fn pending_changes(&self) -> Result<Vec<CauseChange>, Error> {
-        self.read_changes(
-            &format!("SELECT {CHANGE} FROM causes WHERE is_pending = 1 ORDER BY start_us, lead, peer, kind"),
-            &[],
-        )
-    }
-
-    /// The cause before a change.
-    pub fn cause_before(&self, change: &CauseChange) -> Result<Option<String>, Error> {
-        let query = "SELECT cause FROM causes WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us < ?4
-             ORDER BY start_us DESC LIMIT 1";
-        let values = values![change.from, change.to, change.kind, change.since_us];
-        read_first(&*self.database, query, values, |row| row.next()).map_err(self.failed("read"))
-    }
-
-    /// Marks a change as alerted: its alert was sent, or is too old.
-    pub fn settle_change(&mut self, change: &CauseChange) -> Result<(), Error> {
-        let CauseChange { from, to, kind, since_us, .. } = change;
-        let update =
-            "UPDATE causes SET is_pending = 0 WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us = ?4";
-        let delete =
-            "DELETE FROM alert_progress WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us = ?4";
-        self.write(|database| {
-            database.execute(update, values![from, to, kind, since_us])?;
-            database.execute(delete, values![from, to, kind, since_us]).map(drop)
-        })
-    }
-
-    /// Marks all changes as alerted, without sending alerts.
-    pub fn settle_all_changes(&mut self) -> Result<(), Error> {
-        let update = "UPDATE causes SET is_pending = 0 WHERE is_pending = 1";
-        self.write(|database| {
-            database.execute(update, &[])?;
-            database.execute("DELETE FROM alert_progress", &[]).map(drop)
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
-    use super::*;
-    use crate::archive::{
+    use crate::{
         State,
-        pairs::tests::{finished, test},
+        archive::{
+            Archive,
+            pairs::tests::{finished, test},
+        },
     };
 
     fn archive() -> Archive {

@@ -1,8 +1,9 @@
 //! The columns of a test: one list from which the tables, the statements and the conversion of rows are generated.
 
-use super::{
+use crate::{
     State, TestRow,
-    sql::{self, Field, Row, Value},
+    database::sql::{self, Field, Row, Value, ValueRef},
+    test::Figures,
 };
 
 macro_rules! columns {
@@ -65,8 +66,18 @@ impl TestRow {
             state: State::Failed,
             reason: None,
             reason_kind: None,
-            figures: crate::test::Figures::default(),
+            figures: Figures::default(),
             record: None,
         }
+    }
+}
+
+impl Field for State {
+    fn to_value(&self) -> Value {
+        self.name().to_value()
+    }
+
+    fn of(value: ValueRef<'_>) -> std::result::Result<Self, ValueRef<'_>> {
+        if let ValueRef::Text(name) = &value { Ok(State::of(name)) } else { Err(value) }
     }
 }

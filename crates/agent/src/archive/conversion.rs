@@ -1,17 +1,14 @@
-//! Creates the tables of an embedded archive, and converts those of earlier versions.
+//! Creates the tables of an embedded archive, converts those of earlier versions, and prepares the spool.
 
 use super::{
-    COLUMNS, FORMAT, attention, forward, pairs, read,
-    sql::{self, Database, Row},
-    tables,
+    columns::{COLUMNS, read},
+    pairs,
+    tables::{ATTENTION, FIRST_VERSION, FORMAT, OUTBOX, SECOND_VERSION, SPOOL, THIRD_VERSION, tables},
 };
+use crate::database::sql::{self, Database, Field, Row, read_first, values};
 
-/// Version of the format without pairs, causes and hours.
-pub(super) const FIRST_VERSION: i64 = 1;
-/// Version of the format without the newest tests, counts of states, and the spool.
-pub(super) const SECOND_VERSION: i64 = 2;
-/// Version of the format with the newest tests in a separate table.
-pub(super) const THIRD_VERSION: i64 = 3;
+/// Bytes of the spool's random name.
+const SPOOL_NAME_BYTES: usize = 16;
 
 /// Creates what is missing in an embedded archive of this version.
 pub(super) fn create(database: &dyn Database, version: Option<i64>) -> sql::Result<()> {
@@ -29,12 +26,8 @@ pub(super) fn create(database: &dyn Database, version: Option<i64>) -> sql::Resu
     database.convert(&format!(
         "{}
          DROP INDEX IF EXISTS tests_by_pair;
-         CREATE TABLE IF NOT EXISTS outbox (id TEXT NOT NULL, point TEXT NOT NULL, PRIMARY KEY (id, point)) STRICT;
-         CREATE INDEX IF NOT EXISTS outbox_by_point ON outbox (point);
-         {} {} {}",
+         {OUTBOX} {SPOOL} {ATTENTION} {}",
         tables(),
-        forward::TABLES,
-        attention::TABLES,
         FORMAT.pragmas()
     ))?;
     let Some(version) = old else { return Ok(()) };
@@ -52,12 +45,28 @@ pub(super) fn create(database: &dyn Database, version: Option<i64>) -> sql::Resu
     pairs::convert(database, version == THIRD_VERSION)
 }
 
+/// Prepares the spool, or removes it if nothing is forwarded. A new spool begins with all tests that the point `own` has led.
+pub(super) fn prepare_spool(database: &dyn Database, own: Option<&str>) -> sql::Result<()> {
+    let Some(own) = own else {
+        return database.batch("DELETE FROM spool; DELETE FROM spool_name");
+    };
+    let name: Option<String> = read_first(database, "SELECT name FROM spool_name", &[], |row| row.next())?;
+    if name.is_some() {
+        return Ok(());
+    }
+    let name = os::random_hex(SPOOL_NAME_BYTES)?;
+    database.execute("INSERT INTO spool_name VALUES (?1)", values![name])?;
+    let all = "INSERT INTO spool (id) SELECT id FROM tests WHERE lead = ?1 ORDER BY start_us, id";
+    database.execute(all, values![own]).map(drop)
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
     use crate::{
-        archive::{Archive, Filter, TestCounts, tests::row},
+        archive::{Archive, Filter, TestCounts},
         sqlite::Format,
+        test_row::tests::row,
     };
 
     #[test]

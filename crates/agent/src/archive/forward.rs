@@ -15,24 +15,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::mpsc;
-
 use super::{
-    Archive, PostgresAddress, Retention, TestRow, get,
-    postgres::{server_time_us, set_stored_number, stored_number},
-    put,
-    sql::{Field, read_all, read_first, values},
+    Archive, Retention,
+    common::{server_time_us, set_stored_number, stored_number},
+    rows::{get, put},
 };
-use crate::{Error, event_loop::Inbound};
+use crate::{
+    Error, TestRow,
+    database::{
+        PostgresAddress,
+        sql::{Field, read_all, read_first, values},
+    },
+};
 
-/// The spool. Its name distinguishes it from an earlier spool of the same point, whose file was lost and whose numbers differ.
-pub(super) const TABLES: &str = "
-    CREATE TABLE IF NOT EXISTS spool (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL) STRICT;
-    CREATE INDEX IF NOT EXISTS spool_by_id ON spool (id);
-    CREATE TABLE IF NOT EXISTS spool_name (name TEXT NOT NULL) STRICT;";
-
-/// Bytes of the spool's random name.
-const SPOOL_NAME_BYTES: usize = 16;
 /// Maximum number of rows in one transaction of the common archive.
 const MAX_ROWS: i64 = 256;
 /// Time until the next attempt to connect with an unavailable server.
@@ -54,25 +49,6 @@ fn unix_us() -> i64 {
 type Spooled = (i64, String);
 
 impl Archive {
-    /// Prepares the spool, or removes it if nothing is forwarded. A new spool begins with all tests that the point has led.
-    pub(super) fn set_spool(&mut self) -> Result<(), Error> {
-        let own = self.spool_of.clone();
-        self.write(|database| {
-            let Some(own) = own else {
-                return database.batch("DELETE FROM spool; DELETE FROM spool_name");
-            };
-            let name: Option<String> =
-                read_first(database, "SELECT name FROM spool_name", &[], |row| row.next())?;
-            if name.is_some() {
-                return Ok(());
-            }
-            let name = os::random_hex(SPOOL_NAME_BYTES)?;
-            database.execute("INSERT INTO spool_name VALUES (?1)", values![name])?;
-            let all = "INSERT INTO spool (id) SELECT id FROM tests WHERE lead = ?1 ORDER BY start_us, id";
-            database.execute(all, values![own]).map(drop)
-        })
-    }
-
     /// The name of the spool.
     fn spool_name(&self) -> Result<String, Error> {
         let name = read_first(&*self.database, "SELECT name FROM spool_name", &[], |row| row.next());
@@ -120,16 +96,18 @@ pub(crate) struct Forwarder {
 }
 
 impl Forwarder {
-    /// Starts the thread for an embedded archive.
+    /// Starts the thread for an embedded archive. `report` receives the number up to which rows are stored, and returns `false` if the agent
+    /// has ended.
     pub fn start(
         path: &Path,
         address: &PostgresAddress,
         retention: Retention,
         may_remove: Arc<AtomicBool>,
-        inbox: mpsc::Sender<Inbound>,
+        report: impl Fn(i64) -> bool + Send + 'static,
     ) -> Result<Forwarder, Error> {
         let (wake, woken) = sync_channel(1);
-        let work = Work { path: path.into(), address: address.clone(), retention, may_remove, inbox, woken };
+        let (path, address, report) = (path.into(), address.clone(), Box::new(report));
+        let work = Work { path, address, retention, may_remove, report, woken };
         let spawned = thread::Builder::new().name("archive".into()).spawn(move || work.run());
         spawned.map_err(|cause| Error::system("start the thread of the common archive", cause))?;
         Ok(Forwarder { wake })
@@ -148,7 +126,8 @@ struct Work {
     retention: Retention,
     /// Whether this point's clock is reliable enough to remove old results.
     may_remove: Arc<AtomicBool>,
-    inbox: mpsc::Sender<Inbound>,
+    /// Reports what is stored; returns `false` if the agent has ended.
+    report: Box<dyn Fn(i64) -> bool + Send>,
     woken: Receiver<()>,
 }
 
@@ -185,7 +164,7 @@ impl Work {
             tracing::info!("connected with {}", common.name);
         }
         let mut last = stored;
-        if !self.report(last) {
+        if !(self.report)(last) {
             return Ok(());
         }
         let mut retention_at = Instant::now() + RETENTION_PAUSE;
@@ -199,7 +178,7 @@ impl Work {
                 common.set_latest_start(unix_us().saturating_add(MAX_AHEAD_US));
                 common.store(&spool, &rows, *number)?;
                 last = *number;
-                if !self.report(last) {
+                if !(self.report)(last) {
                     return Ok(());
                 }
                 continue;
@@ -217,11 +196,6 @@ impl Work {
             }
         }
     }
-
-    /// Reports what is stored; `false` if the agent has ended.
-    fn report(&self, number: i64) -> bool {
-        self.inbox.blocking_send(Inbound::Forwarded { number }).is_ok()
-    }
 }
 
 impl Archive {
@@ -237,24 +211,23 @@ impl Archive {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::channel;
+
     use testing::{Missing, postgres::Cluster};
 
     use super::*;
-    use crate::archive::{
-        Filter, State,
-        retention::{DAY_US, HOUR_US},
-        tests::row,
+    use crate::{
+        State,
+        archive::{
+            Filter,
+            retention::{DAY_US, HOUR_US},
+        },
+        test_row::tests::row,
     };
 
     /// Waits until the thread reports that rows are stored up to this number.
-    fn wait_for(inbox: &mut mpsc::Receiver<Inbound>, number: i64) {
-        loop {
-            match inbox.blocking_recv() {
-                Some(Inbound::Forwarded { number: reported }) if reported == number => return,
-                Some(_) => {}
-                None => panic!("the thread has ended"),
-            }
-        }
+    fn wait_for(reported: &Receiver<i64>, number: i64) {
+        while reported.recv().expect("the thread runs") != number {}
     }
 
     #[test]
@@ -283,16 +256,17 @@ mod tests {
         assert_eq!(own.spooled_count().unwrap(), Some(4));
         let retention = Retention::default();
         let start = || {
-            let (sender, inbox) = mpsc::channel(100);
+            let (sender, reported) = channel();
             let may_remove = Arc::new(AtomicBool::new(true));
-            (Forwarder::start(&path, &address, retention, may_remove, sender).unwrap(), inbox)
+            let report = move |number| sender.send(number).is_ok();
+            (Forwarder::start(&path, &address, retention, may_remove, report).unwrap(), reported)
         };
-        let (forwarder, mut inbox) = start();
+        let (forwarder, reported) = start();
         cluster.start();
-        wait_for(&mut inbox, 4);
+        wait_for(&reported, 4);
         own.put(&row("a/4", 30), &[]).unwrap();
         forwarder.wake();
-        wait_for(&mut inbox, 5);
+        wait_for(&reported, 5);
         drop(forwarder);
         // The spool has not been emptied, as after a kill. Meanwhile the common archive replaces rows by hours.
         let mut common = Archive::connect(&address).unwrap();
@@ -302,11 +276,11 @@ mod tests {
         assert_eq!(all(&common)[1].figures.evidence.as_deref(), Some("a NUL: \u{fffd}"));
         let later_us = now_us + 200 * DAY_US;
         while common.apply_common_retention(later_us, &retention).unwrap() {}
-        let (forwarder, mut inbox) = start();
-        wait_for(&mut inbox, 5);
+        let (forwarder, reported) = start();
+        wait_for(&reported, 5);
         own.put(&row("a/5", 199 * DAY_US), &[]).unwrap();
         forwarder.wake();
-        wait_for(&mut inbox, 6);
+        wait_for(&reported, 6);
         assert_eq!(ids(&common), ["a/5"]);
         let hours = common.hours("a", "b", 0).unwrap();
         assert_eq!(hours.iter().map(|hour| hour.finished).collect::<Vec<_>>(), [4]);

@@ -9,12 +9,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Archive, COLUMNS, State, TestRow,
     causes::{CHANGE, CauseChange, last_change, read_change, update_cause},
-    read,
-    sql::{self, Database, Field, Row, placeholders, read_all, read_first, values},
+    columns::{COLUMNS, read},
 };
-use crate::{Error, cause};
+use crate::{
+    State, TestRow, cause,
+    database::sql::{self, Database, Field, Row, placeholders, read_all, read_first, values},
+};
 
 /// The columns of `pairs`. The newest results stay when single tests are no longer kept.
 const PAIR: &str = "lead, peer, finished, failed, refused, not_run, best_goodput_bps,
@@ -22,25 +23,6 @@ const PAIR: &str = "lead, peer, finished, failed, refused, not_run, best_goodput
     latency_kind, latency_start_us, latency_goodput_bps, latency_loss_share, latency_min_rtt_us, latency_typical_rtt_us,
     conclusion_start_us, conclusion_cause, conclusion_reason,
     cause_kind, cause_start_us, cause, cause_id";
-
-/// The table.
-pub(super) fn table() -> String {
-    let result = |of: &str| {
-        format!(
-            "{of}_kind TEXT, {of}_start_us INTEGER, {of}_goodput_bps REAL, {of}_loss_share REAL, {of}_min_rtt_us REAL,
-             {of}_typical_rtt_us REAL"
-        )
-    };
-    format!(
-        "CREATE TABLE IF NOT EXISTS pairs (
-             lead TEXT NOT NULL, peer TEXT NOT NULL, finished INTEGER NOT NULL, failed INTEGER NOT NULL, refused INTEGER NOT NULL,
-             not_run INTEGER NOT NULL, best_goodput_bps REAL, {}, {}, conclusion_start_us INTEGER, conclusion_cause TEXT,
-             conclusion_reason TEXT, cause_kind TEXT, cause_start_us INTEGER, cause TEXT, cause_id TEXT, PRIMARY KEY (lead, peer))
-             STRICT, WITHOUT ROWID;",
-        result("throughput"),
-        result("latency"),
-    )
-}
 
 /// Number of a pair's tests by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -243,7 +225,13 @@ pub(super) fn update_pair(
     if known.as_ref() == Some(&pair) { Ok(()) } else { write_pair(database, &pair) }
 }
 
-fn read_pair(database: &dyn Database, from: &str, to: &str) -> sql::Result<Option<PairFacts>> {
+/// The statistics of each pair, ordered by names.
+pub(super) fn read_pairs(database: &dyn Database) -> sql::Result<Vec<PairFacts>> {
+    read_all(database, &format!("SELECT {PAIR} FROM pairs ORDER BY lead, peer"), &[], facts)
+}
+
+/// The statistics of a pair; `None` if it has no tests.
+pub(super) fn read_pair(database: &dyn Database, from: &str, to: &str) -> sql::Result<Option<PairFacts>> {
     let query = format!("SELECT {PAIR} FROM pairs WHERE lead = ?1 AND peer = ?2");
     read_first(database, &query, values![from, to], facts)
 }
@@ -356,25 +344,12 @@ pub(super) fn convert(database: &dyn Database, has_newest: bool) -> sql::Result<
     database.batch("DROP TABLE old_pairs; DROP TABLE IF EXISTS newest")
 }
 
-impl Archive {
-    /// The statistics of each pair, ordered by names.
-    pub fn pairs(&self) -> Result<Vec<PairFacts>, Error> {
-        let query = format!("SELECT {PAIR} FROM pairs ORDER BY lead, peer");
-        read_all(&*self.database, &query, &[], facts).map_err(self.failed("read"))
-    }
-
-    /// The statistics of a pair; `None` if it has no tests.
-    pub fn pair(&self, from: &str, to: &str) -> Result<Option<PairFacts>, Error> {
-        read_pair(&*self.database, from, to).map_err(self.failed("read"))
-    }
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::{archive::tests::row as archive_row, test::Figures};
+    use crate::{archive::Archive, test::Figures, test_row::tests::row as archive_row};
 
     fn archive() -> Archive {
         Archive::open(Path::new(":memory:"), None).unwrap()

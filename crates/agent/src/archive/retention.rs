@@ -3,28 +3,17 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Archive, add_to_state,
-    sql::{self, Field, Row, read_all, read_first, values},
+use super::{Archive, rows::add_to_state};
+use crate::{
+    Error,
+    database::sql::{self, Field, Row, read_all, read_first, values},
 };
-use crate::Error;
 
 /// Microseconds of an hour and of a day.
 pub(super) const HOUR_US: i64 = 3_600_000_000;
 pub(super) const DAY_US: i64 = 24 * HOUR_US;
 /// Maximum number of records that one step removes: the agent's loop waits meanwhile.
 const RECORDS_PER_STEP: u32 = 20;
-
-/// Sums and counts instead of means, so that a row that arrives late can be added. The primary key keeps the hours of a pair together,
-/// because a year of them is read at once.
-pub(super) const TABLES: &str = "
-    CREATE TABLE IF NOT EXISTS hours (
-        lead TEXT NOT NULL, peer TEXT NOT NULL, kind TEXT NOT NULL, hour_us INTEGER NOT NULL,
-        finished INTEGER NOT NULL, failed INTEGER NOT NULL, not_run INTEGER NOT NULL,
-        goodputs INTEGER NOT NULL, goodput_sum_bps REAL NOT NULL, min_goodput_bps REAL, max_goodput_bps REAL,
-        losses INTEGER NOT NULL, loss_sum REAL NOT NULL, rtts INTEGER NOT NULL, rtt_sum_us REAL NOT NULL, min_rtt_us REAL,
-        verdict TEXT, PRIMARY KEY (lead, peer, hour_us, kind)) STRICT, WITHOUT ROWID;
-    CREATE INDEX IF NOT EXISTS hours_by_time ON hours (hour_us);";
 
 /// How long results are kept, days.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -250,10 +239,7 @@ mod tests {
     use std::{cell::RefCell, path::Path};
 
     use super::*;
-    use crate::{
-        archive::{Filter, State, TestRow, tests::row as archive_row},
-        test::Figures,
-    };
+    use crate::{State, TestRow, archive::Filter, test::Figures, test_row::tests::row as archive_row};
 
     fn row(id: &str, start_us: i64, goodput_bps: f64, verdict: &str) -> TestRow {
         TestRow {

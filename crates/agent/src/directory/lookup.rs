@@ -6,8 +6,10 @@ use limits::Net;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Allowance, Announcement, Coordinates, announcement::UDP};
-use crate::{Error, Member, Members, mesh::host_and_port, test::Kind};
+use crate::{
+    Allowance, Announcement, Coordinates, Error, Member, Members, address::host_and_port, mesh::UDP,
+    test::Kind,
+};
 
 /// Minimum number of bits that an address must have in common with a hop to count as close, for IPv4 and IPv6: registries allocate blocks
 /// of at most these prefix lengths.

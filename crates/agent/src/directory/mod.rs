@@ -1,12 +1,9 @@
-//! The directory of the mesh: what each point announces about itself, and how points are found.
+//! The directory of the mesh: how points are found by what they announce about themselves.
 //!
 //! Announcements are part of the list of members, which the authority sends to all points, so that each point can search the whole directory.
 
-mod announcement;
 mod lookup;
 mod perfsonar;
 
-pub use announcement::{Allowance, Announcement, Coordinates, Place};
-pub(crate) use announcement::{MAX_NETWORKS, check_network, check_text};
 pub use lookup::{DirectoryDocument, DirectoryPoint, Lookup, LookupTexts, NearestHop};
 pub use perfsonar::perfsonar_hosts;

@@ -7,8 +7,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use serde_json::{Map, Value};
 
-use super::{Announcement, Coordinates, MAX_NETWORKS, Place};
-use crate::{Error, Member, test::Kind};
+use crate::{Announcement, Coordinates, Error, Member, Place, mesh::MAX_NETWORKS, test::Kind};
 
 type Record = Map<String, Value>;
 

@@ -1,18 +1,22 @@
 //! Periodic maintenance by the loop: retention of results, the entry in the directory, alerts, and renewal of the point's certificate.
 
-use std::{collections::BTreeMap, fs, path::Path, sync::atomic::Ordering, thread};
+use std::{fs, path::Path, sync::atomic::Ordering, thread};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use reservation::{Now, PointName};
 use units::Time;
 
-use super::{Batch, EventLoop, Inbound, unix_us};
+use super::{
+    batch::Batch,
+    state::{EventLoop, unix_us},
+};
 use crate::{
     Authority, Error, Identity,
     alert::{Alert, Sent},
     archive::{AlertProgress, CauseChange, Decision},
     frame::Frame,
+    inbound::Inbound,
 };
 
 /// Interval at which the retention of results is applied.
@@ -27,45 +31,6 @@ const MUTE_CHECK_INTERVAL: Time = Time::from_secs(3600);
 const MAX_ALERT_AGE_US: i64 = 86_400_000_000;
 /// Time between two checks of the certificate, and between two requests for a new one.
 const RENEWAL_INTERVAL: Time = Time::from_secs(12 * 3600);
-
-/// When each task is due, steady clock.
-pub(super) struct Maintenance {
-    retention_at: Time,
-    alert_at: Option<Time>,
-    is_alerting: bool,
-    /// When the alerts that not all receivers have accepted are resent.
-    retries: BTreeMap<CauseChange, Time>,
-    renew_at: Time,
-}
-
-impl Maintenance {
-    pub fn new(started: Time) -> Self {
-        Maintenance {
-            retention_at: started + Time::from_secs(60),
-            // Checks the changes that were found before the agent was killed.
-            alert_at: Some(started),
-            is_alerting: false,
-            retries: BTreeMap::new(),
-            renew_at: started,
-        }
-    }
-
-    /// Lets the pending changes be checked at once.
-    pub fn alert_now(&mut self, now: Time) {
-        self.alert_at = Some(now);
-    }
-
-    /// Lets the pending changes be checked at this time at the latest.
-    fn alert_before(&mut self, time: Time) {
-        self.alert_at = Some(self.alert_at.map_or(time, |at| at.min(time)));
-    }
-
-    /// When the next task is due.
-    pub fn due(&self) -> Time {
-        let alert = self.alert_at.filter(|_| !self.is_alerting);
-        alert.into_iter().fold(self.retention_at.min(self.renew_at), Time::min)
-    }
-}
 
 /// Removes a record if it is below `runs_dir`: results of other points name records of their own hosts.
 fn remove_record(runs_dir: &Path, record: &str) {

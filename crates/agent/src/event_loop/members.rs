@@ -7,21 +7,15 @@ use data_encoding::HEXLOWER_PERMISSIVE;
 use reservation::{Now, PointName};
 use serde_json::json;
 
-use super::{Batch, EventLoop};
+use super::{batch::Batch, state::EventLoop};
 use crate::{
-    Announcement, Authority, Error, Members, audit,
-    frame::Frame,
-    mesh::{host_and_port, key_digest},
+    Announcement, Authority, Error, Members, address::host_and_port, audit, frame::Frame, mesh::key_digest,
 };
 
 /// Span of the calendar from which a point computes the load that it announces, seconds.
 const LOAD_S: u64 = 86_400;
 
 impl EventLoop {
-    pub(super) fn is_authority(&self) -> bool {
-        self.members.authority == self.config.name
-    }
-
     /// A point has connected: sends its pending results, and the list of members if it missed a change. The authority gets this point's
     /// announcement if it lacks the present one.
     pub(super) fn on_connected(&mut self, now: Now, name: &PointName, ip: IpAddr, batch: &mut Batch) {

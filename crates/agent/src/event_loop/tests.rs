@@ -4,67 +4,34 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
-        mpsc::{Sender, channel},
+        mpsc::channel,
     },
     thread,
-    time::Duration,
 };
 
 use reservation::{Now, Outcome, Phase, PointName, Request, Reservation, ReservationId, Role};
-use tokio::{sync::mpsc, time::timeout};
 use units::Time;
 
-use super::{Batch, EventLoop, Inbound, REPEAT, STOP_TIMEOUT};
+use super::{
+    batch::Batch,
+    state::{EventLoop, REPEAT},
+    test_run::{TestPart, TestRun},
+};
 use crate::{
-    Error,
-    archive::{State, TestRow, micros},
+    Error, State, TestRow,
+    address::host_and_port,
     frame::Frame,
-    mesh::host_and_port,
+    inbound::{Ended, Inbound},
     received::{self, Refusal},
-    servers::other_name,
     test::{
         self, Endpoint, Figures, FoundRecord, Kind, LeadJob, Measured, PeerJob, TestParameters,
-        TransferReport, server_of,
+        TransferReport, other_name, server_of,
     },
+    test_row::micros,
 };
 
 /// Time between two requests for the address of a test's server.
 const ASK_AGAIN: Time = Time::from_secs(1);
-
-/// A test that runs here.
-pub(super) struct Run {
-    /// Distinguishes it from an earlier run of the same reservation.
-    number: u64,
-    stop: Arc<AtomicBool>,
-    part: Part,
-}
-
-enum Part {
-    /// A test that this point leads: it measures.
-    Lead {
-        /// Receives the address of the other end's server; `None` once it is known.
-        endpoint: Option<Sender<Endpoint>>,
-        /// When to repeat the request, steady clock.
-        ask_at: Time,
-        /// The application's report of its transfer.
-        report: Option<TransferReport>,
-    },
-    /// A test of which this point is the peer: it runs the server.
-    Peer {
-        /// Address of this point's server.
-        endpoint: Option<Endpoint>,
-        /// The result that the lead has reported.
-        result: Option<Result<(), String>>,
-    },
-}
-
-/// How a test ended.
-pub(crate) enum Ended {
-    /// The end at the lead, with its measurement.
-    Lead(Measured),
-    /// The end at the peer; an error if its server failed.
-    Peer(Result<(), String>),
-}
 
 impl EventLoop {
     /// Starts this point's part of a test.
@@ -124,7 +91,7 @@ impl EventLoop {
                     (None, None) => None,
                 };
                 spawn(id, move || report(Ended::Lead(test::measure(&job))))?;
-                Part::Lead { endpoint: wanted, ask_at: now.steady + ASK_AGAIN, report: None }
+                TestPart::Lead { endpoint: wanted, ask_at: now.steady + ASK_AGAIN, report: None }
             }
             (Role::Peer, _) => {
                 let bind = self.config.listen.ip();
@@ -140,11 +107,11 @@ impl EventLoop {
                         inbox.blocking_send(Inbound::Serving { id: reservation_id, run: number, endpoint });
                 };
                 spawn(id, move || report(Ended::Peer(test::serve(&job, on_ready))))?;
-                Part::Peer { endpoint: None, result: None }
+                TestPart::Peer { endpoint: None, result: None }
             }
             _ => return Ok(()),
         };
-        self.runs.insert(id.clone(), Run { number, stop, part });
+        self.runs.insert(id.clone(), TestRun { number, stop, part });
         Ok(())
     }
 
@@ -152,7 +119,7 @@ impl EventLoop {
     pub(super) fn stop_test(&mut self, id: &ReservationId) {
         let Some(run) = self.runs.get(id) else { return };
         run.stop.store(true, Ordering::Release);
-        if matches!(run.part, Part::Peer { .. }) {
+        if matches!(run.part, TestPart::Peer { .. }) {
             self.runs.remove(id);
         }
     }
@@ -166,7 +133,7 @@ impl EventLoop {
         batch: &mut Batch,
     ) {
         let Some(run) = self.runs.get_mut(id).filter(|run| run.number == number) else { return };
-        let Part::Peer { endpoint: known, .. } = &mut run.part else { return };
+        let TestPart::Peer { endpoint: known, .. } = &mut run.part else { return };
         *known = Some(endpoint.clone());
         if let Some(reservation) = self.point.reservation(id) {
             let lead = reservation.request.lead.clone();
@@ -178,7 +145,7 @@ impl EventLoop {
     pub(super) fn on_endpoint_wanted(&self, from: &PointName, id: &ReservationId, batch: &mut Batch) {
         let is_lead = self.point.reservation(id).is_some_and(|known| known.request.lead == *from);
         let run = self.runs.get(id).filter(|_| is_lead);
-        if let Some(Part::Peer { endpoint: Some(endpoint), .. }) = run.map(|run| &run.part) {
+        if let Some(TestPart::Peer { endpoint: Some(endpoint), .. }) = run.map(|run| &run.part) {
             let endpoint = endpoint.clone();
             batch.frames.push((from.clone(), Frame::Serving { id: id.clone(), endpoint }));
         }
@@ -190,7 +157,7 @@ impl EventLoop {
         if peer != Some(from) {
             return;
         }
-        if let Some(Part::Lead { endpoint: wanted, .. }) = self.runs.get_mut(id).map(|run| &mut run.part)
+        if let Some(TestPart::Lead { endpoint: wanted, .. }) = self.runs.get_mut(id).map(|run| &mut run.part)
             && let Some(sender) = wanted.take()
         {
             // The test has been stopped.
@@ -200,8 +167,8 @@ impl EventLoop {
 
     /// When to request a server's address again.
     pub(super) fn ask_due(&self) -> Option<Time> {
-        let due = |run: &Run| match &run.part {
-            Part::Lead { endpoint: Some(_), ask_at, .. } => Some(*ask_at),
+        let due = |run: &TestRun| match &run.part {
+            TestPart::Lead { endpoint: Some(_), ask_at, .. } => Some(*ask_at),
             _ => None,
         };
         self.runs.values().filter_map(due).min()
@@ -209,7 +176,7 @@ impl EventLoop {
 
     pub(super) fn ask_again(&mut self, now: Now, batch: &mut Batch) {
         for (id, run) in &mut self.runs {
-            let Part::Lead { endpoint: Some(_), ask_at, .. } = &mut run.part else { continue };
+            let TestPart::Lead { endpoint: Some(_), ask_at, .. } = &mut run.part else { continue };
             let peer = self.point.reservation(id).and_then(|known| known.request.spec.peer.clone());
             if let (true, Some(peer)) = (*ask_at <= now.steady, peer) {
                 *ask_at = now.steady + ASK_AGAIN;
@@ -233,7 +200,7 @@ impl EventLoop {
         let Some(run) = self.runs.remove(id) else { return Ok(()) };
         let result = match ended {
             Ended::Lead(mut measured) => {
-                if let Part::Lead { report, .. } = run.part
+                if let TestPart::Lead { report, .. } = run.part
                     && self.kind_of(id) == Some(Kind::Transfer)
                 {
                     add_report(&mut measured.figures, &mut measured.error, report.as_ref());
@@ -244,7 +211,7 @@ impl EventLoop {
                 result
             }
             Ended::Peer(served) => match run.part {
-                Part::Peer { result: Some(result), .. } => served.and(result),
+                TestPart::Peer { result: Some(result), .. } => served.and(result),
                 _ => served,
             },
         };
@@ -264,7 +231,7 @@ impl EventLoop {
     ) -> Result<(), Error> {
         report.check().map_err(Error::Refused)?;
         if let Some(run) = self.runs.get_mut(id)
-            && let Part::Lead { report: known, .. } = &mut run.part
+            && let TestPart::Lead { report: known, .. } = &mut run.part
         {
             *known = Some(report);
             run.stop.store(true, Ordering::Release);
@@ -379,13 +346,22 @@ impl EventLoop {
     /// Peer: the lead's result ends the test.
     fn end_peer_run(&mut self, id: &ReservationId, row: TestRow) {
         if let Some(run) = self.runs.get_mut(id)
-            && let Part::Peer { result, .. } = &mut run.part
+            && let TestPart::Peer { result, .. } = &mut run.part
         {
             *result = Some(match row.state {
                 State::Finished => Ok(()),
                 _ => Err(row.reason.unwrap_or_else(|| "the lead gives no reason".into())),
             });
             run.stop.store(true, Ordering::Release);
+        }
+    }
+
+    /// The outcome of a reservation that this point leads, if it has ended.
+    fn led_and_ended(&self, id: &ReservationId) -> Option<&Outcome> {
+        let known = self.point.reservation(id).filter(|known| known.role == Role::Lead)?;
+        match &known.phase {
+            Phase::Ended(outcome) => Some(outcome),
+            _ => None,
         }
     }
 
@@ -476,25 +452,6 @@ impl EventLoop {
             figures: Figures::default(),
             record: None,
         }
-    }
-
-    /// Stops all tests and waits up to a timeout for their results.
-    pub(super) async fn end_tests(&mut self, inbound: &mut mpsc::Receiver<Inbound>) -> Result<(), Error> {
-        for run in self.runs.values() {
-            run.stop.store(true, Ordering::Release);
-        }
-        let all = async {
-            while !self.runs.is_empty() {
-                let Some(arrived) = inbound.recv().await else { break };
-                if matches!(arrived, Inbound::Ended { .. }) {
-                    self.handle_all(Some(arrived), inbound)?;
-                }
-            }
-            // Other tasks send the notices of the ends.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            Ok(())
-        };
-        timeout(STOP_TIMEOUT, all).await.unwrap_or(Ok(()))
     }
 }
 

@@ -7,11 +7,8 @@ use crate::{
     Coordinates, Members, TestRow,
     archive::{Acknowledgement, Attention, CauseChange, HourRow, PairFacts, TestCounts},
     cause,
-    control::{AlertsReport, CalendarReport, Explained, MemberStatus, Status},
+    control::{AlertsReport, CalendarReport, Explained, MemberStatus, SCHEMA, Status},
 };
-
-/// The schema of these documents.
-pub(crate) const SCHEMA: &str = "longfat.mesh/1";
 
 /// The mesh, as this point sees it.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]

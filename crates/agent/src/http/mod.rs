@@ -37,15 +37,12 @@ pub use documents::{
     MuteRequest, NamedChange, PairDocument, PairState, ReservationsDocument, ResultsDocument, TransferResult,
 };
 
-pub(crate) use documents::SCHEMA;
-
-pub(crate) use routes::decode;
-
 use self::routes::{Body, Query, ROUTES, Route};
 use crate::{
     Client, DirectoryDocument, Error, Explained, Filter, Lookup, LookupTexts, Members, NewReservation,
     PairName, PostgresAddress, Scope, ServerService, Status, StopHandle, Tokens, TransferReport,
     archive::Archive,
+    control::SCHEMA,
     planning::{PlanRequest, make_plan},
     tokens::TokenRefusal,
 };
@@ -86,7 +83,7 @@ impl Site {
     fn archive(&self) -> Result<Archive, Error> {
         match &self.postgres {
             Some(address) => Archive::connect_for_reading(address),
-            None => open_archive(&self.state),
+            None => Archive::of_point(&self.state),
         }
     }
 }
@@ -191,18 +188,14 @@ pub fn serve_interface(listener: TcpListener, state: &Path, stop: &StopHandle) -
 /// If the agent does not run, or its archive cannot be read.
 pub fn known_mesh(state: &Path) -> Result<MeshDocument, Error> {
     let status = Client::new(state).status()?;
-    mesh(state, &status, &open_archive(state)?)
+    mesh(state, &status, &Archive::of_point(state)?)
 }
 
 fn mesh(state: &Path, status: &Status, archive: &Archive) -> Result<MeshDocument, Error> {
     let now_us = i64::try_from(os::realtime().as_micros()).unwrap_or(i64::MAX);
     // The acknowledgements and mutes of this point: each point sends its own alerts.
-    let attention = open_archive(state)?.attention()?;
+    let attention = Archive::of_point(state)?.attention()?;
     Ok(MeshDocument::new(status, &Members::open(state)?, archive.pairs()?, &attention, now_us))
-}
-
-pub(crate) fn open_archive(state: &Path) -> Result<Archive, Error> {
-    Archive::open_for_reading(&state.join("archive.sqlite"))
 }
 
 fn router(site: Arc<Site>) -> Router {
@@ -346,7 +339,7 @@ fn respond(site: &Site, route: &Route, query: &str) -> Result<Response, Refusal>
         routes::Response::Text => {
             let status = site.client.status()?;
             let mesh = mesh(&site.state, &status, &site.archive()?)?;
-            let text = metrics::text(&status, &mesh, open_archive(&site.state)?.size_bytes());
+            let text = metrics::text(&status, &mesh, Archive::of_point(&site.state)?.size_bytes());
             Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
         }
         routes::Response::Status => json(&site.client.status()?),

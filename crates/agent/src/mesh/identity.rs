@@ -15,7 +15,7 @@ use rustls::{
 use sha2::{Digest, Sha256};
 use webpki::{EndEntityCert, KeyUsage};
 
-use crate::{Error, files, frame::PROTOCOL};
+use crate::{Error, files, framing::PROTOCOL};
 
 /// Bytes of an uncompressed public key on P-256 (SEC 1 section 2.3.3).
 pub(super) const PUBLIC_KEY_BYTES: usize = 65;

@@ -1,33 +1,17 @@
-//! Membership of the mesh: its authority, the points' certificates, invitations, and the list of members.
+//! Membership of the mesh: its authority, the points' certificates, invitations, and the list of members with what each announces.
 
+mod announcement;
 mod authority;
 mod identity;
 mod invitation;
 mod members;
+mod point_name;
 
+pub use announcement::{Allowance, Announcement, Coordinates, Place};
+pub(crate) use announcement::{MAX_NETWORKS, UDP, check_network, check_text};
 pub use authority::Authority;
 pub use identity::Identity;
 pub(crate) use identity::{CertificateOwner, digest_of, key_digest, server_name};
 pub use invitation::Invitation;
-pub(crate) use members::host_and_port;
 pub use members::{Member, Members};
-
-use crate::Error;
-
-/// Checks the name of a point: it is part of a DNS name in certificates.
-///
-/// # Errors
-/// If the name is not allowed; the error names the allowed form.
-pub fn check_name(name: &str) -> Result<(), Error> {
-    let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    let is_valid = (1..=32).contains(&name.len())
-        && name.chars().all(is_allowed)
-        && !name.starts_with('-')
-        && !name.ends_with('-');
-    if is_valid {
-        return Ok(());
-    }
-    Err(Error::Refused(format!(
-        "{name:?} is not a valid point name: 1 to 32 characters of a-z, 0-9 and \"-\", not beginning or ending with \"-\""
-    )))
-}
+pub use point_name::check_name;

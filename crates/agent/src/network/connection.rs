@@ -12,10 +12,11 @@ use tokio::{
 };
 use tokio_rustls::TlsStream;
 
-use super::{Connection, MAX_CONNECTIONS, Network};
+use super::peers::{Connection, Network};
 use crate::{
-    event_loop::Inbound,
-    frame::{self, FRAME_TIMEOUT, Frame, MAX_FRAME_BYTES, MAX_MESSAGE_BYTES},
+    frame::Frame,
+    framing::{self, FRAME_TIMEOUT, MAX_FRAME_BYTES, MAX_MESSAGE_BYTES},
+    inbound::Inbound,
     mesh::digest_of,
 };
 
@@ -23,6 +24,8 @@ use crate::{
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// Maximum number of frames that wait to be sent: several batches of the loop.
 const QUEUE_FRAMES: usize = 4096;
+/// Maximum number of connections with one point; the oldest is closed.
+const MAX_CONNECTIONS: usize = 4;
 /// Maximum number of frames that are written at once.
 const FRAMES_PER_WRITE: usize = 64;
 
@@ -91,7 +94,7 @@ async fn read(
     name: &PointName,
     mut stream: ReadHalf<TlsStream<TcpStream>>,
 ) -> io::Result<()> {
-    while let Some(bytes) = frame::read(&mut stream, IDLE_TIMEOUT, MAX_FRAME_BYTES).await? {
+    while let Some(bytes) = framing::read(&mut stream, IDLE_TIMEOUT, MAX_FRAME_BYTES).await? {
         let frame: Frame = serde_json::from_slice(&bytes)?;
         if matches!(frame, Frame::Message { .. }) && bytes.len() > MAX_MESSAGE_BYTES {
             tracing::info!("a message of {} bytes from {name} is too long", bytes.len());
@@ -112,7 +115,7 @@ async fn write(
 ) -> io::Result<()> {
     let mut waiting = Vec::new();
     while frames.recv_many(&mut waiting, FRAMES_PER_WRITE).await > 0 {
-        frame::send_all(&mut stream, &waiting).await?;
+        framing::send_all(&mut stream, &waiting).await?;
         waiting.clear();
     }
     timeout(FRAME_TIMEOUT, stream.shutdown()).await?

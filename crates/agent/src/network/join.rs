@@ -7,10 +7,11 @@ use data_encoding::HEXLOWER;
 use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::TlsConnector;
 
-use super::{CONNECT_TIMEOUT, HANDSHAKE_TIMEOUT};
+use super::peers::{CONNECT_TIMEOUT, HANDSHAKE_TIMEOUT};
 use crate::{
     Error, Identity, Invitation, Members,
-    frame::{self, FRAME_TIMEOUT, Frame, MAX_FRAME_BYTES},
+    frame::Frame,
+    framing::{self, FRAME_TIMEOUT, MAX_FRAME_BYTES},
     mesh::server_name,
 };
 
@@ -59,6 +60,6 @@ async fn exchange(invitation: &Invitation, join: &Frame) -> std::io::Result<Opti
     let stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(&invitation.address)).await??;
     let connector = TlsConnector::from(client);
     let mut stream = timeout(HANDSHAKE_TIMEOUT, connector.connect(name, stream)).await??;
-    frame::send(&mut stream, join).await?;
-    frame::receive(&mut stream, FRAME_TIMEOUT, MAX_FRAME_BYTES).await
+    framing::send(&mut stream, join).await?;
+    framing::receive(&mut stream, FRAME_TIMEOUT, MAX_FRAME_BYTES).await
 }

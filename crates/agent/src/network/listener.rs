@@ -10,10 +10,14 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use super::{HANDSHAKE_TIMEOUT, Network, connection};
+use super::{
+    connection,
+    peers::{HANDSHAKE_TIMEOUT, Network},
+};
 use crate::{
-    event_loop::Inbound,
-    frame::{self, FRAME_TIMEOUT, Frame, MAX_JOIN_BYTES},
+    frame::Frame,
+    framing::{self, FRAME_TIMEOUT, MAX_JOIN_BYTES},
+    inbound::Inbound,
     mesh::CertificateOwner,
 };
 
@@ -91,7 +95,7 @@ async fn serve_join(
     ip: IpAddr,
     invitation: String,
 ) -> io::Result<()> {
-    let frame = frame::receive(&mut stream, FRAME_TIMEOUT, MAX_JOIN_BYTES).await?;
+    let frame = framing::receive(&mut stream, FRAME_TIMEOUT, MAX_JOIN_BYTES).await?;
     let Some(frame @ Frame::Join { .. }) = frame else {
         return Err(io::Error::other("an invitation permits only a join request"));
     };
@@ -99,5 +103,5 @@ async fn serve_join(
     let inbound = Inbound::Join { invitation, ip: ip.to_canonical(), frame, reply };
     network.inbox.send(inbound).await.map_err(|_| io::Error::other("the agent ends"))?;
     let frame = timeout(FRAME_TIMEOUT, replied).await?.map_err(|_| io::Error::other("the agent ends"))?;
-    frame::send(&mut stream, &frame).await
+    framing::send(&mut stream, &frame).await
 }

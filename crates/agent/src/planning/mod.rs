@@ -9,8 +9,7 @@ pub use plan::{PlanDocument, PlannedSetting, PlannedSlot};
 
 use self::plan::Known;
 use crate::{
-    Client, Config, Error, Filter, Kind, Members, ServerService, State, archive::Archive, http::open_archive,
-    servers::OtherEnd,
+    Client, Config, Error, Filter, Kind, Members, ServerService, State, archive::Archive, test::OtherEnd,
 };
 
 /// A plan uses the tests of the last two weeks, seconds.
@@ -36,7 +35,7 @@ pub fn plan_transfer(
     let request = PlanRequest { from: from.into(), to: to.into(), bytes, deadline_us };
     let archive = match &config.postgres {
         Some(address) => Archive::connect_for_reading(address)?,
-        None => open_archive(&config.state)?,
+        None => Archive::of_point(&config.state)?,
     };
     make_plan(&config.state, &config.servers, &Client::new(&config.state), &archive, &request)
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use units::{BitRate, Time};
 use view::number;
 
-use crate::{CalendarReport, NewReservation, SlotReport, cause, http::SCHEMA, test::Kind};
+use crate::{CalendarReport, NewReservation, SlotReport, cause, control::SCHEMA, test::Kind};
 
 /// The share of the tests that were slower than the planned rate.
 const SLOWER_SHARE: f64 = 0.1;

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use units::Time;
 
 use super::iso_text;
-use crate::{Config, Members, mesh::host_and_port, test::Kind};
+use crate::{Config, Members, address::host_and_port, test::Kind};
 
 /// Interval between the packets of an exported latency test: pScheduler's tools send few packets.
 const RTT_INTERVAL: Time = Time::from_secs(1);

@@ -11,7 +11,7 @@ use super::{
     duration,
     groups::{Address, Group},
 };
-use crate::{Error, Members, mesh::host_and_port, test::Kind};
+use crate::{Error, Members, address::host_and_port, test::Kind};
 
 /// Interval and duration of tests that pSConfig runs continuously.
 const CONTINUOUS: (Time, Time) = (Time::from_secs(60), Time::from_secs(10));

@@ -3,11 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-        mpsc::{Receiver, RecvTimeoutError},
-    },
+    sync::{Arc, atomic::Ordering, mpsc::RecvTimeoutError},
     time::{Duration, Instant},
 };
 
@@ -24,7 +20,8 @@ use stamp::{Key, SenderOptions};
 use units::Time;
 
 use super::{
-    Endpoint, Figures, Kind, TestParameters, figures,
+    Endpoint, Figures, Kind, LeadJob, Measured, figures,
+    lead_job::error_text,
     stream::stream,
     transfer::{read_run, transfer},
 };
@@ -45,48 +42,6 @@ const LATENCY_TIMEOUT: Duration = Duration::from_secs(1);
 const OWAMP_OVERHEAD: Duration = Duration::from_secs(3);
 /// The time that a diagnosis needs besides its TCP test.
 const DIAGNOSIS_OVERHEAD: Time = Time::from_secs(35);
-
-/// A test that this point leads.
-#[derive(Debug)]
-pub(crate) struct LeadJob {
-    /// The reservation.
-    pub id: String,
-    /// The name of this point.
-    pub from: String,
-    /// The other point.
-    pub to: String,
-    /// Its host.
-    pub host: String,
-    /// The protocol of a latency test.
-    pub latency_protocol: stamp::Protocol,
-    /// The ports of both agents, whose connections are not the application's.
-    pub mesh_ports: Vec<u16>,
-    /// The parameters of the test.
-    pub parameters: TestParameters,
-    /// Directory of records.
-    pub runs_dir: PathBuf,
-    /// Receives the address of the other end's server.
-    pub endpoint: Receiver<Endpoint>,
-    /// Set to end the test.
-    pub stop: Arc<AtomicBool>,
-}
-
-/// How a test ended.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Measured {
-    /// The figures so far.
-    pub figures: Figures,
-    /// The record.
-    pub record: Option<PathBuf>,
-    /// The reason why the test failed.
-    pub error: Option<String>,
-}
-
-impl Measured {
-    pub(super) fn failed(error: impl ToString) -> Self {
-        Measured { error: Some(error.to_string()), ..Measured::default() }
-    }
-}
 
 /// Runs the test.
 pub(crate) fn measure(job: &LeadJob) -> Measured {
@@ -268,11 +223,6 @@ pub(crate) fn remove_others(records: &[PathBuf], kept: Option<&Path>) {
             tracing::warn!("cannot remove the record {}: {error}", record.display());
         }
     }
-}
-
-/// An error with its causes.
-pub(super) fn error_text(error: &measurement::Error) -> String {
-    measurement::error::chain(error)
 }
 
 /// Logs the progress of a diagnosis.

@@ -1,198 +1,22 @@
 //! The tests of a point: kinds, parameters, and what each end does.
 
 mod figures;
+mod kind;
 mod lead;
+mod lead_job;
+mod parameters;
 mod peer;
+mod servers;
 mod stream;
 mod transfer;
 
-use std::{fmt, str::FromStr};
-
-use reservation::{Class, Test, Transport};
-use units::{BitRate, Time};
-
-use crate::{ServerProtocol, ServerService};
-
 pub use figures::Figures;
 pub(crate) use figures::{FoundRecord, find_record};
-pub(crate) use lead::{LeadJob, Measured, measure, remove_others};
+pub use kind::Kind;
+pub(crate) use lead::{measure, remove_others};
+pub(crate) use lead_job::{LeadJob, Measured};
+pub use parameters::TestParameters;
 pub(crate) use peer::{Endpoint, PeerJob, serve};
+pub(crate) use servers::{OtherEnd, other_name, server_of};
+pub use servers::{ServerProtocol, ServerService};
 pub use transfer::TransferReport;
-
-/// The shortest latency test by OWAMP, whose connection and records take some seconds.
-const MIN_OWAMP_DURATION: Time = Time::from_secs(5);
-
-/// The kind of a test.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Goodput of TCP, or of UDP at a rate.
-    Throughput,
-    /// Round-trip times and losses of small packets.
-    Latency,
-    /// A diagnosis of the limits of TCP.
-    Diagnose,
-    /// A real-time stream at a rate, as of e-VLBI.
-    Stream,
-    /// An application's own transfer: the slot is reserved for it, and its connections are watched.
-    Transfer,
-}
-
-impl Kind {
-    /// All kinds.
-    pub(crate) const ALL: [Kind; 5] =
-        [Kind::Throughput, Kind::Latency, Kind::Diagnose, Kind::Stream, Kind::Transfer];
-
-    /// Name in files and messages.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Throughput => "throughput",
-            Kind::Latency => "latency",
-            Kind::Diagnose => "diagnose",
-            Kind::Stream => "stream",
-            Kind::Transfer => "transfer",
-        }
-    }
-
-    /// Duration unless the user gives one.
-    pub fn default_duration(self) -> Time {
-        match self {
-            Kind::Throughput | Kind::Latency | Kind::Stream => Time::from_secs(10),
-            Kind::Diagnose | Kind::Transfer => Time::from_secs(60),
-        }
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Kind {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Kind::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
-            let names = Kind::ALL.map(Kind::name).join(", ");
-            format!("{text:?} is not a kind of test; the kinds are {names}")
-        })
-    }
-}
-
-/// A test as a user requests it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TestParameters {
-    /// The kind of the test.
-    pub kind: Kind,
-    /// Duration.
-    pub duration: Time,
-    /// Throughput by UDP at this rate, instead of TCP; the rate of a stream; for a transfer, the maximum rate of the application.
-    pub rate: Option<BitRate>,
-}
-
-impl TestParameters {
-    /// The class, which decides which other tests may overlap. Streams, and transfers that state their rate, may overlap with each other: the
-    /// stations of an e-VLBI session send to one correlator at the same time.
-    pub fn class(&self) -> Class {
-        match (self.kind, self.rate) {
-            (Kind::Latency, _) => Class::Background,
-            (Kind::Stream, _) | (Kind::Transfer, Some(_)) => Class::Normal,
-            (Kind::Throughput | Kind::Diagnose | Kind::Transfer, _) => Class::Exclusive,
-        }
-    }
-
-    /// The test, as limits and the calendar see it.
-    pub fn test(&self) -> Test {
-        let transport = match (self.kind, self.rate) {
-            (Kind::Throughput, Some(_)) | (Kind::Stream, _) => Transport::Udp,
-            (Kind::Throughput | Kind::Diagnose | Kind::Transfer, _) => Transport::Tcp,
-            (Kind::Latency, _) => Transport::Other,
-        };
-        Test { kind: self.kind.name().into(), transport, rate: self.rate, parameters: String::new() }
-    }
-
-    /// Restores the parameters from a test that [`test`](Self::test) made.
-    pub(crate) fn of(test: &Test, duration: Time) -> Result<Self, String> {
-        let parameters = TestParameters { kind: test.kind.parse()?, duration, rate: test.rate };
-        parameters.check()?;
-        let server = server_of(test)?;
-        if server.as_ref().is_some_and(|server| server.protocol == ServerProtocol::Owamp)
-            && duration < MIN_OWAMP_DURATION
-        {
-            return Err(format!("a latency test by OWAMP lasts at least {MIN_OWAMP_DURATION}"));
-        }
-        let fits = server.is_none_or(|server| server.protocol.serves(parameters.kind));
-        if !fits || parameters.test() != (Test { parameters: String::new(), ..test.clone() }) {
-            return Err(format!("its parameters do not fit a test of the kind {}", parameters.kind));
-        }
-        Ok(parameters)
-    }
-
-    /// Checks that the parameters fit together.
-    ///
-    /// # Errors
-    /// The parameter that does not fit, in words.
-    pub fn check(&self) -> Result<(), String> {
-        let min_duration = match self.kind {
-            Kind::Throughput | Kind::Latency | Kind::Stream | Kind::Transfer => Time::from_secs(1),
-            // Round-trip times, bursts of datagrams, and a TCP test of 10 s.
-            Kind::Diagnose => Time::from_secs(45),
-        };
-        match self {
-            _ if self.duration < min_duration => {
-                Err(format!("a test of the kind {} lasts at least {min_duration}", self.kind))
-            }
-            TestParameters { kind: Kind::Latency | Kind::Diagnose, rate: Some(_), .. } => {
-                Err(format!("a test of the kind {} has no rate", self.kind))
-            }
-            TestParameters { kind: Kind::Stream, rate: None, .. } => Err("a stream needs a rate".into()),
-            TestParameters { rate: Some(BitRate(0)), .. } => Err("the rate must be above zero".into()),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// The server at the other end of a test, if that is not a point of the mesh.
-pub(crate) fn server_of(test: &Test) -> Result<Option<ServerService>, String> {
-    if test.parameters.is_empty() { Ok(None) } else { test.parameters.parse().map(Some) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parameters_are_read_as_they_were_written() {
-        for (kind, rate) in [
-            (Kind::Throughput, None),
-            (Kind::Throughput, Some(BitRate(5_000_000))),
-            (Kind::Latency, None),
-            (Kind::Diagnose, None),
-            (Kind::Transfer, None),
-            (Kind::Transfer, Some(BitRate(5_000_000))),
-            (Kind::Stream, Some(BitRate(512_000_000))),
-        ] {
-            let parameters = TestParameters { kind, duration: Time::from_secs(50), rate };
-            assert_eq!(TestParameters::of(&parameters.test(), parameters.duration), Ok(parameters));
-        }
-        let udp =
-            TestParameters { kind: Kind::Throughput, duration: Time::from_secs(5), rate: Some(BitRate(1)) };
-        // Limits decide by the transport: it must be that of the test which runs.
-        let disguised = Test { transport: Transport::Tcp, ..udp.test() };
-        assert!(TestParameters::of(&disguised, udp.duration).is_err());
-        // A reflector does not serve throughput tests.
-        let server = |protocol| ServerService::new("far", protocol, "far.example").unwrap().to_string();
-        let with = |protocol| Test { parameters: server(protocol), ..udp.test() };
-        assert_eq!(TestParameters::of(&with(ServerProtocol::Iperf3), udp.duration), Ok(udp));
-        assert!(TestParameters::of(&with(ServerProtocol::Twamp), udp.duration).is_err());
-        let latency =
-            |seconds| TestParameters { kind: Kind::Latency, duration: Time::from_secs(seconds), rate: None };
-        let one_way = Test { parameters: server(ServerProtocol::Owamp), ..latency(1).test() };
-        assert!(
-            TestParameters::of(&one_way, Time::from_secs(4)).unwrap_err().contains("OWAMP lasts at least")
-        );
-        assert_eq!(TestParameters::of(&one_way, Time::from_secs(5)), Ok(latency(5)));
-        let other = Test { kind: "trace".into(), ..Test::default() };
-        assert!(TestParameters::of(&other, udp.duration).is_err());
-    }
-}

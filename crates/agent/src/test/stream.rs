@@ -8,7 +8,7 @@ use schema::Cause;
 use transfer::stream::{Direction, StreamClient, StreamOptions, run_stream};
 use units::{BitRate, Time};
 
-use super::{Endpoint, Figures, LeadJob, Measured, lead::error_text};
+use super::{Endpoint, Figures, LeadJob, Measured, lead_job::error_text};
 
 /// Delay between a packet's arrival and its play-out.
 const DEADLINE: Time = Time::from_millis(500);

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use watch::{Filter, NetNamespace, TracingMode, Watcher};
 
-use super::{Figures, LeadJob, Measured, figures};
+use super::{Figures, LeadJob, Measured, figures, lead_job::error_text};
 
 /// Interval at which connections are sampled.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
@@ -64,19 +64,19 @@ fn record(job: &LeadJob, time: Duration) -> Result<Measured, String> {
     let namespace = NetNamespace::current().map_err(|error| error.to_string())?;
     let mut watcher = Watcher::new(vec![namespace], filter, TracingMode::Never).map_err(|e| e.to_string())?;
     let title = figures::title(&job.id, &format!("transfer to {}", job.to));
-    let mut recording = Recording::begin(&job.runs_dir, &title).map_err(|e| super::lead::error_text(&e))?;
+    let mut recording = Recording::begin(&job.runs_dir, &title).map_err(|e| error_text(&e))?;
     let failure = loop {
         let is_over = job.stop.load(Ordering::Acquire) || Instant::now() >= end;
         let sampled = watcher.sample().map_err(|error| error.to_string()).and_then(|()| {
             let events = watcher.take_events();
-            recording.append(&watcher, &events).map_err(|error| super::lead::error_text(&error))
+            recording.append(&watcher, &events).map_err(|error| error_text(&error))
         });
         if is_over || sampled.is_err() {
             break sampled.err();
         }
         sleep(SAMPLE_INTERVAL.min(end.saturating_duration_since(Instant::now())));
     };
-    let path = recording.end(&watcher, false).map_err(|error| super::lead::error_text(&error))?;
+    let path = recording.end(&watcher, false).map_err(|error| error_text(&error))?;
     let figures = read_run(&path).map(|run| Figures::of(&run)).unwrap_or_default();
     Ok(Measured { figures, record: Some(path), error: failure })
 }

@@ -12,8 +12,8 @@ use std::{
 use super::{Error, MissingRequirement, clang, error::Attempted, kernel_types};
 use crate::{
     Source,
+    build_error::Diagnostic,
     headers::{Build, Headers},
-    native::Diagnostic,
 };
 
 /// The eBPF object of a source.

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::{MissingRequirement, Rejection};
-use crate::{ParameterError, SourceError, native::Diagnostic};
+use crate::{ParameterError, SourceError, build_error::Diagnostic};
 
 /// Why a congestion control was not loaded, listed or removed.
 #[derive(Debug, thiserror::Error)]

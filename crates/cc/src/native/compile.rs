@@ -4,7 +4,8 @@
 //! second run compiles the shim's C files without the user's headers and links them. The implementations of
 //! kernel functions of congestion controls (`cubictcp_init` and so on) are linked only if the file calls one.
 
-use super::{BuildError, Diagnostic, compiler};
+use crate::build_error::{BuildError, Diagnostic};
+use crate::compiler;
 use crate::headers::{Build, Headers};
 use std::io::Write;
 use std::path::Path;

@@ -1,7 +1,8 @@
 //! A native build and its description. Each source is built once per process.
 
 use super::inspect::{Inspection, inspect};
-use super::{BuildError, Diagnostic, compile, signatures};
+use super::{compile, signatures};
+use crate::build_error::{BuildError, Diagnostic};
 use crate::{Parameter, Source, UserHeader};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

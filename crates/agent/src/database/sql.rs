@@ -5,8 +5,6 @@
 
 use std::borrow::Cow;
 
-use super::State;
-
 /// Why a database failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
@@ -144,16 +142,6 @@ impl Field for &str {
 
     fn of(value: ValueRef<'_>) -> std::result::Result<Self, ValueRef<'_>> {
         Err(value)
-    }
-}
-
-impl Field for State {
-    fn to_value(&self) -> Value {
-        self.name().to_value()
-    }
-
-    fn of(value: ValueRef<'_>) -> std::result::Result<Self, ValueRef<'_>> {
-        if let ValueRef::Text(name) = &value { Ok(State::of(name)) } else { Err(value) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The common archive of a mesh in PostgreSQL 15 or newer: schema `longfat` of a database.
+//! A connection with PostgreSQL 15 or newer: schema `longfat` of a database.
 //!
 //! Every wait has a deadline. Writers take turns by an advisory lock: a row and what it changes of its pair are one step, as in SQLite,
 //! which has one writer at a time.
@@ -12,27 +12,18 @@ use tokio_postgres::{
 };
 
 use super::{
-    FORMAT, PostgresAddress, THIRD_VERSION, pairs,
+    PostgresAddress,
+    postgres_address::{CONNECT_TIMEOUT, STATEMENT_TIMEOUT},
     postgres_tls::Connector,
-    sql::{self, Columns, Database, DatabaseError, Field, Row, Value, ValueRef, read_first, values},
-    tables,
+    sql::{self, Columns, Database, DatabaseError, Row, Value, ValueRef},
 };
 
-/// Timeout of a connection.
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Timeout of a statement, and of the server's reply to it.
-pub(super) const STATEMENT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Timeout of a statement that converts an archive of an earlier version.
 const CONVERSION_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Key of the advisory lock of writers: "LFar".
 const WRITERS: i64 = 0x4c46_6172;
-/// The tables that only the common archive has. A spool's `number` is that of its last row that is stored here.
-const TABLES: &str = "
-    CREATE TABLE IF NOT EXISTS format (version INTEGER NOT NULL);
-    CREATE TABLE IF NOT EXISTS spools (name TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (name));";
-
 /// An open connection.
-pub(super) struct Postgres {
+pub(crate) struct Postgres {
     /// Runs the connection while a statement waits for its reply.
     runtime: Runtime,
     client: Client,
@@ -166,111 +157,5 @@ impl<'a> FromSql<'a> for ValueRef<'a> {
 
     fn accepts(kind: &Type) -> bool {
         [Type::INT8, Type::INT4, Type::FLOAT8, Type::TEXT].contains(kind)
-    }
-}
-
-/// Declarations of SQLite's strict tables as PostgreSQL has them. Texts are ordered by their bytes in both.
-fn declarations(tables: &str) -> String {
-    tables
-        .replace(" STRICT, WITHOUT ROWID", "")
-        .replace(" STRICT", "")
-        .replace(" INTEGER", " BIGINT")
-        .replace(" REAL", " DOUBLE PRECISION")
-        .replace(" TEXT", " TEXT COLLATE \"C\"")
-}
-
-/// Creates what is missing, or converts the tables of an earlier version, in a transaction.
-pub(super) fn create(database: &dyn Database) -> sql::Result<()> {
-    database.batch("CREATE SCHEMA IF NOT EXISTS longfat")?;
-    database.batch(&declarations(TABLES))?;
-    match version(database)? {
-        None => {
-            database.batch(&declarations(&tables()))?;
-            database.execute("INSERT INTO format VALUES (?1)", values![FORMAT.version])?;
-        }
-        Some(THIRD_VERSION) => {
-            database.batch("ALTER TABLE pairs RENAME TO old_pairs")?;
-            database.convert(&declarations(&tables()))?;
-            pairs::convert(database, true)?;
-            database.execute("UPDATE format SET version = ?1", values![FORMAT.version])?;
-        }
-        Some(_) => {}
-    }
-    check_version(database)
-}
-
-fn version(database: &dyn Database) -> sql::Result<Option<i64>> {
-    read_first(database, "SELECT version FROM format", &[], |row| row.next())
-}
-
-/// Checks that the tables are those of this version.
-pub(super) fn check_version(database: &dyn Database) -> sql::Result<()> {
-    match version(database)?.unwrap_or(0) {
-        found if found == FORMAT.version => Ok(()),
-        found => Err(DatabaseError::Version { found, known: FORMAT.version }),
-    }
-}
-
-/// The server's UTC, microseconds since 1970.
-pub(super) fn server_time_us(database: &dyn Database) -> sql::Result<i64> {
-    let query = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)";
-    Ok(read_first(database, query, &[], |row| row.next())?.unwrap_or(0))
-}
-
-/// The number of the last row of a spool that is stored.
-pub(super) fn stored_number(database: &dyn Database, spool: &str) -> sql::Result<i64> {
-    let query = "SELECT number FROM spools WHERE name = ?1";
-    Ok(read_first(database, query, values![spool], |row| row.next())?.unwrap_or(0))
-}
-
-/// Stores this number, in the transaction that stores the row.
-pub(super) fn set_stored_number(database: &dyn Database, spool: &str, number: i64) -> sql::Result<()> {
-    let insert =
-        "INSERT INTO spools VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET number = excluded.number";
-    database.execute(insert, values![spool, number]).map(drop)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::thread;
-
-    use testing::{Missing, postgres::Cluster};
-
-    use super::*;
-    use crate::archive::{
-        Archive,
-        conversion::tests::{check_third_version, third_version},
-    };
-
-    #[test]
-    fn a_common_archive_of_the_third_version_is_converted_once() {
-        let Some(mut cluster) = Cluster::create() else {
-            return testing::skip(Missing::Tool, "PostgreSQL 15 or newer is not installed");
-        };
-        cluster.start();
-        let address: PostgresAddress = cluster.address().parse().unwrap();
-        let old = Postgres::connect(&address).unwrap();
-        old.batch(&declarations(&format!(
-            "CREATE SCHEMA longfat; {TABLES} INSERT INTO format VALUES ({THIRD_VERSION}); {}",
-            third_version()
-        )))
-        .unwrap();
-        drop(old);
-        // Two points are updated at the same time.
-        let connect = || {
-            thread::spawn({
-                let address = address.clone();
-                move || drop(Archive::connect(&address).unwrap())
-            })
-        };
-        for thread in [connect(), connect()] {
-            thread.join().unwrap();
-        }
-        let mut archive = Archive::connect(&address).unwrap();
-        check_third_version(&mut archive);
-        assert_eq!(
-            Archive::connect_for_reading(&address).unwrap().pairs().unwrap(),
-            archive.pairs().unwrap()
-        );
     }
 }

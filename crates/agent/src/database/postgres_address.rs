@@ -10,12 +10,17 @@ use std::{
     fmt::{self, Write},
     path::{Path, PathBuf},
     str::FromStr,
+    time::Duration,
 };
 
 use tokio_postgres::config::{Host, SslMode};
 
-use super::postgres::{CONNECT_TIMEOUT, STATEMENT_TIMEOUT};
+use crate::percent_encoding::decode;
 
+/// Timeout of a connection.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout of a statement, and of the server's reply to it.
+pub(super) const STATEMENT_TIMEOUT: Duration = Duration::from_secs(20);
 /// The parameters that are evaluated here; all others are tokio-postgres's.
 const TLS_PARAMETERS: [&str; 4] = ["sslmode", "sslrootcert", "sslcert", "sslkey"];
 
@@ -179,8 +184,7 @@ fn take_from_url(text: &str) -> Result<(String, Parameters), String> {
     for pair in query.split('&') {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         if TLS_PARAMETERS.contains(&name) {
-            let value = crate::http::decode(value)
-                .ok_or_else(|| format!("{name}: the percent-encoding is not valid"))?;
+            let value = decode(value).ok_or_else(|| format!("{name}: the percent-encoding is not valid"))?;
             found.insert(name.into(), value);
         } else {
             others.push(pair);

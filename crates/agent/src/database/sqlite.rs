@@ -15,7 +15,7 @@ const CACHE_KIB: u32 = 8192;
 
 /// An open file.
 #[derive(Debug)]
-pub(super) struct Sqlite(pub Connection);
+pub(crate) struct Sqlite(pub Connection);
 
 impl Sqlite {
     /// Opens or creates a file.

@@ -17,7 +17,7 @@ const MAX_ALLOWANCES: usize = 16;
 /// The load is announced in steps, so that the list of members changes rarely.
 const BUSY_STEPS: f64 = 10.0;
 /// The capability of UDP tests at a rate.
-pub(super) const UDP: &str = "udp";
+pub(crate) const UDP: &str = "udp";
 
 /// A position on the Earth (WGS 84).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -216,7 +216,7 @@ mod tests {
     };
     use testing::{Missing, postgres::Cluster};
 
-    use crate::archive::{DatabaseError, PostgresAddress, postgres::Postgres, sql::read_first};
+    use crate::database::{DatabaseError, Postgres, PostgresAddress, sql::read_first};
 
     /// OpenSSL takes a certificate whose subject is its issuer for a self-signed one.
     fn named(name: &str, mut params: CertificateParams) -> CertificateParams {

@@ -5,12 +5,10 @@
 
 use std::{fmt, str::FromStr};
 
-use reservation::{PointName, Spec};
+use reservation::{PointName, Spec, Test};
 
-use crate::{
-    mesh::host_and_port,
-    test::{Kind, server_of},
-};
+use super::Kind;
+use crate::address::host_and_port;
 
 /// The protocol of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,6 +164,11 @@ impl OtherEnd {
             OtherEnd::Server(service) => (None, service.to_string()),
         }
     }
+}
+
+/// The server at the other end of a test, if that is not a point of the mesh.
+pub(crate) fn server_of(test: &Test) -> Result<Option<ServerService>, String> {
+    if test.parameters.is_empty() { Ok(None) } else { test.parameters.parse().map(Some) }
 }
 
 /// The name of a test's other end.

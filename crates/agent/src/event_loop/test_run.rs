@@ -1,0 +1,36 @@
+//! A test that runs at this point.
+
+use std::sync::{Arc, atomic::AtomicBool, mpsc::Sender};
+
+use units::Time;
+
+use crate::test::{Endpoint, TransferReport};
+
+/// A test that runs here.
+pub(super) struct TestRun {
+    /// Distinguishes it from an earlier run of the same reservation.
+    pub number: u64,
+    /// Set to end it.
+    pub stop: Arc<AtomicBool>,
+    pub part: TestPart,
+}
+
+/// The part of this point in a test.
+pub(super) enum TestPart {
+    /// A test that this point leads: it measures.
+    Lead {
+        /// Receives the address of the other end's server; `None` once it is known.
+        endpoint: Option<Sender<Endpoint>>,
+        /// When to repeat the request, steady clock.
+        ask_at: Time,
+        /// The application's report of its transfer.
+        report: Option<TransferReport>,
+    },
+    /// A test of which this point is the peer: it runs the server.
+    Peer {
+        /// Address of this point's server.
+        endpoint: Option<Endpoint>,
+        /// The result that the lead has reported.
+        result: Option<Result<(), String>>,
+    },
+}

@@ -1,0 +1,123 @@
+//! A test as a user requests it, and as the calendar and the limits see it.
+
+use reservation::{Class, Test, Transport};
+use units::{BitRate, Time};
+
+use super::{Kind, ServerProtocol, server_of};
+
+/// The shortest latency test by OWAMP, whose connection and records take some seconds.
+const MIN_OWAMP_DURATION: Time = Time::from_secs(5);
+
+/// A test as a user requests it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TestParameters {
+    /// The kind of the test.
+    pub kind: Kind,
+    /// Duration.
+    pub duration: Time,
+    /// Throughput by UDP at this rate, instead of TCP; the rate of a stream; for a transfer, the maximum rate of the application.
+    pub rate: Option<BitRate>,
+}
+
+impl TestParameters {
+    /// The class, which decides which other tests may overlap. Streams, and transfers that state their rate, may overlap with each other: the
+    /// stations of an e-VLBI session send to one correlator at the same time.
+    pub fn class(&self) -> Class {
+        match (self.kind, self.rate) {
+            (Kind::Latency, _) => Class::Background,
+            (Kind::Stream, _) | (Kind::Transfer, Some(_)) => Class::Normal,
+            (Kind::Throughput | Kind::Diagnose | Kind::Transfer, _) => Class::Exclusive,
+        }
+    }
+
+    /// The test, as limits and the calendar see it.
+    pub fn test(&self) -> Test {
+        let transport = match (self.kind, self.rate) {
+            (Kind::Throughput, Some(_)) | (Kind::Stream, _) => Transport::Udp,
+            (Kind::Throughput | Kind::Diagnose | Kind::Transfer, _) => Transport::Tcp,
+            (Kind::Latency, _) => Transport::Other,
+        };
+        Test { kind: self.kind.name().into(), transport, rate: self.rate, parameters: String::new() }
+    }
+
+    /// Restores the parameters from a test that [`test`](Self::test) made.
+    pub(crate) fn of(test: &Test, duration: Time) -> Result<Self, String> {
+        let parameters = TestParameters { kind: test.kind.parse()?, duration, rate: test.rate };
+        parameters.check()?;
+        let server = server_of(test)?;
+        if server.as_ref().is_some_and(|server| server.protocol == ServerProtocol::Owamp)
+            && duration < MIN_OWAMP_DURATION
+        {
+            return Err(format!("a latency test by OWAMP lasts at least {MIN_OWAMP_DURATION}"));
+        }
+        let fits = server.is_none_or(|server| server.protocol.serves(parameters.kind));
+        if !fits || parameters.test() != (Test { parameters: String::new(), ..test.clone() }) {
+            return Err(format!("its parameters do not fit a test of the kind {}", parameters.kind));
+        }
+        Ok(parameters)
+    }
+
+    /// Checks that the parameters fit together.
+    ///
+    /// # Errors
+    /// The parameter that does not fit, in words.
+    pub fn check(&self) -> Result<(), String> {
+        let min_duration = match self.kind {
+            Kind::Throughput | Kind::Latency | Kind::Stream | Kind::Transfer => Time::from_secs(1),
+            // Round-trip times, bursts of datagrams, and a TCP test of 10 s.
+            Kind::Diagnose => Time::from_secs(45),
+        };
+        match self {
+            _ if self.duration < min_duration => {
+                Err(format!("a test of the kind {} lasts at least {min_duration}", self.kind))
+            }
+            TestParameters { kind: Kind::Latency | Kind::Diagnose, rate: Some(_), .. } => {
+                Err(format!("a test of the kind {} has no rate", self.kind))
+            }
+            TestParameters { kind: Kind::Stream, rate: None, .. } => Err("a stream needs a rate".into()),
+            TestParameters { rate: Some(BitRate(0)), .. } => Err("the rate must be above zero".into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ServerService;
+
+    #[test]
+    fn parameters_are_read_as_they_were_written() {
+        for (kind, rate) in [
+            (Kind::Throughput, None),
+            (Kind::Throughput, Some(BitRate(5_000_000))),
+            (Kind::Latency, None),
+            (Kind::Diagnose, None),
+            (Kind::Transfer, None),
+            (Kind::Transfer, Some(BitRate(5_000_000))),
+            (Kind::Stream, Some(BitRate(512_000_000))),
+        ] {
+            let parameters = TestParameters { kind, duration: Time::from_secs(50), rate };
+            assert_eq!(TestParameters::of(&parameters.test(), parameters.duration), Ok(parameters));
+        }
+        let udp =
+            TestParameters { kind: Kind::Throughput, duration: Time::from_secs(5), rate: Some(BitRate(1)) };
+        // Limits decide by the transport: it must be that of the test which runs.
+        let disguised = Test { transport: Transport::Tcp, ..udp.test() };
+        assert!(TestParameters::of(&disguised, udp.duration).is_err());
+        // A reflector does not serve throughput tests.
+        let server = |protocol| ServerService::new("far", protocol, "far.example").unwrap().to_string();
+        let with = |protocol| Test { parameters: server(protocol), ..udp.test() };
+        assert_eq!(TestParameters::of(&with(ServerProtocol::Iperf3), udp.duration), Ok(udp));
+        assert!(TestParameters::of(&with(ServerProtocol::Twamp), udp.duration).is_err());
+        let latency =
+            |seconds| TestParameters { kind: Kind::Latency, duration: Time::from_secs(seconds), rate: None };
+        let one_way = Test { parameters: server(ServerProtocol::Owamp), ..latency(1).test() };
+        assert!(
+            TestParameters::of(&one_way, Time::from_secs(4)).unwrap_err().contains("OWAMP lasts at least")
+        );
+        assert_eq!(TestParameters::of(&one_way, Time::from_secs(5)), Ok(latency(5)));
+        let other = Test { kind: "trace".into(), ..Test::default() };
+        assert!(TestParameters::of(&other, udp.duration).is_err());
+    }
+}

@@ -1,0 +1,102 @@
+//! A test and its result, as points store it and send it to each other.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use units::Time;
+
+use crate::test::Figures;
+
+/// The state of a test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// The test runs.
+    Running,
+    /// The test completed.
+    Finished,
+    /// The test was started and did not complete.
+    Failed,
+    /// The test was not started.
+    NotRun,
+}
+
+impl State {
+    /// The name of this state in the archive.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Running => "running",
+            State::Finished => "finished",
+            State::Failed => "failed",
+            State::NotRun => "not_run",
+        }
+    }
+
+    /// The state of this name.
+    pub(crate) fn of(name: &str) -> State {
+        let states = [State::Running, State::Finished, State::Failed, State::NotRun];
+        states.into_iter().find(|known| known.name() == name).unwrap_or(State::Failed)
+    }
+}
+
+/// A test in the archive.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TestRow {
+    /// The reservation.
+    pub id: String,
+    /// The point that led it, and measured.
+    pub from: String,
+    /// The other end.
+    pub to: String,
+    /// The kind of test.
+    pub kind: String,
+    /// The recurring test that it belongs to.
+    pub task: Option<String>,
+    /// Start of its slot, or the earliest requested start if it had no slot; microseconds since 1970, UTC.
+    pub start_us: i64,
+    /// Its length, microseconds.
+    pub duration_us: i64,
+    /// Its state.
+    pub state: State,
+    /// Why it was not run, or failed.
+    pub reason: Option<String>,
+    /// The kind of reason, as in `rule`, `conflict`, `unreachable`, `test_failed`.
+    #[serde(default)]
+    pub reason_kind: Option<String>,
+    /// Its figures.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// The record's directory, at the lead.
+    pub record: Option<String>,
+}
+
+/// A time in the unit of the rows: whole microseconds.
+pub(crate) fn micros(time: Time) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A finished test that the path's rate limited.
+    pub fn row(id: &str, start_us: i64) -> TestRow {
+        TestRow {
+            id: id.into(),
+            from: "a".into(),
+            to: "b".into(),
+            kind: "throughput".into(),
+            task: None,
+            start_us,
+            duration_us: 10_000_000,
+            state: State::Finished,
+            reason: None,
+            reason_kind: None,
+            figures: Figures {
+                goodput_bps: Some(1e9),
+                verdict: Some("path_rate".into()),
+                ..Figures::default()
+            },
+            record: Some("runs/x".into()),
+        }
+    }
+}

@@ -38,14 +38,14 @@ const MAX_FRAMES: usize = 256;
 /// A server that sleeps between blocks sleeps at least this long.
 const MIN_SLEEP: Duration = Duration::from_micros(100);
 
-/// The sending end's file. A thread reads it in order; blocks that are sent again are read where they are.
+/// The sending end's file. A thread reads it in order; blocks that are retransmitted are read separately.
 pub(crate) struct Source<'a> {
-    pub(crate) file: &'a File,
-    pub(crate) path: &'a Path,
-    pub(crate) bytes: u64,
-    pub(crate) meter: &'a Meter,
+    file: &'a File,
+    path: &'a Path,
+    bytes: u64,
+    meter: &'a Meter,
     /// Has the counts of the files before.
-    pub(crate) counts: &'a SharedCounts,
+    counts: &'a SharedCounts,
     reader: FileReader,
     /// Bytes that the thread has read, and where they begin in the file.
     ahead: Vec<u8>,

@@ -14,14 +14,15 @@ use std::{
 
 use crate::{
     Error,
+    buffers::{Buffer, Buffers},
     error::failed,
     evidence::{Meter, Task},
 };
 
-/// Bytes of a piece.
-const PIECE_BYTES: usize = 1 << 20;
+/// Bytes of a piece. Pieces of this size are still in the processor's cache when they are sent.
+const PIECE_BYTES: usize = 256 << 10;
 /// Number of pieces that are read ahead.
-const PIECES_AHEAD: usize = 16;
+const PIECES_AHEAD: usize = 64;
 
 /// The hash of a file's first `bytes` bytes, unless it is cancelled.
 pub(crate) fn hash_prefix(
@@ -73,7 +74,7 @@ fn read(file: &File, path: &Path, buffer: &mut [u8], at: u64, end: u64) -> Resul
 
 /// A file that a thread reads.
 pub(crate) struct FileReader {
-    pieces: Option<Receiver<Result<Vec<u8>, Error>>>,
+    pieces: Option<Receiver<Result<Buffer, Error>>>,
     thread: Option<JoinHandle<blake3::Hasher>>,
     meter: Arc<Meter>,
 }
@@ -101,7 +102,7 @@ impl FileReader {
     }
 
     /// The next piece; `None` at the end.
-    pub(crate) fn next(&mut self) -> Result<Option<Vec<u8>>, Error> {
+    pub(crate) fn next(&mut self) -> Result<Option<Buffer>, Error> {
         let receive = || self.pieces.as_ref().and_then(|pieces| pieces.recv().ok());
         match self.meter.wait_for_file(receive) {
             Some(piece) => piece.map(Some),
@@ -135,11 +136,12 @@ fn read_all(
     path: &Path,
     mut hasher: blake3::Hasher,
     (from, bytes): (u64, u64),
-    pieces: &SyncSender<Result<Vec<u8>, Error>>,
+    pieces: &SyncSender<Result<Buffer, Error>>,
 ) -> blake3::Hasher {
+    let buffers = Buffers::default();
     let mut at = from;
     while at < bytes {
-        let mut piece = vec![0; PIECE_BYTES];
+        let mut piece = buffers.take(PIECE_BYTES);
         let result = read(file, path, &mut piece, at, bytes).map(|count| {
             piece.truncate(count);
             hasher.update(&piece);

@@ -22,7 +22,7 @@ use os::file::TEMPORARY_SUFFIX;
 
 use crate::{
     Error,
-    buffers::Buffers,
+    buffers::{Buffer, Buffers},
     error::failed,
     evidence::{Meter, Task},
     file_reader::hash_prefix,
@@ -36,6 +36,7 @@ const MAX_QUEUED_BYTES: u64 = 64 << 20;
 const MAX_QUEUED_PIECES: usize = 1024;
 /// Blocks of zeros of this size become holes.
 const HOLE_BYTES: usize = 4096;
+static ZEROS: [u8; HOLE_BYTES] = [0; HOLE_BYTES];
 /// The longest file name (NAME_MAX in linux/limits.h), bytes.
 const MAX_FILE_NAME_BYTES: usize = 255;
 /// Interval at which the progress is written.
@@ -213,7 +214,7 @@ struct Shared {
 }
 
 enum Piece {
-    Data(u64, Vec<u8>),
+    Data(u64, Buffer),
     /// Every byte before this one was queued.
     Complete(u64),
 }
@@ -237,7 +238,6 @@ impl Writer {
                 Piece::Data(offset, bytes) => {
                     let result = self.write(offset, &bytes);
                     self.shared.queued_bytes.fetch_sub(bytes.len() as u64, Ordering::Relaxed);
-                    self.shared.buffers.leave(bytes);
                     result
                 }
                 Piece::Complete(bytes) => self.write_progress_if_due(bytes),
@@ -295,7 +295,7 @@ fn data_ranges(offset: u64, bytes: &[u8]) -> Vec<(usize, usize)> {
     while at < bytes.len() {
         let to_boundary = HOLE_BYTES - ((offset + at as u64) % HOLE_BYTES as u64) as usize;
         let end = bytes.len().min(at + to_boundary);
-        let is_hole = end - at == HOLE_BYTES && bytes[at..end].iter().all(|byte| *byte == 0);
+        let is_hole = bytes[at..end] == ZEROS;
         if !is_hole {
             match ranges.last_mut() {
                 Some((_, last)) if *last == at => *last = end,
@@ -340,11 +340,11 @@ pub(crate) struct FileWriter {
 
 impl FileWriter {
     /// Writes bytes; waits while the queue is full.
-    pub(crate) fn write(&self, offset: u64, bytes: Vec<u8>) -> Result<(), Error> {
-        self.meter.wait_for_file(|| self.write_when_possible(offset, bytes))
+    pub(crate) fn write(&self, offset: u64, bytes: impl Into<Buffer>) -> Result<(), Error> {
+        self.meter.wait_for_file(|| self.write_when_possible(offset, bytes.into()))
     }
 
-    fn write_when_possible(&self, offset: u64, bytes: Vec<u8>) -> Result<(), Error> {
+    fn write_when_possible(&self, offset: u64, bytes: Buffer) -> Result<(), Error> {
         while self.is_full() {
             thread::sleep(Duration::from_millis(1));
         }
@@ -369,7 +369,7 @@ impl FileWriter {
     }
 
     /// A buffer of `length` arbitrary bytes for [`FileWriter::write`].
-    pub(crate) fn buffer(&self, length: usize) -> Vec<u8> {
+    pub(crate) fn buffer(&self, length: usize) -> Buffer {
         self.shared.buffers.take(length)
     }
 

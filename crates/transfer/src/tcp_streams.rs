@@ -16,6 +16,7 @@ use traffic::begin_to_connect;
 
 use crate::{
     Error,
+    buffers::Buffer,
     control::{CHECK_INTERVAL, Control, HANDSHAKE_TIMEOUT, IDLE_TIMEOUT},
     error::failed,
     file_reader::FileReader,
@@ -297,13 +298,13 @@ fn why_ended(control: &mut Control<'_>, error: std::io::Error) -> Error {
 #[derive(Default)]
 struct OutgoingBlock {
     header: [u8; HEADER_BYTES],
-    bytes: Vec<u8>,
+    bytes: Buffer,
     /// Number of bytes sent, including the header.
     sent: usize,
 }
 
 impl OutgoingBlock {
-    fn new(offset: u64, bytes: Vec<u8>) -> Self {
+    fn new(offset: u64, bytes: Buffer) -> Self {
         let mut header = [0; HEADER_BYTES];
         header[..8].copy_from_slice(&offset.to_be_bytes());
         header[8..].copy_from_slice(&(bytes.len() as u32).to_be_bytes());
@@ -331,7 +332,7 @@ impl OutgoingBlock {
 #[derive(Default)]
 struct IncomingBlock {
     header: [u8; HEADER_BYTES],
-    bytes: Vec<u8>,
+    bytes: Buffer,
     /// Number of bytes received, including the header.
     received: usize,
 }
@@ -362,7 +363,7 @@ impl IncomingBlock {
     }
 
     /// Takes a complete block.
-    fn take(&mut self) -> Option<(u64, Vec<u8>)> {
+    fn take(&mut self) -> Option<(u64, Buffer)> {
         if self.bytes.is_empty() || self.received < HEADER_BYTES + self.bytes.len() {
             return None;
         }
@@ -431,7 +432,7 @@ pub(crate) fn fuzz(bytes: &[u8]) {
     for header in bytes.chunks_exact(HEADER_BYTES) {
         let block = IncomingBlock {
             header: header.try_into().unwrap_or_default(),
-            bytes: Vec::new(),
+            bytes: Buffer::default(),
             received: HEADER_BYTES,
         };
         let Ok(Some((offset, length))) = block.header() else { continue };
@@ -468,7 +469,7 @@ mod tests {
 
     #[test]
     fn a_block_is_sent_and_received_in_pieces() {
-        let mut sending = OutgoingBlock::new(1 << 40, vec![7; 100]);
+        let mut sending = OutgoingBlock::new(1 << 40, vec![7; 100].into());
         let mut wire = Vec::new();
         let mut file_bytes = 0;
         while !sending.is_sent() {
@@ -479,7 +480,7 @@ mod tests {
         assert_eq!((file_bytes, wire.len()), (100, 112));
         let receiving = IncomingBlock {
             header: wire[..HEADER_BYTES].try_into().unwrap(),
-            bytes: Vec::new(),
+            bytes: Buffer::default(),
             received: HEADER_BYTES,
         };
         assert_eq!(receiving.header().unwrap(), Some((1 << 40, 100)));

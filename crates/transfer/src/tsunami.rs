@@ -21,6 +21,7 @@ use traffic::udp::{Incoming, Outgoing, bind_bulk, elapsed};
 
 use crate::{
     Error,
+    buffers::Buffer,
     control::{CHECK_INTERVAL, Control, Frame, IDLE_TIMEOUT},
     error::failed,
     evidence::Meter,
@@ -48,7 +49,7 @@ pub(crate) struct Source<'a> {
     counts: &'a SharedCounts,
     reader: FileReader,
     /// Bytes that the thread has read, and where they begin in the file.
-    ahead: Vec<u8>,
+    ahead: Buffer,
     ahead_begin: u64,
 }
 
@@ -61,12 +62,12 @@ impl<'a> Source<'a> {
         meter: &'a Meter,
         counts: &'a SharedCounts,
     ) -> Self {
-        Source { file, path, bytes, meter, counts, reader, ahead: Vec::new(), ahead_begin: from }
+        Source { file, path, bytes, meter, counts, reader, ahead: Buffer::default(), ahead_begin: from }
     }
 
-    /// Reads at `offset`.
-    fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<(), Error> {
-        let end = offset + out.len() as u64;
+    /// Appends `length` bytes at `offset` to `out`.
+    fn read(&mut self, offset: u64, length: usize, out: &mut Vec<u8>) -> Result<(), Error> {
+        let end = offset + length as u64;
         while self.ahead_begin <= offset && self.ahead_begin + (self.ahead.len() as u64) < end {
             let unneeded = usize::try_from(offset - self.ahead_begin).unwrap_or(usize::MAX);
             let unneeded = unneeded.min(self.ahead.len());
@@ -80,12 +81,14 @@ impl<'a> Source<'a> {
             }
         }
         let begin = offset.checked_sub(self.ahead_begin).and_then(|begin| usize::try_from(begin).ok());
-        let in_order = begin.and_then(|begin| self.ahead.get(begin..begin.checked_add(out.len())?));
+        let in_order = begin.and_then(|begin| self.ahead.get(begin..begin.checked_add(length)?));
         if let Some(bytes) = in_order {
-            out.copy_from_slice(bytes);
+            out.extend_from_slice(bytes);
             return Ok(());
         }
-        match self.meter.wait_for_file(|| self.file.read_exact_at(out, offset)) {
+        let begin = out.len();
+        out.resize(begin + length, 0);
+        match self.meter.wait_for_file(|| self.file.read_exact_at(&mut out[begin..], offset)) {
             Ok(()) => Ok(()),
             Err(cause) if cause.kind() == std::io::ErrorKind::UnexpectedEof => {
                 Err(Error::Shrunk(self.path.display().to_string()))
@@ -181,13 +184,14 @@ fn send_due(
         let Some(block) = server.poll_transmit(elapsed(start)) else { break };
         outgoing.add(|out| {
             out.extend_from_slice(&block.header.encode());
-            let begin = out.len();
-            out.resize(begin + block.bytes, 0);
+            let end = out.len() + block.bytes;
             let length = usize::try_from(source.bytes - block.offset).unwrap_or(usize::MAX).min(block.bytes);
-            let read = source.read(block.offset, &mut out[begin..begin + length]);
+            let read = source.read(block.offset, length, out);
             if result.is_ok() {
                 result = read;
             }
+            // The last block of a file is filled with zeros.
+            out.resize(end, 0);
             sent_to = block.offset + length as u64;
             true
         });
@@ -301,7 +305,7 @@ impl Receiving {
 #[derive(Default)]
 struct Pending {
     offset: u64,
-    bytes: Vec<u8>,
+    bytes: Buffer,
 }
 
 impl Pending {

@@ -1,4 +1,4 @@
-//! Which segments are lost on the wire: the models of [`LossModel`].
+//! The loss of segments on the wire: the models of [`LossModel`].
 //!
 //! With independent losses the number of segments between two losses has a geometric distribution, so one
 //! logarithm per loss is enough. The Gilbert-Elliott model (Gilbert 1960, Elliott 1963; as in netem's
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn count_packets_are_lost_at_each_instant() {
+    fn at_each_instant_the_next_count_packets_are_lost() {
         let times = LossModel::Times { at: vec![Time(10), Time(20)], count: 2 };
         let mut loss = Loss::new(&times, 1, 1).unwrap();
         let lost: Vec<bool> =
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn deciding_on_many_segments_at_once_takes_the_same_draws() {
+    fn deciding_on_many_segments_at_once_gives_the_same_losses() {
         let models = [
             LossModel::Independent(0.02),
             LossModel::Every(17),

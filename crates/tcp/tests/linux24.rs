@@ -38,7 +38,8 @@ fn responsiveness(config: Config) -> f64 {
     (pair.now - start) as f64 / (f64::from(WINDOW / 2) * RTT as f64)
 }
 
-/// G-recover: with delayed ACKs, ACKs counted, the window grows by half a segment per round trip.
+/// The published result G-recover: Linux 2.4 counts ACKs, so with delayed ACKs its window grows by half a segment
+/// per round trip.
 #[test]
 fn delayed_acks_double_the_time_to_recover() {
     let old = responsiveness(linux24(1500, 8_000_000));

@@ -104,7 +104,7 @@ fn the_longest_queue_drops_when_the_limit_is_reached() {
 /// A constant queue of q bytes: RED's drop share is 2 p_b (uniform gaps of mean 1/(2 p_b), figure 2 of the
 /// paper).
 #[test]
-fn red_drops_its_share_of_a_standing_queue() {
+fn red_drops_the_expected_share_at_a_standing_queue() {
     let red = Red {
         min: Bytes(30_000),
         max: Bytes(90_000),

@@ -56,7 +56,7 @@ fn delays_are_never_negative() {
 
 /// As netem's `reorder 100% gap 5`: every fifth packet skips the delay.
 #[test]
-fn every_gapth_packet_overtakes() {
+fn with_a_gap_of_5_every_fifth_packet_overtakes() {
     let reorder = Some(Reorder { probability: 1.0, gap: 5 });
     let mut pipe = sent(&PipeSpec { delay: Time(10 * MS), reorder, ..PipeSpec::default() }, 10, MS);
     let ends: Vec<(u64, u64)> = pipe.delivered.iter().map(|d| (d.1.first, d.0.last.as_millis())).collect();

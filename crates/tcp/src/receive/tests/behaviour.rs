@@ -101,7 +101,7 @@ fn a_hole_is_reported_at_once_then_at_most_each_millisecond() {
 }
 
 #[test]
-fn blocks_are_reported_most_recent_first_and_three_beside_timestamps() {
+fn at_most_three_blocks_are_reported_beside_timestamps_the_most_recent_first() {
     let mut rig = settled();
     let base = rig.sk.rcv_nxt;
     for i in [1, 3, 5, 7] {
@@ -180,8 +180,8 @@ fn marks_are_echoed_until_cwr() {
     assert!(rig.acks.last().unwrap().ece);
     rig.feed(marked(&rig, ecn::ECT0));
     assert!(rig.acknowledge().ece);
-    let answer = Segment { flags: Flags::ACK.with(Flags::CWR), ..marked(&rig, ecn::ECT0) };
-    assert_eq!(rig.feed(answer).ack, AckAction::Now);
+    let reply = Segment { flags: Flags::ACK.with(Flags::CWR), ..marked(&rig, ecn::ECT0) };
+    assert_eq!(rig.feed(reply).ack, AckAction::Now);
     assert!(!rig.acks.last().unwrap().ece);
 }
 

@@ -56,7 +56,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_input_is_put_in_order(
+    fn any_input_is_delivered_in_order(
         steps in prop::collection::vec(step(), 1..400),
         rcvbuf in prop_oneof![Just(None), (2_000..60_000u32).prop_map(Some)],
         minor in prop_oneof![Just(1u8), Just(18)],

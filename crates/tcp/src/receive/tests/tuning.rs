@@ -179,7 +179,7 @@ fn a_buffer_set_by_the_application_is_not_tuned() {
 }
 
 #[test]
-fn the_windows_is_64_kb_whatever_the_mss() {
+fn the_initial_receive_window_is_about_64_kb_for_any_mss() {
     let rig = Rig::linux(1, 6_291_456);
     assert_eq!((rig.sk.rcv_wnd, rig.sk.rcv_ssthresh), (65_160, 64_088));
     let jumbo = Rig::new(Config { mtu: 9000, ..rig.config });
@@ -253,7 +253,7 @@ fn a_slow_reader_gets_no_larger_buffer() {
 /// 1 Gb/s, 117 ms, MTU 9000: packets in flight at the end of each round trip. One packet that the kernel
 /// sends early, by the last part of a super-packet, amounts to 6 % at the end.
 #[test]
-fn the_windows_limits_jumbo_flows_for_three_round_trips() {
+fn the_initial_receive_window_limits_jumbo_flows_for_three_round_trips() {
     let profile = Profile::Linux6 { kernel: (6, 1) };
     let rmem = [4096, 131_072, 125_608_864];
     let rig = Rig::new(Config { mtu: 9000, profile, rmem, ..Config::default() });

@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_definition_of_before_is_distinguished_from_a_call() {
+    fn a_definition_of_the_function_before_is_distinguished_from_a_call() {
         assert!(defines_before("static bool before(__u32 seq1, __u32 seq2)\n{"));
         assert!(defines_before("static inline bool\nbefore (__u32 a, __u32 b)\n{"));
         for call in [
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn file_names_of_the_compiler_become_those_of_the_user() {
+    fn file_names_in_compiler_messages_become_those_of_the_users_files() {
         let folder = tempfile::tempdir().unwrap();
         let headers = Headers::lay_out(&folder.path().join("mine.bpf.c")).unwrap();
         let named = |file: PathBuf| headers.as_written(&file);

@@ -157,7 +157,7 @@ fn a_bandwidth_sample_counts_for_ten_rounds() {
 }
 
 #[test]
-fn probe_rtt_comes_every_ten_seconds_for_200_ms() {
+fn probe_rtt_recurs_every_ten_seconds_and_lasts_200_ms() {
     let mut flow = Flow::new(controller("bbr", &[]), PATH);
     let (mut spans, mut was_low): (Vec<(f64, f64)>, bool) = (Vec::new(), false);
     flow.run_until(45.0, |flow| {
@@ -240,7 +240,7 @@ fn steady_rounds(detect: bool) -> u32 {
 }
 
 #[test]
-fn a_steady_rate_under_heavy_loss_counts_as_a_policers_for_48_rounds() {
+fn a_steady_rate_under_heavy_loss_is_attributed_to_a_policer_for_48_rounds() {
     let with = steady_rounds(true);
     // Rounds are counted from the ACK of the packets in flight; with losses among them BBR's rounds are
     // slightly shorter.

@@ -78,7 +78,7 @@ fn c_and_beta_are_parameters() {
 }
 
 #[test]
-fn it_is_never_slower_than_reno_with_its_back_off() {
+fn growth_is_never_slower_than_that_of_reno_with_the_same_back_off() {
     // alpha = 3 (1 - beta) / (1 + beta) = 0.53 per round trip (8/15 here), where the cubic function hardly
     // grows. W(3 s) = 100 - 0.001 (31.1 - 3)^3, 8 more than at the start.
     for (friendly, expected) in [(true, 100.0 * 8.0 / 15.0), (false, 8.0)] {

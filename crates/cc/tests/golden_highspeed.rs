@@ -100,7 +100,7 @@ fn between_the_rows_it_follows_the_formulae() {
 }
 
 #[test]
-fn below_38_segments_it_is_reno_and_above_the_table_its_last_row() {
+fn below_38_segments_it_behaves_as_reno_and_above_the_table_as_in_the_last_row() {
     for w in [2, 10, 37, 38] {
         assert_eq!(measured_a(w), 1.0, "a({w})");
         let mut flow = highspeed(w);

@@ -412,28 +412,28 @@ fn flow(name: &str, rtt_us: u64) -> Flow {
 }
 
 #[test]
-fn highspeed_is_the_kernels() {
+fn highspeed_behaves_as_the_kernels_module() {
     for seed in 1..=8 {
         compare(flow("highspeed", 50_000), HighSpeed::new(), seed, 20_000);
     }
 }
 
 #[test]
-fn bic_is_the_kernels() {
+fn bic_behaves_as_the_kernels_module() {
     for seed in 1..=8 {
         compare(flow("bic", 50_000), Bic::new(), seed, 20_000);
     }
 }
 
 #[test]
-fn hybla_is_the_kernels() {
+fn hybla_behaves_as_the_kernels_module() {
     for (seed, rtt_us) in [(1, 1_000), (2, 25_000), (3, 60_000), (4, 200_000), (5, 410_000), (6, 3_000_000)] {
         compare(flow("hybla", rtt_us), Hybla::new(8 * rtt_us as u32), seed, 20_000);
     }
 }
 
 #[test]
-fn htcp_is_the_kernels() {
+fn htcp_behaves_as_the_kernels_module() {
     for (seed, rtt_us) in [(1, 1_000), (2, 9_000), (3, 13_000), (4, 60_000), (5, 200_000), (6, 600_000)] {
         let flow = flow("htcp", rtt_us);
         let reference = Htcp::new(flow.jiffies());

@@ -8,8 +8,8 @@ use tcp::test_kit::{Path, Round, Rounds};
 fn rounds<const N: usize>(name: &str, path: Path, values: [(&str, ParameterValue); N]) -> Rounds<Controller> {
     let values: ParameterValues = values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     let library =
-        Library::open(&Source::built_in(name).expect("built in"), &values).expect("values that fit");
-    Rounds::new(path, library.controller(None).expect("a main one"))
+        Library::open(&Source::built_in(name).expect("built in"), &values).expect("valid parameters");
+    Rounds::new(path, library.controller(None).expect("a main algorithm"))
 }
 
 /// Indices of the rounds that ended with a smaller window than the previous round.
@@ -53,7 +53,7 @@ fn the_sawtooth_of_griddt_over_a_queue_is_the_closed_form() {
 }
 
 #[test]
-fn griddt_with_its_defaults_is_reno_over_any_path() {
+fn griddt_with_its_defaults_behaves_as_reno_over_any_path() {
     for path in [
         Path::default(),
         Path { queue_packets: 20, ..Path::default() },

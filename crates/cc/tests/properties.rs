@@ -382,7 +382,7 @@ fn no_window_is_zero_and_nothing_overflows() {
 }
 
 #[test]
-fn the_same_without_undefined_behaviour() {
+fn no_undefined_behaviour_occurs() {
     let clang =
         ["clang-16", "clang", "clang-17", "clang-18", "clang-19"].into_iter().find(|name| in_path(name));
     let Some(clang) = clang else { panic!("no clang found; install the package clang-16") };

@@ -153,7 +153,7 @@ mod tests {
     /// Linux 6.1 in virtual time: 100 Mb/s, 100 ms, queue of 0.1 BDP, second half of 120 s. A full link
     /// carries 95.64 Mb/s.
     #[test]
-    fn sawtooth_against_the_kernel() {
+    fn the_sawtooth_agrees_with_the_kernel() {
         near(sawtooth_utilization(Aimd::RENO, 0.1005) * 95.64, 78.38, 0.01);
         near(cubic_utilization(0.1005) * 95.64, 89.21, 0.05);
     }

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn scale_is_the_smallest_that_fits() {
+    fn the_window_scale_is_the_smallest_that_fits() {
         assert_eq!(window_scale(Bytes(65_535)), Some(0));
         assert_eq!(window_scale(Bytes(65_536)), Some(1));
         assert_eq!(window_scale(MAX_WINDOW), Some(14));

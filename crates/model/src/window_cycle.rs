@@ -63,7 +63,7 @@ pub(crate) fn windows_bps(windows: &Windows) -> Option<f64> {
 /// start the kernel paces 1.2 congestion windows per round trip (`tcp_pacing_ca_ratio`).
 const PACED_WINDOWS: f64 = 2.0 * 1.2;
 
-/// Payload of a super-packet (`tcp_tso_autosize`, net/ipv4/tcp_output.c): what the pacing rate sends in 2^-10 s, and 64 KiB halved
+/// Payload of a super-packet (`tcp_tso_autosize`, net/ipv4/tcp_output.c): the bytes that the pacing rate sends in 2^-10 s, and 64 KiB halved
 /// for each 512 us of round-trip time; at least two segments.
 fn super_packet(windows: &Windows, rtt: f64, mss: f64) -> f64 {
     let pacing = PACED_WINDOWS * windows.send_buffer.min(windows.receive_window) / rtt;

@@ -18,7 +18,7 @@ fn near(ours: f64, expected: f64, tolerance: f64, id: &str) {
     assert!((ours / expected - 1.0).abs() <= tolerance, "{id}: {ours}, {expected} expected");
 }
 
-/// G-r1 to G-r9: C, RTT in ms, MSS, the published seconds, and what the formula gives.
+/// G-r1 to G-r9: C, RTT in ms, MSS, the published seconds, and those of the formula.
 #[test]
 fn responsiveness_of_grid_dt() {
     let rows: [(&str, u64, u64, u32, f64, f64); 10] = [

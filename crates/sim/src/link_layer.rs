@@ -147,7 +147,7 @@ impl PacketSink<CompactPacket> for Arrivals {
     }
 }
 
-/// The space in a queue, with what waits for the processor before it.
+/// The space in a queue, reduced by the packets that wait for the processor before it.
 #[cold]
 fn add_unsent(in_queue: Option<QueueSpace>, unsent: Option<(u32, u64)>) -> Option<QueueSpace> {
     let Some((packets, bytes)) = unsent else { return in_queue };

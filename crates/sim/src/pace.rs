@@ -22,7 +22,7 @@ impl Pace {
         Pace { rate, start, done: 0 }
     }
 
-    /// How many bytes may be processed at `now`, at most `max`. `Err` is when enough bytes will be due.
+    /// The number of bytes that may be processed at `now`, at most `max`. `Err` is the time at which enough bytes will be due.
     // Not inlined: its divisions would take registers from the code of applications without a pace.
     #[inline(never)]
     pub(crate) fn allowed(&self, now: Time, max: u64) -> Result<u64, Time> {

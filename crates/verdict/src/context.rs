@@ -58,13 +58,13 @@ pub struct FlowContext {
 pub struct HostLoad {
     /// Its name in words, such as `processor of h2`.
     pub name: String,
-    /// What was busy.
+    /// The kind of the busy resource.
     pub kind: LoadKind,
     /// Times since the run's start and the time busy until then, microseconds, in order.
     pub busy_us: Vec<(i64, f64)>,
 }
 
-/// What a [`HostLoad`] is the load of.
+/// The kinds of resources that have a [`HostLoad`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LoadKind {
     /// A simulated processor.

@@ -1,4 +1,4 @@
-//! Labels each sample of a TCP flow with what limited it; `rate_control.rs` has the rules for UDT and Tsunami.
+//! Labels each sample of a TCP flow with its limit; `rate_control.rs` has the rules for UDT and Tsunami.
 //!
 //! The first rule that applies decides:
 //! 1. The path's slowest link was full over the last round trips: `path_rate`, unless the flow had only a

@@ -441,7 +441,7 @@ fn window_law(summary: &FlowSummary) -> Option<String> {
     ))
 }
 
-/// The kernel's own account of what limited the sender (tcp_info's chronographs), for comparison.
+/// The limits of the sender according to the kernel's counters (tcp_info's chronographs), for comparison.
 fn kernel_counters(rows: &[&FlowSample]) -> Option<String> {
     let (first, last) = (rows.first()?, rows.last()?);
     let share = |value: fn(&FlowSample) -> Option<i64>| {

@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn unread_data_is_left_by_a_slow_reader() {
+    fn unread_data_shows_a_slow_reader() {
         let slow = judged(|ms, row| {
             row.bytes_received = evenly(ms);
             row.rcv_queue_bytes = Some(1_500_000);
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_marks_and_queues_are_caused_by_the_network() {
+    fn gaps_marks_and_queues_show_a_limit_in_the_network() {
         let lost = judged(|ms, row| {
             row.bytes_received = in_bursts(ms);
             row.rcv_ooopack_segs = Some(ms / 1000);

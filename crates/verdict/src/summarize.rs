@@ -331,9 +331,9 @@ mod tests {
         assert_eq!(part(&with_acks), part(&samples));
     }
 
-    /// A hole from slow start is repaired when throughput is steady: what had arrived behind it counts then, but not as part of the rate.
+    /// A hole from slow start is repaired when throughput is steady: the data behind it counts from then on, but not as part of the rate.
     #[test]
-    fn data_that_waited_behind_a_hole_is_no_faster_path() {
+    fn data_that_waited_behind_a_hole_does_not_raise_the_rate() {
         let rows: Vec<FlowSample> = (0..400)
             .map(|i| {
                 // 100 Mb/s arrive: 125 kB in 10 ms. 2 MB of the data of the second second count only from 2 s on.

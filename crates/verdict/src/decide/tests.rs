@@ -550,7 +550,7 @@ fn an_unknown_sender_stays_unlabelled() {
 
 /// A full path that is not described, and a path on which some packets skip half of the delay.
 #[test]
-fn packets_that_overtake_others_make_no_queue() {
+fn packets_that_overtake_others_do_not_show_a_queue() {
     let causes = |min_rtt_us: fn(i64) -> i64, srtt_us: fn(i64) -> i64| {
         let rows: Vec<FlowSample> = (0..100i64)
             .map(|i| FlowSample {
@@ -582,7 +582,7 @@ fn packets_that_overtake_others_make_no_queue() {
 
 /// A send buffer that is written at once each 90 ms: its 400 kB take 36 ms on a path of 90 Mb/s, and queue behind themselves.
 #[test]
-fn the_queue_of_a_flows_own_bursts_is_no_full_path() {
+fn the_queue_of_a_flows_own_bursts_does_not_show_a_full_path() {
     let causes = |cycle_ms: i64| {
         let in_burst = |ms: i64| (ms % cycle_ms).min(36);
         let rows: Vec<FlowSample> = (0..200i64)
@@ -618,7 +618,7 @@ fn the_queue_of_a_flows_own_bursts_is_no_full_path() {
 
 /// A capture shows neither the congestion window nor the send buffer.
 #[test]
-fn a_captured_flow_in_bursts_is_not_called_loss() {
+fn a_captured_flow_in_bursts_is_not_limited_by_loss() {
     let causes = |is_in_bursts: bool| {
         let rows: Vec<FlowSample> = (0..200i64)
             .map(|i| FlowSample {

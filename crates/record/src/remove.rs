@@ -60,7 +60,7 @@ pub fn check_writable(runs_dir: &Path) -> Result<(), Error> {
     tried
 }
 
-/// Removes what interrupted removals left in a scenario's directory. Best effort: these are not listed.
+/// Removes the remainders of interrupted removals from a scenario's directory. Best effort: they are not listed.
 fn remove_hidden(scenario_dir: &Path) {
     for entry in fs::read_dir(scenario_dir).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();

@@ -162,7 +162,7 @@ fn dropping_keeps_rows_and_nothing_else() {
 }
 
 #[test]
-fn the_same_id_twice_gets_a_suffix_also_while_the_first_runs() {
+fn a_second_record_of_the_same_id_gets_a_suffix_even_while_the_first_is_written() {
     let runs = tempfile::tempdir().unwrap();
     let first = create(runs.path(), "a");
     let second = create(runs.path(), "a");
@@ -492,7 +492,7 @@ fn only_records_are_removed_even_damaged_ones() {
 }
 
 #[test]
-fn the_check_of_a_directory_leaves_nothing() {
+fn check_writable_leaves_no_files() {
     let dir = tempfile::tempdir().unwrap();
     check_writable(&dir.path().join("not/there/yet")).unwrap();
     assert_eq!(names(dir.path()), [""; 0]);

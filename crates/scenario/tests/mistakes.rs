@@ -985,7 +985,7 @@ fn an_empty_file() {
 }
 
 #[test]
-fn all_at_once() {
+fn all_mistakes_are_reported_at_once() {
     let text = GOOD.replace("delay =", "dealy =").replace("\"10gbit\"", "\"10g\"");
     let error = ScenarioFile::parse("f.toml", &text).unwrap_err();
     let places: Vec<&str> = error.mistakes().iter().map(|m| m.location()).collect();

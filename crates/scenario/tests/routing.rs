@@ -6,7 +6,7 @@ fn resolved(text: &str) -> Scenario {
     let file = ScenarioFile::parse("net.toml", text).unwrap_or_else(|e| panic!("{e}"));
     let scenario = file.resolve(None, &[]).unwrap();
     let again = ScenarioFile::parse("net.toml", &scenario.to_toml()).unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(again.resolve(None, &[]).unwrap(), scenario, "what is filled in stays");
+    assert_eq!(again.resolve(None, &[]).unwrap(), scenario, "the completed scenario remains the same");
     scenario
 }
 

@@ -1,4 +1,4 @@
-//! Whether a run measured a published figure reliably. What counts as a disturbance depends on the figure: one stall of 20 ms
+//! Whether a run measured a published figure reliably. The figure decides which disturbances matter: one stall of 20 ms
 //! does not affect a goodput over 20 s, but invalidates a round trip that was under way.
 
 use scenario::{LinkMetric, Metric, MetricPath, Published};

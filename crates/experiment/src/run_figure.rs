@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_has_the_times_of_its_start_and_its_end() {
+    fn a_run_has_settling_transfer_and_shut_down_times() {
         let mut one = run(Some(1e8));
         let flow = |bytes, goodput, settled| FlowSummary {
             kind: schema::FlowKind::Tcp,

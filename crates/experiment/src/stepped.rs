@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_gives_a_window_for_each_round_trip() {
+    fn the_goodput_is_one_window_per_round_trip() {
         // 1 Gb/s and 20 ms hold 1726 segments of 1448 bytes; 100 segments give 57.9 Mb/s.
         let (bps, samples) = goodput(FlowControl { cwnd_segs: 100, pacing_bps: None });
         assert!((bps / 57.9e6 - 1.0).abs() < 0.03, "{bps}");

@@ -64,7 +64,7 @@ fn stream(deadline: Time, repairs: bool, loss: f64, rate: BitRate) -> (f64, Rece
 const ROOMY: BitRate = BitRate(100_000_000);
 
 #[test]
-fn without_losses_all_is_in_time() {
+fn without_losses_all_packets_arrive_in_time() {
     let (share, receiver) = stream(Time::from_millis(20), false, 0.0, ROOMY);
     assert_eq!((share, receiver.counts().gaps), (1.0, [0; 4]));
 }

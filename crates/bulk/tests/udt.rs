@@ -285,7 +285,7 @@ fn messages_keep_their_boundaries_and_expire() {
 }
 
 #[test]
-fn a_silent_peer_is_given_up() {
+fn the_connection_to_a_silent_peer_ends() {
     let (mut client, _) = pair(SocketType::Stream);
     assert_eq!(client.write(b"unheard"), 7);
     let mut now = Time::ZERO;

@@ -178,7 +178,7 @@ fn each_end_accepts_only_the_expected_certificate() {
 }
 
 #[test]
-fn nobody_at_the_port_is_a_timeout() {
+fn connecting_to_an_unused_port_times_out() {
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let (server, client) = (Identity::generate().unwrap(), Identity::generate().unwrap());
     let options = options(&client, Some(&server), "cubic");

@@ -18,8 +18,8 @@ impl Buffers {
         buffer
     }
 
-    /// This buffer is no longer needed.
-    pub(crate) fn leave(&self, buffer: Vec<u8>) {
+    /// Keeps a buffer that is no longer needed for a later use.
+    pub(crate) fn put_back(&self, buffer: Vec<u8>) {
         let mut unused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if unused.len() < MAX_UNUSED {
             unused.push(buffer);

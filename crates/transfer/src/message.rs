@@ -125,7 +125,7 @@ pub(crate) enum Message {
     Working,
     /// The file is complete and durable.
     Stored,
-    /// A part of what an end measured.
+    /// A part of the measurements of an end.
     Evidence { samples: Samples, activity: Vec<ActivitySample>, is_last: bool },
     /// There are no more files.
     End,

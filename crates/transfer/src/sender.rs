@@ -336,7 +336,7 @@ fn measured_session(
     Ok((session, sampled))
 }
 
-/// What the receiver measured. The files are stored: an error does not make the transfer fail.
+/// The measurements of the receiver. The files are already stored: an error does not make the transfer fail.
 fn receive_evidence(control: &mut Control<'_>, observer: &dyn Observer) -> Option<EndEvidence> {
     let mut evidence = EndEvidence::default();
     let begin = Instant::now();

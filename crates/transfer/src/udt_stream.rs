@@ -156,7 +156,7 @@ pub struct UdtStream {
     outgoing: Outgoing,
     incoming: Incoming,
     read_bytes: u64,
-    /// Where the counts are published, and when next.
+    /// The place where the counts are published, and the next time.
     published: Option<(SharedCounts, Time)>,
 }
 

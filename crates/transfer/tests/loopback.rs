@@ -182,7 +182,7 @@ fn a_changed_file_is_sent_from_the_beginning() {
 }
 
 #[test]
-fn the_token_must_be_the_same() {
+fn both_ends_must_have_the_same_token() {
     let source = tempfile::tempdir().unwrap();
     let path = file(source.path(), "f", 10);
     let token = |text: &str| {

@@ -154,7 +154,7 @@ fn a_server_refuses_what_its_limits_do_not_allow() {
     });
 }
 
-/// No data leaves the server for requests by UDP alone, nor for a request by TCP whose UDP socket never greets.
+/// No data leaves the server for requests by UDP alone, nor for a request by TCP whose UDP socket never sends a hello.
 #[test]
 fn forged_requests_get_no_data() {
     with_server(None, StreamService::default(), |port| {
@@ -216,7 +216,7 @@ fn a_server_survives_hostile_clients() {
 }
 
 #[test]
-fn a_recorder_gets_numbered_vdif_frames_without_asking() {
+fn a_recorder_receives_numbered_vdif_frames_without_a_request() {
     let recorder = UdpSocket::bind("127.0.0.1:0").unwrap();
     recorder.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let options = RecorderOptions {

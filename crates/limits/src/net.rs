@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn prints_what_it_reads() {
+    fn printed_networks_parse_to_the_same() {
         for text in ["10.0.0.0/8", "0.0.0.0/0", "::/0", "2001:db8::/32", "::1/128", "198.51.100.7/32"] {
             assert_eq!(net(text).to_string(), text);
         }

@@ -39,7 +39,7 @@ fn decided(user: Option<&str>, address: &str, test: &str) -> String {
 }
 
 #[test]
-fn decisions_are_bwctls() {
+fn decisions_agree_with_bwctl() {
     // The class `wide` is open although the root is not: bwctl checks this permission of the class alone.
     assert_eq!(decided(None, "127.0.0.1", "tcp"), "allowed in class wide");
     assert_eq!(decided(None, "198.51.101.9", "udp,900mbit,30s"), "allowed in class narrow");
@@ -77,7 +77,7 @@ fn the_printed_toml_reads_back() {
 }
 
 #[test]
-fn an_empty_file_is_bwctlds_default() {
+fn an_empty_file_gives_bwctlds_default_limits() {
     let imported = import("# nothing\n").unwrap();
     assert!(imported.limits.to_string().contains("max_duration = \"30 s\""), "{}", imported.limits);
     assert_eq!(imported.notes.len(), 1);

@@ -147,7 +147,7 @@ fn a_budget_counts_the_links_rate_if_the_test_has_none() {
 }
 
 #[test]
-fn without_a_class_all_is_refused() {
+fn requests_without_a_class_are_refused() {
     let closed: Limits = "[classes.root]\nallow_open = true".parse().unwrap();
     let decision = closed.decide(&request("", "192.0.2.1", "tcp"), &Usage::default());
     assert!(!decision.is_allowed());

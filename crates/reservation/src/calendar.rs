@@ -67,7 +67,7 @@ impl Occupied {
         self.occupancy == Occupancy::Running || self.priority >= candidate.priority
     }
 
-    /// Deadlock guard: two leads that propose to each other would refuse each other for ever. At equal priority the smaller id wins over a
+    /// Deadlock guard: two leads that propose to each other would refuse each other endlessly. At equal priority the smaller id wins over a
     /// slot that its point has only proposed.
     fn yields_to(&self, candidate: &Occupied) -> bool {
         self.occupancy == Occupancy::OwnHold

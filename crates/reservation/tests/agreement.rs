@@ -135,7 +135,7 @@ fn higher_priority_displaces_and_the_displaced_test_moves() {
 }
 
 #[test]
-fn what_runs_is_not_displaced() {
+fn a_running_test_is_not_displaced() {
     let mut simulation = simulation(3);
     let start = simulation.now;
     simulation.request_at(start, 0, 0, throughput(1, start + seconds(60), 0, 100));
@@ -160,7 +160,7 @@ fn background_tests_run_beside_exclusive_ones() {
 }
 
 #[test]
-fn a_third_party_asks_and_learns_the_end() {
+fn a_third_party_requests_a_test_and_receives_its_outcome() {
     let mut simulation = simulation(3);
     let start = simulation.now;
     simulation.request_at(start, 2, 0, throughput(1, start + seconds(60), 600, 30));
@@ -204,7 +204,7 @@ fn a_long_round_trip_is_learnt_before_the_slot_is_booked() {
     assert_eq!(simulation.counts.runs, 1);
 }
 
-/// A reply after 29.8 s needs more padding than any slot may have. Later tests measure again instead of trusting it for ever.
+/// A reply after 29.8 s needs more padding than any slot may have. Later tests measure it again instead of always using this value.
 #[test]
 fn one_slow_reply_does_not_prevent_later_tests() {
     let slow = Network {
@@ -228,7 +228,7 @@ fn one_slow_reply_does_not_prevent_later_tests() {
 }
 
 #[test]
-fn a_third_party_withdraws() {
+fn a_third_party_cancels_its_request() {
     let mut simulation = simulation(3);
     let start = simulation.now;
     simulation.request_at(start, 2, 0, throughput(1, start + seconds(60), 600, 30));
@@ -267,7 +267,7 @@ fn an_unreachable_peer_is_named_after_the_last_possible_start() {
 }
 
 #[test]
-fn a_partition_that_heals_delays_only() {
+fn a_temporary_partition_only_delays_the_test() {
     let mut simulation = simulation(2);
     let start = simulation.now;
     simulation.partition_at(start, start + seconds(100), vec![false, true]);
@@ -368,7 +368,7 @@ fn a_proposal_with_a_number_that_the_peer_never_gave_is_refused() {
 
 /// Replies to requests of points that have no part in a reservation.
 #[test]
-fn strangers_change_nothing() {
+fn messages_of_uninvolved_points_change_nothing() {
     let mut simulation = simulation(3);
     let start = simulation.now;
     simulation.request_at(start, 0, 0, throughput(1, start + seconds(60), 600, 30));

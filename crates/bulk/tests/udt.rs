@@ -51,7 +51,7 @@ impl End for Sender {
     }
 }
 
-/// A server that checks what it receives.
+/// A server that checks the received data.
 struct Receiver {
     listener: Listener,
     reply: Option<Vec<u8>>,

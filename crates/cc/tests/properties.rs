@@ -153,7 +153,7 @@ impl<C: CongestionControl> Connection<C> {
         connection
     }
 
-    /// Sends what the window allows, limited to the range of sequence numbers.
+    /// Sends the data that the window allows, limited to the range of sequence numbers.
     fn fill(&mut self) {
         let max_segs = (1 << 30) / self.sk.mss_cache;
         let window = self.sk.snd_cwnd.min(max_segs.max(1));

@@ -265,7 +265,7 @@ holds_for = { kernel = "<6.6" }
 why = "because"
 "#;
 
-    /// A model whose closed forms give `figure`, and that ignores what `ignores` names.
+    /// A model whose closed forms give `figure`, and that ignores the effect that `ignores` names.
     #[derive(Default)]
     struct Fixed {
         figure: Option<f64>,

@@ -46,7 +46,7 @@ impl RunFigure {
         self.path.unit()
     }
 
-    /// Its value in a run; `None` where the run has none.
+    /// Its value in a run; `None` if the run has none.
     pub fn of(&self, run: &RunSummary) -> Option<f64> {
         figure(&self.path, run).filter(|value| value.is_finite())
     }

@@ -26,7 +26,7 @@ pub struct FlowControl {
 }
 
 /// Simulates a run in which the caller controls the TCP flow called `flow`. `on_sample` receives each sample of the flow and
-/// returns what applies until the next one; `None` ends the run. `stop` ends it between two samples of the flow too, which are far
+/// returns the values that apply until the next one; `None` ends the run. `stop` ends it between two samples of the flow too, which are far
 /// apart if it starts late.
 ///
 /// # Errors
@@ -80,7 +80,7 @@ impl Controllers for External<'_> {
     }
 }
 
-/// A congestion control that applies what the caller has set, at each ACK.
+/// A congestion control that applies the values of the caller at each ACK.
 struct CallersControl(Rc<Cell<FlowControl>>);
 
 impl CallersControl {

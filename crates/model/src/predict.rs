@@ -143,7 +143,7 @@ pub struct Prediction {
     pub verdict_also: Option<Cause>,
 }
 
-/// Two windows are both limits if the larger, or what it allows, is at most this share larger. Which of them is filled for longer
+/// Two windows are both limits if the larger, or the rate that it allows, is at most this share larger. Which of them is filled for longer
 /// then depends on effects that the closed forms ignore, the kernel's version and the run's length.
 const MAX_DIFFERENCE_OF_BINDING_WINDOWS: f64 = 0.15;
 

@@ -1,4 +1,4 @@
-//! Hosts that send anything to a listener's port.
+//! Hosts that send arbitrary datagrams to a listener's port.
 
 use std::{
     net::UdpSocket,

@@ -71,7 +71,7 @@ fn remove_hidden(scenario_dir: &Path) {
 }
 
 impl Error {
-    /// True where the operating system refuses to write there: permission denied, or a read-only file system.
+    /// Whether the operating system refuses to write there: permission denied, or a read-only file system.
     pub fn is_read_only(&self) -> bool {
         let Error::Io { source, .. } = self else { return false };
         matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)

@@ -19,7 +19,7 @@ use crate::{Error, RunStore};
 pub struct Run {
     /// The record's directory. That of a record in an object store has the files that have been fetched; see [`Run::file`].
     pub path: PathBuf,
-    /// True where the run was cut short: its series end early and its summary may lack figures.
+    /// Whether the run ended early: then its series end early and its summary may lack figures.
     pub partial: bool,
     /// The summary, which has exactly one run.
     pub summary: Summary,
@@ -139,7 +139,7 @@ impl Run {
         self.rows()
     }
 
-    /// The rows of `trace.parquet`; none where nothing was traced.
+    /// The rows of `trace.parquet`; none if nothing was traced.
     ///
     /// # Errors
     /// If the file cannot be read or is damaged.

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_decide_what_overlaps() {
+    fn classes_decide_which_tests_overlap() {
         for (taken, wanted, fits) in [
             (Class::Exclusive, Class::Exclusive, false),
             (Class::Exclusive, Class::Normal, false),

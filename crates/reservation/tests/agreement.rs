@@ -294,7 +294,7 @@ fn clocks_that_disagree_are_named() {
     }
 }
 
-/// The clock of either end is stepped between the booking and the start: nothing runs, and both ends know why.
+/// The clock of either end is stepped between the booking and the start: nothing runs, and both ends have the reason.
 #[test]
 fn a_clock_step_after_booking_prevents_the_run() {
     for (host, by_s) in [(0, 3600), (0, -3600), (1, 3600), (1, -3600)] {

@@ -444,7 +444,7 @@ impl Simulation {
         outcomes
     }
 
-    /// Checks that nothing is left over: every reservation has ended everywhere.
+    /// Checks that nothing remains: every reservation has ended everywhere.
     pub fn assert_all_ended(&self) {
         for host in &self.hosts {
             let point = host.point.as_ref().expect("all points run at the end");

@@ -1,7 +1,7 @@
 //! The outbox of one program: a directory of records, and the thread that uploads it.
 //!
 //! A lock marks the outbox of a running program. If a program was killed or could not reach the store at its end, the next program that
-//! writes to the same place takes over its outbox: it uploads what is missing in the store, removes there what the program had not
+//! writes to the same place takes over its outbox: it uploads the records that are missing in the store, removes there the data that the program had not
 //! completed (see `journal.rs`), and removes the outbox. The lock protects the uploads of a running program.
 
 use std::fs::{self, File};
@@ -31,7 +31,7 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Creates the outbox, and begins to upload what is written to it.
+    /// Creates the outbox, and begins to upload the files that are written to it.
     pub(crate) fn start(client: &Arc<Client>, directories: &Directories) -> Result<Self, Error> {
         let tag = tag()?;
         let directory = directories.outboxes.join(&tag);

@@ -91,7 +91,7 @@ fn both_ip_versions_get_addresses() {
 }
 
 #[test]
-fn blocks_between_routers_avoid_what_is_in_use() {
+fn blocks_between_routers_avoid_used_addresses() {
     let hosts = [("h1", "address = \"100.64.0.1/24\""), ("h2", "address = \"10.0.2.1/24\"")];
     let scenario = resolved(&network(&hosts, &["r1", "r2", "r3"], &["s1"], &CHAIN));
     assert_eq!(router_addresses(&scenario)[1], "r1 100.64.1.1/30");

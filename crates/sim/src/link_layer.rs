@@ -239,7 +239,7 @@ impl LinkLayer {
         }
     }
 
-    /// Sends from a transmit queue what its link accepts: one packet, or all if the link has no rate.
+    /// Sends the packets of a transmit queue that its link accepts: one packet, or all if the link has no rate.
     #[inline(never)]
     fn drain(&mut self, station: u32, now: Time) {
         while let Some(queue) = self.transmit_queues.at(station).filter(|queue| !queue.is_empty()) {

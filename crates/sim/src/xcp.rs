@@ -79,7 +79,7 @@ impl XcpFlow {
         }
     }
 
-    /// Sends what the window allows.
+    /// Sends the packets that the window allows.
     pub(crate) fn send(&mut self, now: Time, links: &mut LinkLayer) {
         while let Some(part) = self.retransmit_queue.last().copied().or_else(|| self.new_part())
             && self.window.has_space()

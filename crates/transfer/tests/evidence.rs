@@ -20,7 +20,7 @@ use crate::{
     quic::relay,
 };
 
-/// Keeps what the ends of a session measured.
+/// Keeps the measurements of both ends of a session.
 #[derive(Default)]
 struct Measured(Mutex<Vec<MeasuredSession>>);
 

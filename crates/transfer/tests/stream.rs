@@ -138,7 +138,7 @@ fn a_server_with_a_token_serves_only_clients_with_this_token() {
 }
 
 #[test]
-fn a_server_refuses_what_its_limits_do_not_allow() {
+fn a_server_refuses_streams_beyond_its_limits() {
     let service =
         StreamService { max_rate: Some(BitRate(1_000_000)), max_duration: Some(Duration::from_secs(1)) };
     with_server(None, service, |port| {
@@ -188,7 +188,7 @@ fn forged_requests_get_no_data() {
     });
 }
 
-/// Clients that send anything end their own session only.
+/// Clients that send arbitrary bytes end their own session only.
 #[test]
 fn a_server_survives_hostile_clients() {
     let requests = [

@@ -92,7 +92,7 @@ const GROWS: f64 = 1.25;
 const BEHIND_S: f64 = 0.1;
 /// Bytes by which a generator may be behind in addition: it writes in blocks and sleeps between them.
 const BEHIND_BYTES: f64 = 262_144.0;
-/// A reduction explains what follows for this many round trips. On common paths a window that grows by one
+/// A reduction explains the samples of this many following round trips. On common paths a window that grows by one
 /// segment a round trip has recovered by then; later another cause limits the flow.
 const MAX_ROUND_TRIPS_AFTER_REDUCTION: i64 = 200;
 /// Data outstanding has recovered, and grows no further, at this ratio to that before a reduction.

@@ -26,7 +26,7 @@ pub enum FileWait {
 pub struct FileWaits {
     /// The sender waited until its files were read.
     pub reading_us: Vec<(i64, f64)>,
-    /// The receiver waited until its files were written; empty where unknown.
+    /// The receiver waited until its files were written; empty if unknown.
     pub writing_us: Vec<(i64, f64)>,
     /// The sender waited for replies of the receiver about its files.
     pub replies_us: Vec<(i64, f64)>,

@@ -67,7 +67,7 @@ struct Sample {
     since_loss: Option<f64>,
 }
 
-/// Decides from the rows of flow `flow` what limits it; `None` without a receiver's rows or data. Columns of the sender are used only
+/// Decides the limit of flow `flow` from its rows; `None` without a receiver's rows or data. Columns of the sender are used only
 /// where a capture fills them: the window and round-trip time of a capture are those at its capture point.
 pub fn judge_receiver(rows: &[FlowSample], flow: &str) -> Option<ReceiverVerdict> {
     let own: Vec<&FlowSample> = rows.iter().filter(|row| row.flow == flow).collect();

@@ -132,7 +132,7 @@ fn recovery(rows: &[&FlowSample]) -> Option<f64> {
 }
 
 /// Application bits received over time: from the receiver's count, or else from the goodput of each interval.
-/// A goodput may cover another interval than that between two rows, so the sum may exceed what arrived. Rows without one, which
+/// A goodput may cover another interval than that between two rows, so the sum may exceed the data that arrived. Rows without one, which
 /// have other columns at other times, do not end an interval.
 fn received_bits(rows: &[&FlowSample]) -> Cumulative {
     let mut received = Cumulative::default();

@@ -98,7 +98,7 @@ pub struct Server {
 const MAX_WAITING: usize = 1 << 16;
 
 impl Server {
-    /// A session with a client that knows `secret`; `challenge` are random bytes.
+    /// A session with a client that has `secret`; `challenge` are random bytes.
     pub fn new(secret: &[u8], challenge: [u8; wire::CHALLENGE_BYTES]) -> Self {
         Server {
             state: State::Revision,

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_start_adds_what_was_acknowledged() {
+    fn slow_start_adds_the_acknowledged_packets() {
         let mut control = Daimd::new(1);
         control.on_ack(SYN, 16, &PATH);
         assert_eq!(control.window(), 32.0);

@@ -233,7 +233,7 @@ fn a_filled_congestion_window_is_limited_by_its_last_reduction() {
 }
 
 #[test]
-fn earlier_samples_show_what_reduced_a_window() {
+fn earlier_samples_show_the_cause_of_a_reduced_window() {
     let full = |row: &mut FlowSample| (row.snd_cwnd_segs, row.delivered_ce_segs) = (Some(1000), Some(0));
     // Marks are rare events, but their reduction lasts.
     let marked = |row: &mut FlowSample| {
@@ -340,7 +340,7 @@ fn an_end_that_waits_for_its_file_is_the_limit() {
 }
 
 #[test]
-fn in_a_capture_a_loss_explains_what_follows_soon_after() {
+fn in_a_capture_a_loss_explains_the_samples_soon_after_it() {
     let captured = |after: i64| {
         let captured = move |row: &mut FlowSample| {
             row.snd_cwnd_segs = None;

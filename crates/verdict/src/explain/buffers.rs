@@ -135,7 +135,7 @@ impl End {
     }
 }
 
-/// Twice the bandwidth-delay product; `None` where the path's rate is unknown.
+/// Twice the bandwidth-delay product; `None` if the path's rate is unknown.
 fn twice_bdp(context: &FlowContext, summary: &FlowSummary) -> Option<u64> {
     let rate = context.path.iter().map(|link| link.rate_bps).reduce(f64::min)?;
     Some(round_up_mib(2.0 * rate / 8.0 * summary.min_rtt_us? * 1e-6).0)

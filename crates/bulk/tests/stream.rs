@@ -94,7 +94,7 @@ fn a_path_that_is_too_slow_loses_the_excess() {
 proptest::proptest! {
     /// Any datagrams: no panic, and few requests.
     #[test]
-    fn hostile_datagrams_do_no_harm(
+    fn hostile_datagrams_cause_a_limited_number_of_replies(
         datagrams in proptest::collection::vec((proptest::prelude::any::<u64>(), 0usize..40), 1..60),
         repairs in proptest::prelude::any::<bool>(),
     ) {

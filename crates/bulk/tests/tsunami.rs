@@ -179,7 +179,7 @@ fn at_a_target_above_the_path_rate_the_server_slows_down_and_the_file_is_complet
 }
 
 #[test]
-fn a_file_is_whole_when_a_tenth_is_lost() {
+fn a_file_is_complete_when_a_tenth_of_the_packets_is_lost() {
     let path = Path {
         rate: BitRate(50_000_000),
         rtt: Time::from_millis(50),

@@ -211,7 +211,7 @@ fn a_loss_does_not_halve_the_window() {
 }
 
 #[test]
-fn a_slow_link_gets_single_packets() {
+fn on_a_slow_link_packets_are_sent_singly() {
     let mut flow = Flow::new(controller("bbr", &[]), path(50, 20_000, 10_000));
     flow.run_until(10.0, |_| ());
     let mut sk = flow.sk().clone();

@@ -28,7 +28,7 @@ fn after_loss(w_max: u32) -> Flow {
 }
 
 #[test]
-fn growth_between_two_losses_is_the_closed_form() {
+fn growth_between_two_losses_agrees_with_the_closed_form() {
     let w_max = 10_000_u32;
     let mut flow = after_loss(w_max);
     assert_eq!(flow.sk.snd_cwnd, w_max * 819 / 1024);

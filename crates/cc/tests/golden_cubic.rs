@@ -20,7 +20,7 @@ fn cubic(rtt_us: u64, values: &ParameterValues) -> Flow {
 }
 
 #[test]
-fn growth_between_two_losses_is_the_closed_form() {
+fn growth_between_two_losses_agrees_with_the_closed_form() {
     // Windows and RTTs for which the cubic function decides, not the Reno flow; K is 9, 20 and 42 s.
     for (w_max, rtt_us) in [(1_000_u32, 200_000), (10_000, 100_000), (100_000, 50_000)] {
         let mut flow = cubic(rtt_us, &ParameterValues::new()).at_window(w_max);
@@ -148,7 +148,7 @@ fn a_pause_of_the_application_does_not_count() {
 }
 
 #[test]
-fn a_timeout_forgets_the_maximum() {
+fn a_timeout_resets_the_maximum() {
     let mut flow = cubic(100_000, &ParameterValues::new()).at_window(10_000);
     flow.lose();
     flow.time_out();

@@ -113,7 +113,7 @@ fn below_38_segments_it_behaves_as_reno_and_above_the_table_as_in_the_last_row()
 }
 
 #[test]
-fn delayed_acks_do_not_slow_it() {
+fn delayed_acks_do_not_slow_the_growth() {
     let mut flow = highspeed(10_661);
     flow.per_ack = 44;
     let measured = flow.growth_per_round(100);

@@ -442,7 +442,7 @@ fn htcp_behaves_as_the_kernels_module() {
 }
 
 #[test]
-fn htcp_needs_an_ack_more_than_its_formula_for_each_segment_of_growth() {
+fn htcp_needs_one_ack_more_than_its_formula_for_each_segment_of_growth() {
     // alpha is 1: a segment for each 12 acknowledged, and an ACK that does not count.
     let acks_until_growth = |per_ack: u32| {
         let mut flow = flow("htcp", 50_000).at_window(12);

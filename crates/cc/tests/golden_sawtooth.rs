@@ -32,7 +32,7 @@ fn assert_close(measured: f64, expected: f64, tolerance: f64, what: &str) {
 }
 
 #[test]
-fn the_sawtooth_of_griddt_over_a_queue_is_the_closed_form() {
+fn the_sawtooth_of_griddt_over_a_queue_agrees_with_the_closed_form() {
     // One BDP of queue: losses at 2 BDP. From b w to w in (1 - b) w / A round trips, (1 + b) w / 2 on
     // average.
     let path = Path { rate_bps: 200_000_000, rtt_us: 50_000, queue_packets: 863, ..Path::default() };

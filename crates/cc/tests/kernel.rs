@@ -65,7 +65,7 @@ fn half(name: &str, init: &str) -> String {
 }
 
 #[test]
-fn a_registration_exists_while_its_value_does_and_changes_nothing_else() {
+fn a_registration_lasts_as_long_as_its_value_and_changes_nothing_else() {
     if !able() {
         return;
     }
@@ -123,7 +123,7 @@ fn chooser() {
 }
 
 #[test]
-fn sockets_of_any_user_can_select_it() {
+fn sockets_of_any_user_can_select_the_algorithm() {
     if !able() {
         return;
     }

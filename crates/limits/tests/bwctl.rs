@@ -71,7 +71,7 @@ fn changed_and_skipped_entries_are_noted() {
 }
 
 #[test]
-fn the_printed_toml_reads_back() {
+fn the_printed_toml_parses_to_the_same_limits() {
     let limits = example().limits;
     assert_eq!(limits.to_string().parse::<Limits>().unwrap(), limits);
 }
@@ -119,7 +119,7 @@ fn mistakes_have_their_line() {
 
 proptest! {
     #[test]
-    fn any_text_is_an_error_or_limits_that_read_back(
+    fn any_text_is_an_error_or_limits_that_print_and_parse_to_the_same(
         words in prop::collection::vec(
             prop::sample::select(vec![
                 "limit", "assign", "with", "root", "a", "b", "parent=root,", "parent=a,", "duration=5,", "pending=0,",

@@ -201,7 +201,7 @@ fn a_permission_that_the_root_does_not_give_is_an_error() {
 }
 
 #[test]
-fn a_printed_file_reads_back() {
+fn a_printed_file_parses_to_the_same_limits() {
     let text = limits().to_string();
     assert_eq!(text.parse::<Limits>().unwrap(), limits(), "{text}");
 }

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn sawtooth_known_points() {
+    fn the_sawtooth_has_the_known_points() {
         assert_eq!(sawtooth_utilization(Aimd::RENO, 0.0), 0.75);
         assert_eq!(sawtooth_utilization(Aimd::RENO, 1.0), 1.0);
         near(cubic_utilization(0.0), 0.925, 1e-12);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn cubic_recovers_in_k() {
+    fn cubic_recovers_in_the_time_k() {
         near(cubic_recovery_time(17_265.0), 23.48, 0.001); // 10 Gb/s x 20 ms
     }
 }

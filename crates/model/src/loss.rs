@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn pftk_tends_to_mathis_at_small_loss_and_to_the_window_at_none() {
+    fn pftk_tends_to_mathis_at_small_loss_and_to_the_window_without_loss() {
         let rto = Time::from_millis(300);
         for loss in [1e-7, 1e-8] {
             near(pftk_bps(loss, 1_448, RTT, rto, 2.0, 1e9), mathis_bps(loss, 1_448, RTT, 2.0), 0.01);

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn certain_loss_and_no_loss() {
+    fn probability_one_loses_all_packets_and_probability_zero_none() {
         let mut all = independent(1.0, 1, 1);
         assert!((0..100).all(|_| all.next_is_lost(Time(0))));
         assert!(Loss::new(&LossModel::Independent(0.0), 1, 1).is_none());
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_and_streams_differ() {
+    fn different_seeds_and_streams_lose_different_packets() {
         let first = |seed, stream| {
             let mut loss = independent(0.001, seed, stream);
             (0..).take_while(|_| !loss.next_is_lost(Time(0))).count()

@@ -185,7 +185,7 @@ fn hosts_do_not_forward() {
 }
 
 #[test]
-fn invalid_addresses_and_routes_have_their_errors() {
+fn invalid_addresses_and_routes_are_rejected() {
     let build = |change: &dyn Fn(&mut Topology)| {
         let mut topology = triangle();
         change(&mut topology);

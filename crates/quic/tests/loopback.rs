@@ -147,7 +147,7 @@ fn lost_datagrams_are_repaired_with_each_kind_of_congestion_control() {
 }
 
 #[test]
-fn a_rate_limit_holds() {
+fn a_rate_limit_is_not_exceeded() {
     let (server, client) = (Identity::generate().unwrap(), Identity::generate().unwrap());
     let (port, thread) = echo(server.clone(), client.clone(), "cubic", 1_000_000);
     let options = QuicOptions { rate: Some(BitRate(8_000_000)), ..options(&client, Some(&server), "cubic") };

@@ -77,7 +77,7 @@ fn traced(i: i64) -> TraceRow {
 }
 
 #[test]
-fn traces_come_in_parts_and_end_as_one_file() {
+fn traces_are_written_in_parts_that_become_one_file() {
     let runs = tempfile::tempdir().unwrap();
     let rows: Vec<TraceRow> = (0..300_000).map(traced).collect();
     let mut writer = create(runs.path(), "traced");
@@ -151,7 +151,7 @@ fn long_runs_have_few_parts() {
 }
 
 #[test]
-fn dropping_keeps_rows_and_nothing_else() {
+fn a_dropped_writer_keeps_a_record_only_if_it_has_rows() {
     let runs = tempfile::tempdir().unwrap();
     drop(create(runs.path(), "empty"));
     assert!(names(runs.path()).is_empty(), "no rows: no record, no directory");
@@ -361,7 +361,7 @@ fn noise(count: i64) -> Vec<FlowSample> {
 }
 
 #[test]
-fn a_full_disk_is_reported_and_leaves_nothing_behind() {
+fn a_full_disk_is_reported_and_no_files_remain() {
     let dir = tempfile::tempdir().unwrap();
     let Some(disk) = SmallDisk::mount(dir.path()) else {
         testing::skip(testing::Missing::Privilege, "mounting a tmpfs needs root");

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn higher_priority_displaces_bookings_when_booked_and_holds_at_once() {
+    fn bookings_are_displaced_by_a_booking_and_holds_already_by_a_hold() {
         let lower = exclusive(1, 0, 10);
         let hold = slot(2, 20, 30, Class::Exclusive, Occupancy::Hold);
         let running = slot(3, 40, 50, Class::Exclusive, Occupancy::Running);

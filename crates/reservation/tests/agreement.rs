@@ -32,7 +32,7 @@ fn outcome(simulation: &Simulation, host: usize, id: &ReservationId) -> Outcome 
 }
 
 #[test]
-fn two_points_agree_run_and_finish() {
+fn two_points_book_run_and_complete_a_test() {
     let mut simulation = simulation(2);
     let start = simulation.now;
     simulation.request_at(start, 0, 0, throughput(1, start + seconds(60), 600, 30));
@@ -187,7 +187,7 @@ fn the_requester_may_be_the_peer() {
 
 /// The round trip is 15 times the default: the first padding would be too short.
 #[test]
-fn a_long_round_trip_is_learnt_before_the_slot_is_booked() {
+fn a_long_round_trip_is_measured_before_the_slot_is_booked() {
     let network = Network {
         min_delay: Time::from_millis(1500),
         max_delay: Time::from_millis(1501),
@@ -344,7 +344,7 @@ fn recurring_tests_run_with_slip_and_end() {
 
 /// Only a point itself gives its reservations numbers: a member that proposes with another's number changes nothing there.
 #[test]
-fn a_proposal_with_a_number_that_the_peer_never_gave_is_refused() {
+fn a_proposal_with_a_number_that_the_peer_never_assigned_is_refused() {
     let simulation = simulation(2);
     let now = simulation.clocks(1);
     let before = point(&simulation, 1).clone();
@@ -403,7 +403,7 @@ impl Admission for Closed {
 
 /// A point cannot fill the storage of another one with requests that are refused.
 #[test]
-fn a_refused_request_of_a_third_party_leaves_nothing() {
+fn a_refused_request_of_a_third_party_is_not_stored() {
     let now = Now { steady: seconds(5), utc: EPOCH, error: Time::from_millis(1) };
     let mut lead = Point::new(name(0), Settings::default());
     let booked = throughput(1, seconds(100), 0, 30);

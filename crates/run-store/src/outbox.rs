@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tags_differ_and_fit_into_ids() {
+    fn tags_are_different_and_valid_in_ids() {
         let tags: std::collections::BTreeSet<String> = (0..32).map(|_| tag().unwrap()).collect();
         assert!(tags.len() > 30, "{tags:?}");
         assert!(tags.iter().all(|tag| tag.len() == 6 && tag.bytes().all(|byte| byte.is_ascii_hexdigit())));

@@ -151,7 +151,7 @@ fn an_unfinished_record_of_a_killed_writer_remains() {
 }
 
 #[test]
-fn a_discarded_try_of_a_killed_writer_is_removed() {
+fn a_discarded_attempt_of_a_killed_writer_is_removed() {
     let Some(place) = Place::new() else { return };
     let writer = Writer::begin(&place);
     fs::remove_dir_all(writer.outbox.join("s")).unwrap();

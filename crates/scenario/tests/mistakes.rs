@@ -1046,7 +1046,7 @@ fn mistakes_on_the_command_line() {
 }
 
 #[test]
-fn too_deep() {
+fn deeply_nested_texts_are_rejected() {
     let dotted = format!("{}b = 1", "a.".repeat(100_000));
     let arrays = format!("a = {}", "[".repeat(100_000));
     let header = format!("[{}b]", "a.".repeat(100_000));

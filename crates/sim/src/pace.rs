@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn returns_the_time_at_which_enough_is_due() {
+    fn returns_the_time_at_which_enough_bytes_are_due() {
         let mut pace = Pace::new(BitRate(80_000_000), Time(1_000));
         let at = pace.allowed(Time(1_000), 65_536).unwrap_err();
         // 10 MB/s: 50,000 B are due after 5 ms.

@@ -228,7 +228,7 @@ fn run_with_keys(keys: &str, defaults: &HostDefaults) -> Outcome {
 }
 
 #[test]
-fn segmentation_in_software_is_that_of_hosts_without_offloads() {
+fn segmentation_in_software_behaves_as_on_hosts_without_offloads() {
     let defaults = HostDefaults::default();
     let without = HostDefaults { segmentation: sim::Segmentation::Host, ..defaults.clone() };
     let software = samples(&run_with_keys("nic = { segmentation = \"software\" }", &defaults));

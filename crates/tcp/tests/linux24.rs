@@ -97,7 +97,7 @@ fn without_settings_the_window_is_64_kib() {
 }
 
 #[test]
-fn times_count_in_ticks_and_packets_are_single_and_unpaced() {
+fn times_are_in_ticks_and_packets_are_single_and_unpaced() {
     let mut pair = Pair::new(linux24(1500, 1_000_000), Path::new(100_000_000, 104_000_000, 10_000), None);
     pair.run(5 * SECOND);
     let info = pair.sender.info(pair.now);

@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_delivered_nothing_points_to_the_path_mtu() {
+    fn the_path_mtu_is_named_for_a_flow_that_delivered_nothing() {
         let (context, summary) = lab8(Buffer::Unknown);
         let explained = |bytes: u64| {
             let mut summary = FlowSummary {

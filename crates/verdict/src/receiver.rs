@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_without_a_cause_in_the_receiver_or_the_network_are_caused_by_the_sender() {
+    fn bursts_without_another_limit_show_a_limit_at_the_sender() {
         let sender = judged(|ms, row| row.bytes_received = in_bursts(ms));
         assert_eq!(sender.finding, ReceiverFinding::Sender, "{sender:?}");
         // BBR on a full path looks like a paced sender, except that it probes a higher rate periodically.

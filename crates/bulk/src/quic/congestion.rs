@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn another_thread_gets_the_smallest_window() {
+    fn on_another_thread_the_window_is_the_smallest() {
         let congestion = load(&Source::built_in("cubic").unwrap());
         let factory = congestion.factory();
         let window = std::thread::spawn(move || factory.build(Instant::now(), 1200).window());

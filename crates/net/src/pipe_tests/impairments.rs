@@ -90,7 +90,7 @@ fn shares_of_duplicates_and_corrupted_segments_match_their_probabilities() {
 }
 
 #[test]
-fn a_super_packet_is_lost_whole_or_not_at_all() {
+fn a_super_packet_is_lost_completely_or_not_at_all() {
     let spec = PipeSpec {
         loss: LossModel::Independent(0.1),
         loss_unit: LossUnit::SuperPacket,
@@ -106,7 +106,7 @@ fn a_super_packet_is_lost_whole_or_not_at_all() {
 }
 
 #[test]
-fn numbered_losses_hit_the_same_packets_in_both_kinds_of_pipe() {
+fn numbered_losses_are_the_same_packets_in_both_kinds_of_pipe() {
     let loss = LossModel::Packets(vec![2, 3, 7]);
     for discipline in [Discipline::default(), Discipline::DropHead] {
         let spec = PipeSpec { loss: loss.clone(), discipline, ..at_rate(12_000_000, QueueLimit::Unlimited) };

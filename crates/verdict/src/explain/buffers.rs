@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_requested_buffer_has_no_command_but_a_value() {
+    fn a_requested_buffer_is_changed_by_a_value_and_not_by_a_command() {
         let fixed = Buffer::Fixed(1_000_000);
         let (fixes, advice) = of_test(fixed.clone(), fixed);
         assert!(fixes.is_empty());

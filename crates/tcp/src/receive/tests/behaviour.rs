@@ -34,7 +34,7 @@ fn the_first_segments_are_acknowledged_at_once() {
 }
 
 #[test]
-fn a_lone_segment_waits_40_ms_and_a_tick() {
+fn the_ack_of_a_single_segment_waits_40_ms_and_a_tick() {
     let mut rig = settled();
     rig.stream(rig.rx.rcv_wup.abs_diff(rig.sk.rcv_nxt) / MSS % 2);
     rig.sk.icsk_ack_quick = 0;

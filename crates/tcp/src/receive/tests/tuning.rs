@@ -153,7 +153,7 @@ impl SlowStart {
 }
 
 #[test]
-fn newer_kernels_learn_the_share_from_the_first_packets() {
+fn newer_kernels_measure_the_share_on_the_first_packets() {
     let mut run = SlowStart::new(Rig::linux(18, 16 << 20), 10_000);
     run.at(60_000_000);
     // 1448 bytes in 2280: 162 / 256.
@@ -230,7 +230,7 @@ fn the_buffer_grows_more_slowly_on_short_paths_since_6_19() {
 
 /// Linux 6.18 does not count unread data as read by the application in a round trip.
 #[test]
-fn a_slow_reader_gets_no_larger_buffer() {
+fn the_buffer_of_a_slow_reader_does_not_grow() {
     let rcvbuf = |minor| {
         let mut rig = Rig::linux(minor, 16 << 20);
         rig.now = 1_000_000_000;

@@ -4,7 +4,7 @@
 //! A header beside the file takes precedence over the shim's header of the same name, as a compiler would
 //! find it. Exceptions are the headers that both builds depend on ([`FIXED`]): the kernel's types, which
 //! natively have the layout of this program's structures, and libbpf's macros, which natively define plain C
-//! functions. To apply this to headers that include others as well, the compiler gets a folder of symbolic
+//! functions. To apply this to headers that include others as well, the compiler receives a folder of symbolic
 //! links to the user's headers, in which the fixed ones link to the shim.
 
 use std::{

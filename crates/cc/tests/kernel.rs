@@ -513,7 +513,7 @@ fn all_forms_of_sections_and_programs_are_accepted() {
     kernel::load(&file("x.c", &bare), &ParameterValues::new(), None).unwrap_or_else(|e| panic!("{e}"));
 }
 
-/// Since Linux 6.10 the sample is the fourth argument. A file for older kernels gets it too.
+/// Since Linux 6.10 the sample is the fourth argument. A file for older kernels receives it too.
 #[test]
 fn a_cong_control_with_two_arguments_receives_its_rate_sample() {
     if !able() {

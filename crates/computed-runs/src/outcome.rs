@@ -251,7 +251,7 @@ fn host_summary(scenario: &Scenario, load: &HostLoad) -> HostSummary {
     }
 }
 
-/// Adds how long the measurement stalled while the first and the longest echo of a flow were under way.
+/// Adds how long the measurement stalled while the first and the longest echo of a flow were in flight.
 fn add_echo_stalls(echoes: &[FlowSample], events: &[Event], flow_summary: &mut FlowSummary) {
     let stalled = |echo: &FlowSample| {
         let rtt_us = echo.srtt_us.unwrap_or(0);

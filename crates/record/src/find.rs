@@ -116,7 +116,7 @@ pub fn find(runs_dir: &Path, key: &str) -> Result<Run, Error> {
 /// The entry of the list that `key` names, as in [`find`]. A directory must be one of the list.
 ///
 /// # Errors
-/// If no run or several runs match, or a directory cannot be read. A record that cannot be read is no
+/// If no run or several runs match, or a directory cannot be read. A record that cannot be read is not an
 /// error.
 pub fn find_entry(runs_dir: &Path, key: &str) -> Result<RunEntry, Error> {
     select(list(runs_dir)?, &runs_dir.display().to_string(), key)

@@ -31,7 +31,7 @@ impl Run {
     /// Opens the record in directory `path`.
     ///
     /// # Errors
-    /// If its summary cannot be read, is of another schema, or has not exactly one run.
+    /// If its summary cannot be read, is of another schema, or does not have exactly one run.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let file = path.join("summary.json");
         let text = fs::read_to_string(&file).context("read", &file)?;

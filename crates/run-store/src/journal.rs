@@ -92,7 +92,7 @@ impl Journal {
     }
 
     /// Records that a multipart upload has ended. Its line remains: the end of an upload that does not exist
-    /// is no error.
+    /// is not an error.
     pub(crate) fn close_upload(&self, path: &str, id: &str) {
         lock(&self.uploads).remove(&(path.to_owned(), id.to_owned()));
     }

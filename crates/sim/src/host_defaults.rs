@@ -13,7 +13,7 @@ pub enum Segmentation {
     /// Nowhere: they cross the network whole and reach the receiver's TCP whole, as in the lab.
     #[default]
     Whole,
-    /// By the sending host before its device: network and receiver get single segments, as without offloads.
+    /// By the sending host before its device: network and receiver process single segments, as without offloads.
     Host,
 }
 

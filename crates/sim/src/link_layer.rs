@@ -300,7 +300,7 @@ impl LinkLayer {
         self.send_processed(route, now, packet);
     }
 
-    /// A host sends a packet as its card gets it, after segmentation by the host.
+    /// A host sends a packet in the form that its card receives, after segmentation by the host.
     #[inline(always)]
     fn send_processed(&mut self, route: &Route, now: Time, packet: CompactPacket) {
         match &mut self.arrivals.processing {

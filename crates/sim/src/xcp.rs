@@ -45,7 +45,7 @@ pub(crate) struct XcpFlow {
     seen: SequenceWindow,
     /// Payload bytes received, each part once.
     pub(crate) received: u64,
-    /// When the receiver got the last part.
+    /// When the last part arrived at the receiver.
     pub(crate) finished: Option<Time>,
     pub(crate) sent_packets: u64,
     pub(crate) sent_bytes: u64,

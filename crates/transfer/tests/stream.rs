@@ -179,7 +179,7 @@ fn forged_requests_get_no_data() {
         channel.send(&request).unwrap();
         let reply: serde_json::Value = channel.receive("reply", Duration::from_secs(20)).unwrap();
         assert_eq!(reply["type"], "ready");
-        // Other datagrams, such as the last ones of an earlier session, are no hello.
+        // Other datagrams, such as the last ones of an earlier session, do not count as a hello.
         forged.send(&[0xff; 100]).unwrap();
         assert!(forged.recv(&mut buffer).is_err(), "a reply to another session's datagram");
         // The server gives up, and closes the connection.

@@ -238,7 +238,7 @@ struct History<'a> {
 struct Outstanding(Vec<(i64, i64, i64)>);
 
 impl Outstanding {
-    /// Whether the data outstanding fell by far within two round trips before or after a sample, and nothing was retransmitted then.
+    /// Whether the data outstanding fell much within two round trips before or after a sample, and nothing was retransmitted then.
     fn is_in_bursts(&self, row: &FlowSample) -> bool {
         let around = 2 * row.srtt_us.unwrap_or(0);
         let from = self.0.partition_point(|(at, ..)| *at < row.time_us - around);

@@ -29,7 +29,7 @@ pub struct PathState {
     pub next_index: u64,
 }
 
-/// The sending rate of a connection. Calls get the current time and the path's state.
+/// The sending rate of a connection. Calls receive the current time and the path's state.
 pub trait RateControl: Send {
     /// A full acknowledgement: every packet before `next` has arrived.
     fn on_ack(&mut self, now: Time, next: u64, path: &PathState);

@@ -54,7 +54,7 @@ fn codel_ignores_a_short_queue_and_marks_instead_of_dropping() {
     assert!(counters.marked > 5, "{}", counters.marked);
 }
 
-/// Two flows of different packet sizes get equal bytes, within a quantum and the largest packet.
+/// Two flows of different packet sizes send equal bytes, within a quantum and the largest packet.
 #[test]
 fn fair_queueing_shares_equally_within_a_quantum() {
     for discipline in [Discipline::Fq(Fq::default()), Discipline::FqCodel(FqCodel::default())] {

@@ -27,7 +27,7 @@ enum Larger {
 }
 
 /// The commands that make the limiting buffers larger, and advice about buffers that no command changes. Where the buffers of both
-/// hosts limit the flow, both hosts get the same command.
+/// hosts limit the flow, both hosts have the same command.
 pub(super) fn larger(
     rows: &[&FlowSample],
     context: &FlowContext,

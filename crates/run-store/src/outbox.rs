@@ -2,7 +2,7 @@
 //!
 //! A lock marks the outbox of a running program. If a program was killed or could not reach the store at its end, the next program that
 //! writes to the same place takes over its outbox: it uploads the records that are missing in the store, removes there the data that the program had not
-//! completed (see `journal.rs`), and removes the outbox. The lock protects the uploads of a running program.
+//! completed (see `journal.rs`), and removes the outbox. The lock protects the uploads and the unfinished records of a running program.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -189,7 +189,7 @@ fn an_ack_train_of_half_an_rtt_ends_slow_start() {
         while flow.sk.snd_ssthresh > flow.sk.snd_cwnd {
             flow.wait_us(1_000);
             flow.ack(1);
-            assert!(flow.now_s() - start_s < 0.2, "it does not end");
+            assert!(flow.now_s() - start_s < 0.2, "slow start does not end");
         }
         // 65536 x 4 bytes at 10 GB/s are 26 us more.
         assert_close(flow.now_s() - start_s, 0.1 * share, 0.05, "end of slow start");
@@ -211,7 +211,7 @@ fn a_longer_delay_ends_slow_start_after_8_samples() {
             let mut flow = starting(rtt_us, 1000, &values([("hystart_detect", ParameterValue::Integer(2))]));
             flow.set_rtt(rtt_us + more_us);
             for sample in 0..20 {
-                assert!(sample > 8 || flow.sk.in_slow_start(), "too early");
+                assert!(sample > 8 || flow.sk.in_slow_start(), "slow start ends too early");
                 flow.ack(1);
             }
             assert_eq!(!flow.sk.in_slow_start(), ends, "{rtt_us} us + {more_us} us");

@@ -469,7 +469,7 @@ fn highspeed_halves_in_slow_start_and_keeps_b_until_the_next_ack_in_avoidance() 
     assert_eq!(flow.sk.snd_cwnd, 5_000 - 5_000 * 62 / 256);
     let once = flow.sk.snd_cwnd;
     flow.lose();
-    assert_eq!(flow.sk.snd_cwnd, once - once * 62 / 256, "no ACK between: the same b");
+    assert_eq!(flow.sk.snd_cwnd, once - once * 62 / 256, "without an ACK in between b is the same");
 }
 
 #[test]

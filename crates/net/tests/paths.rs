@@ -249,7 +249,7 @@ fn scheduled_changes_apply_before_packets_of_the_same_instant() {
     second_network.send(0, Time(0), Destination::Station(1), TestPacket::single(1, 100), &mut log);
     second_network.run_until(END, &mut log);
     assert_eq!(log.delivered, [(1, Time(12_000_000), 1)]);
-    assert_eq!(second_network.next_event(), None, "no events remain, and no stale timer");
+    assert_eq!(second_network.next_event(), None, "no event and no expired timer remains");
 }
 
 #[test]

@@ -377,7 +377,7 @@ fn a_full_disk_is_reported_and_no_files_remain() {
     let mut writer = create(&runs, "in-the-middle");
     let failed = noise(20_000).chunks(200).find_map(|rows| writer.append(rows, &[], &[]).err());
     assert!(failed.unwrap().to_string().contains("No space left on device"));
-    assert!(names(&disk.0).is_empty(), "also before the writer is dropped");
+    assert!(names(&disk.0).is_empty(), "no files remain, even before the writer is dropped");
     assert!(matches!(writer.append(&[flow(1)], &[], &[]), Err(Error::Removed { .. })));
     drop(writer);
 
@@ -446,7 +446,7 @@ fn a_record_is_removed_unless_it_is_being_written_and_interrupted_removals_are_c
     // Its process was killed: the record remains partial and is no longer locked.
     drop(writer);
     remove(&entry("b")).unwrap();
-    assert_eq!(names(runs), [""; 0], "and the scenario's empty directory");
+    assert_eq!(names(runs), [""; 0], "the scenario's empty directory is removed too");
 }
 
 #[test]

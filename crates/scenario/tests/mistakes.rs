@@ -52,14 +52,14 @@ fn check(cases: &[(&str, &str, &str)]) {
 
 fn shown(text: &str) -> String {
     match ScenarioFile::parse("f.toml", text) {
-        Ok(_) => "nothing wrong".to_owned(),
+        Ok(_) => "no mistakes".to_owned(),
         Err(error) => error.to_string(),
     }
 }
 
 #[test]
 fn the_base_is_valid() {
-    assert_eq!(shown(GOOD), "nothing wrong");
+    assert_eq!(shown(GOOD), "no mistakes");
 }
 
 /// The last valid values at each limit.
@@ -91,7 +91,7 @@ fn limits() {
         ("kind = \"ping\"", "kind = \"ping\"\npayload = \"0B\""),
     ] {
         assert!(GOOD.contains(find), "{find} is not in the file");
-        assert_eq!(shown(&GOOD.replacen(find, replace, 1)), "nothing wrong", "{replace}");
+        assert_eq!(shown(&GOOD.replacen(find, replace, 1)), "no mistakes", "{replace}");
     }
 }
 
@@ -1013,7 +1013,7 @@ fn settings_from_the_command_line() {
     .unwrap();
     assert_eq!(scenario.duration, units::Time::from_secs(5));
     let scenario::FlowKind::Tcp(tcp) = &scenario.flows[0].kind else { panic!("not tcp") };
-    assert_eq!(tcp.cc, Some(scenario::Cc::Named("bbr".into())), "the later layer wins");
+    assert_eq!(tcp.cc, Some(scenario::Cc::Named("bbr".into())), "the later layer overrides the earlier");
     assert_eq!(scenario.links[1].forward.loss.mean(), 0.01);
     assert_eq!(scenario.links[1].backward.delay, units::Time::from_millis(7));
     assert_eq!((scenario.hosts[0].mtu, scenario.hosts[1].mtu), (1500, 9000));

@@ -277,7 +277,7 @@ fn a_small_send_buffer_keeps_linux_2_4_in_slow_start() {
         let cwnds: Vec<i64> = outcome.flows.iter().filter_map(|row| row.snd_cwnd_segs).collect();
         let reductions = cwnds.windows(2).filter(|pair| pair[1] < pair[0]).count();
         assert!((8..=10).contains(&reductions), "{requested}k: {reductions} reductions in 2 s");
-        assert!(cwnds.windows(2).any(|pair| pair[1] > pair[0] && pair[0] > 15), "it grows again");
+        assert!(cwnds.windows(2).any(|pair| pair[1] > pair[0] && pair[0] > 15), "the window grows again");
         assert!(outcome.flows.iter().all(|row| row.snd_ssthresh_segs.is_none()), "slow start never ends");
         assert_eq!(retransmitted(&outcome), 0);
     }

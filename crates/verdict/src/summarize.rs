@@ -299,7 +299,7 @@ mod tests {
         assert!(summary.limited_steady.receive_window > 0.97);
         assert_eq!(summary.binding_window_bytes, Some(900_000));
         assert_eq!(summary.max_cwnd_bytes, Some(499_000));
-        assert_eq!(summary.mean_cwnd_bytes, Some(299_000), "100 to 498 segments, the last one lasts no time");
+        assert_eq!(summary.mean_cwnd_bytes, Some(299_000), "100 to 498 segments; the last row lasts no time");
         assert_eq!(summary.window_share, Some(0.5));
         assert_eq!(summary.min_rtt_us, Some(9_900.0));
         assert!(!summary.evidence.is_empty());

@@ -210,7 +210,7 @@ impl Pair {
             self.now = end;
             return false;
         };
-        assert!(next >= self.now || timers.contains(&Some(next)), "time runs backwards");
+        assert!(next >= self.now || timers.contains(&Some(next)), "the next event is in the past");
         self.now = self.now.max(next);
         if arrival == Some(next) {
             let (_, segment) = self.flying.pop_front().expect("a segment in flight");

@@ -352,7 +352,7 @@ fn in_a_capture_a_loss_explains_the_samples_soon_after_it() {
     };
     let causes = captured(500);
     assert_eq!((causes[10], causes[60]), (None, Some(Cause::Loss)), "unknown before the loss");
-    assert_eq!(causes.last(), Some(&None), "and 250 round trips later");
+    assert_eq!(causes.last(), Some(&None), "unknown 250 round trips after the loss");
     let recovered = captured(1000);
     assert_eq!((recovered[50], recovered[60]), (Some(Cause::Loss), None), "as much is outstanding as before");
 }

@@ -146,7 +146,7 @@ fn the_window_closes_and_opens_again() {
     let probe = rig.feed(Segment { len: 0, seq: rig.sk.rcv_nxt - 1, ..rig.segment(0, 0) });
     assert_eq!((probe.refused, probe.ack), (true, AckAction::Now), "a window probe is acknowledged");
     let again = rig.feed(Segment { len: 0, seq: rig.sk.rcv_nxt - 1, ..rig.segment(0, 0) });
-    assert_eq!(again.ack, AckAction::None, "but not every probe");
+    assert_eq!(again.ack, AckAction::None, "a second probe is not acknowledged at once");
     let waiting = rig.rx.readable(&rig.sk);
     let (read, update) = rig.rx.read(&mut rig.sk, rig.now, u64::MAX);
     assert_eq!((read, update), (waiting, AckAction::Now), "the window is open again");

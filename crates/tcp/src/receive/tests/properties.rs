@@ -131,7 +131,7 @@ proptest! {
         let left = rig.rx.readable(&rig.sk);
         prop_assert_eq!(rig.rx.read(&mut rig.sk, rig.now, u64::MAX).0, left);
         if !rig.rx.has_holes() {
-            prop_assert_eq!(rig.rx.rmem_alloc(), 0, "memory leaks");
+            prop_assert_eq!(rig.rx.rmem_alloc(), 0, "all memory is released");
         }
     }
 }

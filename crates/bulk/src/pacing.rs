@@ -1,4 +1,4 @@
-//! When the next packet of a paced sender is due, and how a sender that was late catches up.
+//! The time at which the next packet of a paced sender is due, and the rate at which a sender that was late catches up.
 
 use units::Time;
 
@@ -93,17 +93,17 @@ mod tests {
     }
 
     #[test]
-    fn it_catches_up_without_long_bursts_and_only_for_what_a_busy_processor_causes() {
+    fn a_late_sender_catches_up_without_long_bursts_for_at_most_200_ms() {
         let mut pacing = Pacing::new(Time::ZERO);
         let at = Time::from_secs(5);
-        assert_eq!(send_due(&mut pacing, at), 2_000 / 60 + 1, "what was missed in 2 ms, a third faster");
+        assert_eq!(send_due(&mut pacing, at), 2_000 / 60 + 1, "the packets missed in 2 ms, a third faster");
         let packets = send_for(&mut pacing, 5_000, 10_000) - 5_000_000 / 80;
         let missed = 198_000 / 80;
         assert!((missed..missed + 40).contains(&packets), "{packets} of {missed}: 200 ms in all");
     }
 
     #[test]
-    fn what_a_higher_rate_missed_is_not_sent_at_a_lower_one() {
+    fn packets_missed_at_a_higher_rate_are_not_made_up_for_at_a_lower_rate() {
         let mut pacing = Pacing::new(Time::ZERO);
         let now = Time::from_millis(50);
         pacing.sent(now, Time::from_micros(1));

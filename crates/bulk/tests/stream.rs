@@ -64,7 +64,7 @@ fn stream(deadline: Time, repairs: bool, loss: f64, rate: BitRate) -> (f64, Rece
 const ROOMY: BitRate = BitRate(100_000_000);
 
 #[test]
-fn without_losses_all_is_in_time() {
+fn without_losses_all_packets_arrive_in_time() {
     let (share, receiver) = stream(Time::from_millis(20), false, 0.0, ROOMY);
     assert_eq!((share, receiver.counts().gaps), (1.0, [0; 4]));
 }
@@ -94,7 +94,7 @@ fn a_path_that_is_too_slow_loses_the_excess() {
 proptest::proptest! {
     /// Any datagrams: no panic, and few requests.
     #[test]
-    fn hostile_datagrams_do_no_harm(
+    fn hostile_datagrams_cause_a_limited_number_of_replies(
         datagrams in proptest::collection::vec((proptest::prelude::any::<u64>(), 0usize..40), 1..60),
         repairs in proptest::prelude::any::<bool>(),
     ) {

@@ -165,7 +165,7 @@ fn a_lossy_long_fat_path_is_filled() {
 }
 
 #[test]
-fn a_target_above_the_path_slows_down_and_the_file_is_whole() {
+fn at_a_target_above_the_path_rate_the_server_slows_down_and_the_file_is_complete() {
     let path = Path {
         rate: BitRate(50_000_000),
         rtt: Time::from_millis(50),
@@ -179,7 +179,7 @@ fn a_target_above_the_path_slows_down_and_the_file_is_whole() {
 }
 
 #[test]
-fn a_file_is_whole_when_a_tenth_is_lost() {
+fn a_file_is_complete_when_a_tenth_of_the_packets_is_lost() {
     let path = Path {
         rate: BitRate(50_000_000),
         rtt: Time::from_millis(50),
@@ -201,7 +201,7 @@ fn empty_and_tiny_files_arrive() {
 }
 
 #[test]
-fn a_transfer_continues_after_the_bytes_that_are_there() {
+fn a_transfer_continues_after_the_bytes_that_the_client_has() {
     for resume in [1, 1023, 1024, 700_000, 999_423, 1_000_000] {
         transfer(&Path::long_fat(0.01), Parameters::default(), 1_000_000, resume, 1);
     }

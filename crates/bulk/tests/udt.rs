@@ -51,7 +51,7 @@ impl End for Sender {
     }
 }
 
-/// A server that checks what it receives.
+/// A server that checks the received data.
 struct Receiver {
     listener: Listener,
     reply: Option<Vec<u8>>,
@@ -170,14 +170,14 @@ fn daimd_on_a_clean_long_fat_path() {
 }
 
 #[test]
-fn daimd_takes_random_loss_for_congestion() {
+fn daimd_treats_random_loss_as_congestion() {
     let path = Path::long_fat(0.001);
     let goodput = transfer(&path, Box::new(Daimd::new(1)), 250_000_000, 1);
     assert!((0.04..0.2).contains(&(goodput / payload_rate(&path))), "{goodput}");
 }
 
 #[test]
-fn a_file_is_whole_when_a_tenth_is_lost_each_way() {
+fn a_file_is_complete_when_a_tenth_of_the_packets_is_lost_in_each_direction() {
     let path = Path {
         rate: BitRate(20_000_000),
         rtt: Time::from_millis(30),
@@ -285,7 +285,7 @@ fn messages_keep_their_boundaries_and_expire() {
 }
 
 #[test]
-fn a_silent_peer_is_given_up() {
+fn the_connection_to_a_silent_peer_ends() {
     let (mut client, _) = pair(SocketType::Stream);
     assert_eq!(client.write(b"unheard"), 7);
     let mut now = Time::ZERO;
@@ -318,7 +318,7 @@ proptest! {
 
     /// Any datagrams: no panic, and no more bytes in reply than a small multiple of the received ones.
     #[test]
-    fn hostile_datagrams_do_no_harm(
+    fn hostile_datagrams_cause_a_limited_number_of_replies(
         datagrams in proptest::collection::vec((0u8..10, 0u32..40_000, proptest::collection::vec(any::<u8>(), 0..64)), 1..80),
     ) {
         let (_, mut server) = pair(SocketType::Stream);

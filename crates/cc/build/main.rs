@@ -1,7 +1,7 @@
 //! Compiles every algorithms/*.bpf.c twice, natively and to eBPF, and writes the table of built-in
 //! algorithms.
 //!
-//! OUT_DIR gets NAME.so, NAME.bpf.o and algorithms.rs.
+//! The results in OUT_DIR are NAME.so, NAME.bpf.o and algorithms.rs.
 
 #![allow(missing_docs)]
 

@@ -4,7 +4,7 @@
 //! A header beside the file takes precedence over the shim's header of the same name, as a compiler would
 //! find it. Exceptions are the headers that both builds depend on ([`FIXED`]): the kernel's types, which
 //! natively have the layout of this program's structures, and libbpf's macros, which natively define plain C
-//! functions. To apply this to headers that include others as well, the compiler gets a folder of symbolic
+//! functions. To apply this to headers that include others as well, the compiler receives a folder of symbolic
 //! links to the user's headers, in which the fixed ones link to the shim.
 
 use std::{
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_definition_of_before_is_distinguished_from_a_call() {
+    fn a_definition_of_the_function_before_is_distinguished_from_a_call() {
         assert!(defines_before("static bool before(__u32 seq1, __u32 seq2)\n{"));
         assert!(defines_before("static inline bool\nbefore (__u32 a, __u32 b)\n{"));
         for call in [
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn file_names_of_the_compiler_become_those_of_the_user() {
+    fn file_names_in_compiler_messages_become_those_of_the_users_files() {
         let folder = tempfile::tempdir().unwrap();
         let headers = Headers::lay_out(&folder.path().join("mine.bpf.c")).unwrap();
         let named = |file: PathBuf| headers.as_written(&file);

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_the_kernel_and_names_that_it_does_not_have() {
+    fn algorithms_of_linux_have_a_source_file_and_other_names_have_none() {
         assert_eq!(kernel_source_file("cubic").as_deref(), Some("net/ipv4/tcp_cubic.c"));
         assert_eq!(kernel_source_file("reno").as_deref(), Some("net/ipv4/tcp_cong.c"));
         assert_eq!((kernel_source_file("griddt"), kernel_source_file("../x")), (None, None));

@@ -1,4 +1,4 @@
-//! The user's headers that a C file includes, directly or through others. They are part of what the file computes.
+//! The user's headers that a C file includes, directly or through others. Its results depend on them.
 //!
 //! Differences from a preprocessor:
 //! 1. Conditions and comments are ignored, so a header that a build skips counts too.
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_are_found_through_others_and_fixed_ones_are_not_the_users() {
+    fn headers_are_found_through_other_headers_and_fixed_ones_are_omitted() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
         fs::create_dir_all(folder.path().join("sub")).unwrap();

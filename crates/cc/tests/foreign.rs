@@ -100,7 +100,7 @@ fn a_socket_can_be_switched_to_another_algorithm() {
 }
 
 #[test]
-fn cong_control_gets_its_sample() {
+fn cong_control_receives_its_rate_sample() {
     let mut second = open(&[]).controller(Some("second")).unwrap();
     assert_eq!((second.flags(), second.has(Operation::CongControl)), (NEEDS_ECN, true));
     let mut sk = TcpSock::default();
@@ -293,7 +293,7 @@ fn tx_start_calls_the_separate_operation_if_the_file_has_it() {
 }
 
 #[test]
-fn a_file_may_define_before_itself_or_use_that_of_the_header() {
+fn a_file_may_define_the_function_before_or_use_that_of_the_header() {
     for own in [
         "",
         "static bool before(__u32 a, __u32 b)\n{\n\treturn (__s32)(a - b) < 0;\n}\n#define after(seq2, seq1) before(seq1, seq2)\n",

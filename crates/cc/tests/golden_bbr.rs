@@ -157,7 +157,7 @@ fn a_bandwidth_sample_counts_for_ten_rounds() {
 }
 
 #[test]
-fn probe_rtt_comes_every_ten_seconds_for_200_ms() {
+fn probe_rtt_recurs_every_ten_seconds_and_lasts_200_ms() {
     let mut flow = Flow::new(controller("bbr", &[]), PATH);
     let (mut spans, mut was_low): (Vec<(f64, f64)>, bool) = (Vec::new(), false);
     flow.run_until(45.0, |flow| {
@@ -211,7 +211,7 @@ fn a_loss_does_not_halve_the_window() {
 }
 
 #[test]
-fn a_slow_link_gets_single_packets() {
+fn on_a_slow_link_packets_are_sent_singly() {
     let mut flow = Flow::new(controller("bbr", &[]), path(50, 20_000, 10_000));
     flow.run_until(10.0, |_| ());
     let mut sk = flow.sk().clone();
@@ -240,7 +240,7 @@ fn steady_rounds(detect: bool) -> u32 {
 }
 
 #[test]
-fn a_steady_rate_under_heavy_loss_counts_as_a_policers_for_48_rounds() {
+fn a_steady_rate_under_heavy_loss_is_attributed_to_a_policer_for_48_rounds() {
     let with = steady_rounds(true);
     // Rounds are counted from the ACK of the packets in flight; with losses among them BBR's rounds are
     // slightly shorter.

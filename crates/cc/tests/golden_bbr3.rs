@@ -65,7 +65,7 @@ fn probes_for_bandwidth_are_two_to_three_seconds_apart() {
 }
 
 #[test]
-fn at_short_rtts_a_probe_comes_after_at_most_63_rounds() {
+fn at_short_rtts_the_next_probe_follows_within_63_rounds() {
     let mut flow = Flow::new(controller("bbr3", &[]), PATH);
     let (mut probes, mut probing) = (Vec::new(), true);
     flow.run_until(20.0, |flow| {
@@ -81,7 +81,7 @@ fn at_short_rtts_a_probe_comes_after_at_most_63_rounds() {
 }
 
 #[test]
-fn probe_rtt_comes_every_five_seconds_with_half_the_pipe_in_flight() {
+fn probe_rtt_recurs_every_five_seconds_with_half_the_pipe_in_flight() {
     let mut flow = Flow::new(controller("bbr3", &[]), PATH);
     let (mut spans, mut was_low): (Vec<(f64, f64)>, bool) = (Vec::new(), false);
     flow.run_until(STEADY_S, |_| ());

@@ -28,7 +28,7 @@ fn after_loss(w_max: u32) -> Flow {
 }
 
 #[test]
-fn growth_between_two_losses_is_the_closed_form() {
+fn growth_between_two_losses_agrees_with_the_closed_form() {
     let w_max = 10_000_u32;
     let mut flow = after_loss(w_max);
     assert_eq!(flow.sk.snd_cwnd, w_max * 819 / 1024);
@@ -82,7 +82,7 @@ fn a_loss_below_the_last_maximum_reduces_it_further() {
 }
 
 #[test]
-fn small_windows_are_reno_and_an_unknown_path_gives_5_percent() {
+fn small_windows_grow_as_in_reno_and_those_of_an_unknown_path_by_5_percent() {
     let mut flow = Flow::new("bic", &paper(), 100_000).at_window(10);
     assert_close(flow.growth_per_round(100), 1.0, 0.001, "10 segments");
     flow.lose();

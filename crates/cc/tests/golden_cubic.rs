@@ -20,7 +20,7 @@ fn cubic(rtt_us: u64, values: &ParameterValues) -> Flow {
 }
 
 #[test]
-fn growth_between_two_losses_is_the_closed_form() {
+fn growth_between_two_losses_agrees_with_the_closed_form() {
     // Windows and RTTs for which the cubic function decides, not the Reno flow; K is 9, 20 and 42 s.
     for (w_max, rtt_us) in [(1_000_u32, 200_000), (10_000, 100_000), (100_000, 50_000)] {
         let mut flow = cubic(rtt_us, &ParameterValues::new()).at_window(w_max);
@@ -78,7 +78,7 @@ fn c_and_beta_are_parameters() {
 }
 
 #[test]
-fn it_is_never_slower_than_reno_with_its_back_off() {
+fn growth_is_never_slower_than_that_of_reno_with_the_same_back_off() {
     // alpha = 3 (1 - beta) / (1 + beta) = 0.53 per round trip (8/15 here), where the cubic function hardly
     // grows. W(3 s) = 100 - 0.001 (31.1 - 3)^3, 8 more than at the start.
     for (friendly, expected) in [(true, 100.0 * 8.0 / 15.0), (false, 8.0)] {
@@ -148,7 +148,7 @@ fn a_pause_of_the_application_does_not_count() {
 }
 
 #[test]
-fn a_timeout_forgets_the_maximum() {
+fn a_timeout_resets_the_maximum() {
     let mut flow = cubic(100_000, &ParameterValues::new()).at_window(10_000);
     flow.lose();
     flow.time_out();
@@ -189,7 +189,7 @@ fn an_ack_train_of_half_an_rtt_ends_slow_start() {
         while flow.sk.snd_ssthresh > flow.sk.snd_cwnd {
             flow.wait_us(1_000);
             flow.ack(1);
-            assert!(flow.now_s() - start_s < 0.2, "it does not end");
+            assert!(flow.now_s() - start_s < 0.2, "slow start does not end");
         }
         // 65536 x 4 bytes at 10 GB/s are 26 us more.
         assert_close(flow.now_s() - start_s, 0.1 * share, 0.05, "end of slow start");
@@ -211,7 +211,7 @@ fn a_longer_delay_ends_slow_start_after_8_samples() {
             let mut flow = starting(rtt_us, 1000, &values([("hystart_detect", ParameterValue::Integer(2))]));
             flow.set_rtt(rtt_us + more_us);
             for sample in 0..20 {
-                assert!(sample > 8 || flow.sk.in_slow_start(), "too early");
+                assert!(sample > 8 || flow.sk.in_slow_start(), "slow start ends too early");
                 flow.ack(1);
             }
             assert_eq!(!flow.sk.in_slow_start(), ends, "{rtt_us} us + {more_us} us");

@@ -88,7 +88,7 @@ fn a_loss_halves_the_window() {
 }
 
 #[test]
-fn without_ecn_it_is_reno() {
+fn without_ecn_it_behaves_as_reno() {
     let mut bench = Bench::new(0, &[]);
     for _ in 0..100 {
         bench.round(0);

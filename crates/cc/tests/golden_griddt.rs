@@ -12,7 +12,7 @@ fn griddt<const N: usize>(pairs: [(&str, ParameterValue); N]) -> Flow {
 }
 
 #[test]
-fn with_its_defaults_it_is_reno_ack_for_ack() {
+fn with_its_defaults_it_behaves_as_reno_at_each_ack() {
     let mut griddt = griddt([]);
     let mut reno = Flow::new("reno", &ParameterValues::new(), 100_000);
     let mut random = 1_u32;
@@ -34,7 +34,7 @@ fn with_its_defaults_it_is_reno_ack_for_ack() {
 }
 
 #[test]
-fn it_grows_by_a_segments_per_round_trip() {
+fn the_window_grows_by_parameter_a_per_round_trip() {
     // A, window, round trips.
     for (a, window, rounds) in [(0.01, 1000, 2010), (0.5, 1000, 200), (1.0, 1000, 100), (7.0, 10_000, 100)] {
         for per_ack in [1, 2, 44] {
@@ -53,7 +53,7 @@ fn it_grows_by_a_segments_per_round_trip() {
 }
 
 #[test]
-fn slow_start_adds_m_segments_for_each_acknowledged() {
+fn slow_start_adds_parameter_m_for_each_acknowledged_segment() {
     for (m, factor) in [(0.5, 1.5), (1.0, 2.0), (2.0, 3.0), (4.0, 5.0), (0.1, 1.1)] {
         for per_ack in [1, 3] {
             let mut flow = griddt([("m", Decimal(m))]);
@@ -72,7 +72,7 @@ fn slow_start_adds_m_segments_for_each_acknowledged() {
 }
 
 #[test]
-fn a_loss_keeps_the_share_of_backoff() {
+fn a_loss_keeps_the_share_that_backoff_states() {
     for (backoff, kept) in [(0.5, 500), (0.75, 750), (0.875, 875), (1.0, 1000), (0.0, 2)] {
         let mut flow = griddt([("backoff", Decimal(backoff))]).at_window(1000);
         flow.lose();
@@ -134,7 +134,7 @@ fn recovery_takes_c_rtt_squared_by_2_a_mss() {
 }
 
 #[test]
-fn a_follows_mtu_and_rtt_if_enabled() {
+fn parameter_a_follows_mtu_and_rtt_if_enabled() {
     let grown = |mtu: u32, rtt_us, pairs: &[(&str, ParameterValue)]| {
         let values = pairs.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
         // 20 bytes of IPv4, 32 of TCP with timestamps.
@@ -157,7 +157,7 @@ fn a_follows_mtu_and_rtt_if_enabled() {
 }
 
 #[test]
-fn automatic_a_makes_rates_grow_alike() {
+fn the_automatic_parameter_a_makes_rates_grow_equally_fast() {
     // MTUs of 1500 and 9000 bytes, 20 and 200 ms: the same increase in bit/s in the same time.
     let gain = |mtu: u32, rtt_us: u64| {
         let sk = TcpSock { mss_cache: mtu - 52, ..TcpSock::default() };

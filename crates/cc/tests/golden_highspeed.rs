@@ -100,7 +100,7 @@ fn between_the_rows_it_follows_the_formulae() {
 }
 
 #[test]
-fn below_38_segments_it_is_reno_and_above_the_table_its_last_row() {
+fn below_38_segments_it_behaves_as_reno_and_above_the_table_as_in_the_last_row() {
     for w in [2, 10, 37, 38] {
         assert_eq!(measured_a(w), 1.0, "a({w})");
         let mut flow = highspeed(w);
@@ -113,7 +113,7 @@ fn below_38_segments_it_is_reno_and_above_the_table_its_last_row() {
 }
 
 #[test]
-fn delayed_acks_do_not_slow_it() {
+fn delayed_acks_do_not_slow_the_growth() {
     let mut flow = highspeed(10_661);
     flow.per_ack = 44;
     let measured = flow.growth_per_round(100);

@@ -31,7 +31,7 @@ fn congestion_avoidance_adds_rho_squared_per_round_trip() {
 }
 
 #[test]
-fn rates_grow_alike_at_any_rtt() {
+fn rates_grow_equally_fast_at_any_rtt() {
     // Slow start from a window of rho x 10, then congestion avoidance: after the same time w / rho is the
     // same.
     let rates = |rtt_us: u64| {

@@ -102,7 +102,7 @@ fn beta_follows_the_paper() {
 }
 
 #[test]
-fn five_good_rounds_restore_the_maximum_of_alpha() {
+fn five_rounds_of_low_delay_restore_the_maximum_of_alpha() {
     let mut bench = Bench::new(100, &[]);
     bench.round(50.0);
     let slow = bench.alpha();

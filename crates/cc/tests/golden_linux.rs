@@ -412,28 +412,28 @@ fn flow(name: &str, rtt_us: u64) -> Flow {
 }
 
 #[test]
-fn highspeed_is_the_kernels() {
+fn highspeed_behaves_as_the_kernels_module() {
     for seed in 1..=8 {
         compare(flow("highspeed", 50_000), HighSpeed::new(), seed, 20_000);
     }
 }
 
 #[test]
-fn bic_is_the_kernels() {
+fn bic_behaves_as_the_kernels_module() {
     for seed in 1..=8 {
         compare(flow("bic", 50_000), Bic::new(), seed, 20_000);
     }
 }
 
 #[test]
-fn hybla_is_the_kernels() {
+fn hybla_behaves_as_the_kernels_module() {
     for (seed, rtt_us) in [(1, 1_000), (2, 25_000), (3, 60_000), (4, 200_000), (5, 410_000), (6, 3_000_000)] {
         compare(flow("hybla", rtt_us), Hybla::new(8 * rtt_us as u32), seed, 20_000);
     }
 }
 
 #[test]
-fn htcp_is_the_kernels() {
+fn htcp_behaves_as_the_kernels_module() {
     for (seed, rtt_us) in [(1, 1_000), (2, 9_000), (3, 13_000), (4, 60_000), (5, 200_000), (6, 600_000)] {
         let flow = flow("htcp", rtt_us);
         let reference = Htcp::new(flow.jiffies());
@@ -442,7 +442,7 @@ fn htcp_is_the_kernels() {
 }
 
 #[test]
-fn htcp_needs_an_ack_more_than_its_formula_for_each_segment_of_growth() {
+fn htcp_needs_one_ack_more_than_its_formula_for_each_segment_of_growth() {
     // alpha is 1: a segment for each 12 acknowledged, and an ACK that does not count.
     let acks_until_growth = |per_ack: u32| {
         let mut flow = flow("htcp", 50_000).at_window(12);
@@ -469,7 +469,7 @@ fn highspeed_halves_in_slow_start_and_keeps_b_until_the_next_ack_in_avoidance() 
     assert_eq!(flow.sk.snd_cwnd, 5_000 - 5_000 * 62 / 256);
     let once = flow.sk.snd_cwnd;
     flow.lose();
-    assert_eq!(flow.sk.snd_cwnd, once - once * 62 / 256, "no ACK between: the same b");
+    assert_eq!(flow.sk.snd_cwnd, once - once * 62 / 256, "without an ACK in between b is the same");
 }
 
 #[test]

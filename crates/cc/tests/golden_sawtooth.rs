@@ -8,8 +8,8 @@ use tcp::test_kit::{Path, Round, Rounds};
 fn rounds<const N: usize>(name: &str, path: Path, values: [(&str, ParameterValue); N]) -> Rounds<Controller> {
     let values: ParameterValues = values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     let library =
-        Library::open(&Source::built_in(name).expect("built in"), &values).expect("values that fit");
-    Rounds::new(path, library.controller(None).expect("a main one"))
+        Library::open(&Source::built_in(name).expect("built in"), &values).expect("valid parameters");
+    Rounds::new(path, library.controller(None).expect("a main algorithm"))
 }
 
 /// Indices of the rounds that ended with a smaller window than the previous round.
@@ -32,7 +32,7 @@ fn assert_close(measured: f64, expected: f64, tolerance: f64, what: &str) {
 }
 
 #[test]
-fn the_sawtooth_of_griddt_over_a_queue_is_the_closed_form() {
+fn the_sawtooth_of_griddt_over_a_queue_agrees_with_the_closed_form() {
     // One BDP of queue: losses at 2 BDP. From b w to w in (1 - b) w / A round trips, (1 + b) w / 2 on
     // average.
     let path = Path { rate_bps: 200_000_000, rtt_us: 50_000, queue_packets: 863, ..Path::default() };
@@ -53,7 +53,7 @@ fn the_sawtooth_of_griddt_over_a_queue_is_the_closed_form() {
 }
 
 #[test]
-fn griddt_with_its_defaults_is_reno_over_any_path() {
+fn griddt_with_its_defaults_behaves_as_reno_over_any_path() {
     for path in [
         Path::default(),
         Path { queue_packets: 20, ..Path::default() },

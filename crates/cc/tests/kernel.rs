@@ -65,7 +65,7 @@ fn half(name: &str, init: &str) -> String {
 }
 
 #[test]
-fn a_registration_exists_while_its_value_does_and_changes_nothing_else() {
+fn a_registration_lasts_as_long_as_its_value_and_changes_nothing_else() {
     if !able() {
         return;
     }
@@ -123,7 +123,7 @@ fn chooser() {
 }
 
 #[test]
-fn sockets_of_any_user_can_select_it() {
+fn sockets_of_any_user_can_select_the_algorithm() {
     if !able() {
         return;
     }
@@ -147,7 +147,7 @@ fn sockets_of_any_user_can_select_it() {
 }
 
 #[test]
-fn two_hundred_at_once() {
+fn two_hundred_registrations_at_once() {
     if !able() {
         return;
     }
@@ -300,7 +300,7 @@ fn initial_window(name: &str) -> u32 {
 }
 
 #[test]
-fn the_verifiers_reason_has_the_line() {
+fn the_verifiers_reason_names_the_line() {
     if !able() {
         return;
     }
@@ -345,7 +345,7 @@ fn an_incomplete_congestion_control_is_an_error_only_if_it_is_the_main_one() {
 }
 
 #[test]
-fn compiler_errors_have_the_line() {
+fn compiler_errors_name_the_line() {
     if kernel::compile(&file("fine.bpf.c", &half("fine", ""))).is_err() {
         testing::skip(testing::Missing::Tool, "no clang");
         return;
@@ -513,9 +513,9 @@ fn all_forms_of_sections_and_programs_are_accepted() {
     kernel::load(&file("x.c", &bare), &ParameterValues::new(), None).unwrap_or_else(|e| panic!("{e}"));
 }
 
-/// Since Linux 6.10 the sample is the fourth argument. A file for older kernels gets it too.
+/// Since Linux 6.10 the sample is the fourth argument. A file for older kernels receives it too.
 #[test]
-fn a_cong_control_of_two_arguments_gets_its_sample() {
+fn a_cong_control_with_two_arguments_receives_its_rate_sample() {
     if !able() {
         return;
     }

@@ -153,7 +153,7 @@ impl<C: CongestionControl> Connection<C> {
         connection
     }
 
-    /// Sends what the window allows, limited to the range of sequence numbers.
+    /// Sends the data that the window allows, limited to the range of sequence numbers.
     fn fill(&mut self) {
         let max_segs = (1 << 30) / self.sk.mss_cache;
         let window = self.sk.snd_cwnd.min(max_segs.max(1));
@@ -382,7 +382,7 @@ fn no_window_is_zero_and_nothing_overflows() {
 }
 
 #[test]
-fn the_same_without_undefined_behaviour() {
+fn no_undefined_behaviour_occurs() {
     let clang =
         ["clang-16", "clang", "clang-17", "clang-18", "clang-19"].into_iter().find(|name| in_path(name));
     let Some(clang) = clang else { panic!("no clang found; install the package clang-16") };

@@ -1,5 +1,5 @@
 //! The kernel's counters of segments have 32 bits (`struct tcp_info`), as those of the simulator's sockets. At 10 Gb/s they wrap
-//! after 83 minutes. Rows count on.
+//! after 83 minutes. Rows continue to count.
 
 use schema::FlowSample;
 

@@ -55,7 +55,7 @@ pub struct Measurement {
     pub link_totals: Vec<LinkTotals>,
     /// The work of simulated hosts whose packets cost time.
     pub hosts: Vec<HostLoad>,
-    /// Segments of each flow that its host's devices dropped, in the scenario's order; empty where unknown.
+    /// Segments of each flow that its host's devices dropped, in the scenario's order; empty if unknown.
     pub device_drops_segs: Vec<u64>,
     /// Whether the figures are reliable, and why not.
     pub quality: Quality,
@@ -63,7 +63,7 @@ pub struct Measurement {
     pub wall: Duration,
     /// Duration in the run's own time, real or virtual.
     pub duration: Time,
-    /// Shares of the time that the sender and the receiver of each flow ran or waited for a processor; empty where unknown.
+    /// Shares of the time that the sender and the receiver of each flow ran or waited for a processor; empty if unknown.
     pub busy: Vec<[Option<f64>; 2]>,
     /// The run was ended early.
     pub interrupted: bool,
@@ -251,7 +251,7 @@ fn host_summary(scenario: &Scenario, load: &HostLoad) -> HostSummary {
     }
 }
 
-/// Adds how long the measurement stalled while the first and the longest echo of a flow were under way.
+/// Adds how long the measurement stalled while the first and the longest echo of a flow were in flight.
 fn add_echo_stalls(echoes: &[FlowSample], events: &[Event], flow_summary: &mut FlowSummary) {
     let stalled = |echo: &FlowSample| {
         let rtt_us = echo.srtt_us.unwrap_or(0);

@@ -147,7 +147,7 @@ mod tests {
     const OF_6_18: &str = "4096 131072 33554432";
 
     #[test]
-    fn a_named_kernel_brings_its_own_defaults_and_stated_values_stay() {
+    fn a_named_kernel_sets_its_defaults_and_stated_values_remain() {
         let version = Some(KernelVersion::new(6, 1));
         let (sim, lab) = (EngineChoice::Sim, EngineChoice::Lab);
         let stated = |host: &str, engine| {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scenario_decides_for_every_engine() {
+    fn the_key_sysctl_decides_for_every_engine() {
         let named = scenario("sysctl = \"6.18\"", "kernel = \"6.1\"");
         for engine in [EngineChoice::Model, EngineChoice::Sim, EngineChoice::Lab, EngineChoice::Kernel(None)]
         {

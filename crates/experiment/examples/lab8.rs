@@ -1,4 +1,4 @@
-//! Runs Lab 8 by closed forms and in the simulator, and prints what limited each flow:
+//! Runs Lab 8 by closed forms and in the simulator, and prints the limit of each flow:
 //! `cargo run --release -p longfat-experiment --example lab8`.
 
 use experiment::{EngineChoice, Experiment, RunOptions, Selection};

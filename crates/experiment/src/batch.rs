@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_error_of_a_run_is_returned_without_the_pauses_between_the_runs_after_it() {
+    fn a_failed_run_returns_its_error_without_the_remaining_pauses() {
         let experiment = Experiment::from_file("dsl").unwrap();
         let selection = Selection { repeat: Some(5), ..Selection::with_engine(EngineChoice::Lab) };
         let jobs = experiment.jobs(&selection).unwrap();

@@ -157,12 +157,12 @@ fn wrapped(heading: &str, words: &[&str]) -> String {
     let mut lines = vec![heading.to_owned()];
     for (index, word) in words.iter().enumerate() {
         let end = if index + 1 < words.len() { ", " } else { "" };
-        let line = lines.last_mut().expect("begins with one");
+        let line = lines.last_mut().expect("a first line");
         if line.len() + word.len() + end.trim_end().len() > 80 {
             line.truncate(line.trim_end().len());
             lines.push("    ".to_owned());
         }
-        lines.last_mut().expect("begins with one").push_str(&format!("{word}{end}"));
+        lines.last_mut().expect("a first line").push_str(&format!("{word}{end}"));
     }
     lines.join("\n") + "\n"
 }

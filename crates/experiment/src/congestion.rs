@@ -21,7 +21,7 @@ const FROM_KERNEL: &str = "kernel";
 /// Source of congestion controls that `longfat cc load` registered earlier.
 const FROM_CC_LOAD: &str = "longfat cc load";
 
-/// Checks what parsing cannot: whether the program has the algorithms, and whether the algorithms have the parameters.
+/// Checks the facts that parsing cannot check: whether the program has the algorithms, and whether the algorithms have the parameters.
 ///
 /// Bare names are checked by `check_names`: which exist depends on the engine.
 ///

@@ -1,4 +1,4 @@
-//! The outcome of a run: what an engine measured, with the summary computed from it.
+//! The outcome of a run: the measurements of an engine, with the summary computed from them.
 
 use std::collections::BTreeMap;
 

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fitted_run_is_that_of_the_same_value_in_a_sweep() {
+    fn a_fitted_run_equals_the_run_of_the_same_value_in_a_sweep() {
         let experiment = experiment();
         let search = search();
         let experiments = [experiment.clone()];

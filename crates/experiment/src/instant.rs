@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_and_dates_are_instants() {
+    fn durations_and_dates_are_converted_to_instants() {
         assert_eq!(since("2026-11-21T15:00:00Z").unwrap(), "2026-11-21T15:00:00Z");
         assert!(since("2026-11-21").unwrap() < since("2026-11-23T01:00").unwrap());
         let (hour, week) = (since("1h").unwrap(), since("7d").unwrap());

@@ -1,4 +1,4 @@
-//! How much real hosts and their path are loaded by runs: time and bytes, before anything is sent.
+//! The load of runs on real hosts and their path: time and bytes, before anything is sent.
 
 use std::time::Duration;
 

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_as_described_is_said_to_be_so() {
+    fn a_path_that_agrees_with_the_scenario_is_reported() {
         let flow = FlowSummary {
             min_rtt_us: Some(20_100.0),
             steady_goodput_bps: Some(94e6),

@@ -265,7 +265,7 @@ holds_for = { kernel = "<6.6" }
 why = "because"
 "#;
 
-    /// A model whose closed forms give `figure`, and that ignores what `ignores` names.
+    /// A model whose closed forms give `figure`, and that ignores the effect that `ignores` names.
     #[derive(Default)]
     struct Fixed {
         figure: Option<f64>,
@@ -376,7 +376,7 @@ why = "because"
     }
 
     #[test]
-    fn a_source_that_contradicts_itself_is_not_missed() {
+    fn a_contradicted_figure_is_no_miss() {
         let line = "why = \"because\"";
         let by = "contradiction = \"the row does not follow from its formula\"";
         let result = compare_replaced(line, by, &[run("sim", 2e9, true)]);
@@ -412,7 +412,7 @@ why = "because"
     }
 
     #[test]
-    fn a_figure_on_another_kernel_decides_only_alone() {
+    fn a_figure_on_another_kernel_decides_only_if_there_is_no_other() {
         let file = parse(PUBLISHED);
         let simulated = RunSummary { kernel: Some("6.1".into()), ..run("sim", 1e9, true) };
         let runs = [run("lab", 2e9, true), simulated];
@@ -432,7 +432,7 @@ why = "because"
         let result = compare_replaced("why", "why", &runs);
         let verdict = |engine: &str| result.judged(&engine.into(), None).unwrap().verdict;
         assert_eq!((verdict("model"), verdict("sim")), (PublishedVerdict::Missed, PublishedVerdict::Within));
-        assert_eq!(result.verdict, PublishedVerdict::Missed, "agreement of one engine hides no miss");
+        assert_eq!(result.verdict, PublishedVerdict::Missed, "agreement of one engine does not hide a miss");
 
         let file = parse(PUBLISHED);
         let ignores = Fixed { ignores: Some("it ignores losses".into()), ..Fixed::default() };

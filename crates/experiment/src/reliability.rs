@@ -1,5 +1,5 @@
-//! Whether a run measured a published figure reliably. What counts as a disturbance depends on the figure: one stall of 20 ms
-//! does not affect a goodput over 20 s, but invalidates a round trip that was under way.
+//! Whether a run measured a published figure reliably. The figure decides which disturbances matter: one stall of 20 ms
+//! does not affect a goodput over 20 s, but invalidates a round trip that was in progress.
 
 use scenario::{LinkMetric, Metric, MetricPath, Published};
 use schema::{FlowSummary, LinkDirection, RunSummary};
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn a_figure_that_stalls_cannot_explain_is_reliable() {
         let first = published("first_rtt", "41.132ms");
-        assert!(!judge(&first, &run(41.1, 0.0)).has_faults(), "no stall while it was under way");
+        assert!(!judge(&first, &run(41.1, 0.0)).has_faults(), "no stall during the round trip");
         assert!(!judge(&first, &run(41.9, 1.0)).has_faults(), "within tolerance with and without the stall");
         assert!(!judge(&first, &run(90.0, 2.0)).has_faults(), "missed with and without the stall");
         // 37.5 ms is within tolerance; without the stall, 30 ms would be too short.

@@ -46,7 +46,7 @@ impl RunFigure {
         self.path.unit()
     }
 
-    /// Its value in a run; `None` where the run has none.
+    /// Its value in a run; `None` if the run has none.
     pub fn of(&self, run: &RunSummary) -> Option<f64> {
         figure(&self.path, run).filter(|value| value.is_finite())
     }
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_has_the_times_of_its_start_and_its_end() {
+    fn a_run_has_settling_transfer_and_shut_down_times() {
         let mut one = run(Some(1e8));
         let flow = |bytes, goodput, settled| FlowSummary {
             kind: schema::FlowKind::Tcp,

@@ -5,7 +5,7 @@ use std::str::FromStr;
 /// The runs of one of several processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
-    /// Which process, from 1.
+    /// The number of the process, from 1.
     pub number: usize,
     /// Number of processes.
     pub count: usize,

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differences_are_those_of_values_not_of_spaces() {
+    fn spaces_between_values_are_no_difference() {
         let sheet = find("linux-4.15").unwrap();
         let of = |name: &str| match name {
             "net.ipv4.tcp_rmem" => Some("10240\t87380\t16777216\n".to_owned()),

@@ -26,7 +26,7 @@ pub struct FlowControl {
 }
 
 /// Simulates a run in which the caller controls the TCP flow called `flow`. `on_sample` receives each sample of the flow and
-/// returns what applies until the next one; `None` ends the run. `stop` ends it between two samples of the flow too, which are far
+/// returns the values that apply until the next one; `None` ends the run. `stop` ends it between two samples of the flow too, which are far
 /// apart if it starts late.
 ///
 /// # Errors
@@ -80,7 +80,7 @@ impl Controllers for External<'_> {
     }
 }
 
-/// A congestion control that applies what the caller has set, at each ACK.
+/// A congestion control that applies the values of the caller at each ACK.
 struct CallersControl(Rc<Cell<FlowControl>>);
 
 impl CallersControl {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_gives_a_window_for_each_round_trip() {
+    fn the_goodput_is_one_window_per_round_trip() {
         // 1 Gb/s and 20 ms hold 1726 segments of 1448 bytes; 100 segments give 57.9 Mb/s.
         let (bps, samples) = goodput(FlowControl { cwnd_segs: 100, pacing_bps: None });
         assert!((bps / 57.9e6 - 1.0).abs() < 0.03, "{bps}");

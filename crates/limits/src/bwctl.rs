@@ -2,7 +2,7 @@
 //!
 //! Differences from bwctl:
 //!
-//! 1. bwctl checks the permissions (`allow_...`) of a request's own class only, so that a class may allow what its parent forbids. Here all
+//! 1. bwctl checks the permissions (`allow_...`) of a request's own class only, so that a class may allow tests that its parent forbids. Here all
 //!    ancestors must allow it too. The import widens such parents, and gives the requests that were assigned to them a separate class.
 //! 2. `minimum_ttl` and `allow_no_endpoint` have no counterpart; they are skipped, with a note.
 //! 3. bwctl refuses a user without a key in its keys file. The import does not read that file.

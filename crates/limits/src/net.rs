@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn contains_by_prefix() {
+    fn a_network_contains_the_addresses_with_its_prefix() {
         let has = |text: &str, address: &str| net(text).contains(address.parse().unwrap());
         assert!(has("192.0.2.0/23", "192.0.3.255") && !has("192.0.2.0/23", "192.0.4.0"));
         assert!(has("2001:468::/40", "2001:468:ff::1") && !has("2001:468::/40", "2001:469::"));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn prints_what_it_reads() {
+    fn printed_networks_parse_to_the_same() {
         for text in ["10.0.0.0/8", "0.0.0.0/0", "::/0", "2001:db8::/32", "::1/128", "198.51.100.7/32"] {
             assert_eq!(net(text).to_string(), text);
         }

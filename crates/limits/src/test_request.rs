@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tests_are_read() {
+    fn test_requests_are_parsed() {
         let request = TestRequest::parse_test("udp, 500mbit, 30s, in=60s, error=10ms").unwrap();
         assert_eq!(request.transport, Transport::Udp);
         assert_eq!((request.rate, request.duration), (Some(BitRate(500_000_000)), Time::from_secs(30)));

@@ -85,7 +85,7 @@ impl Limits {
         &self.links
     }
 
-    /// The class of a request, and what assigned it.
+    /// The class of a request, and the assignment that it comes from.
     pub fn class_of(&self, user: Option<&str>, address: Option<IpAddr>) -> Option<(&str, String)> {
         if let Some(user) = user
             && let Some(class) = self.users.get(user)

@@ -39,7 +39,7 @@ fn decided(user: Option<&str>, address: &str, test: &str) -> String {
 }
 
 #[test]
-fn decisions_are_bwctls() {
+fn decisions_agree_with_bwctl() {
     // The class `wide` is open although the root is not: bwctl checks this permission of the class alone.
     assert_eq!(decided(None, "127.0.0.1", "tcp"), "allowed in class wide");
     assert_eq!(decided(None, "198.51.101.9", "udp,900mbit,30s"), "allowed in class narrow");
@@ -71,13 +71,13 @@ fn changed_and_skipped_entries_are_noted() {
 }
 
 #[test]
-fn the_printed_toml_reads_back() {
+fn the_printed_toml_parses_to_the_same_limits() {
     let limits = example().limits;
     assert_eq!(limits.to_string().parse::<Limits>().unwrap(), limits);
 }
 
 #[test]
-fn an_empty_file_is_bwctlds_default() {
+fn an_empty_file_gives_bwctlds_default_limits() {
     let imported = import("# nothing\n").unwrap();
     assert!(imported.limits.to_string().contains("max_duration = \"30 s\""), "{}", imported.limits);
     assert_eq!(imported.notes.len(), 1);
@@ -119,7 +119,7 @@ fn mistakes_have_their_line() {
 
 proptest! {
     #[test]
-    fn any_text_is_an_error_or_limits_that_read_back(
+    fn any_text_is_an_error_or_limits_that_print_and_parse_to_the_same(
         words in prop::collection::vec(
             prop::sample::select(vec![
                 "limit", "assign", "with", "root", "a", "b", "parent=root,", "parent=a,", "duration=5,", "pending=0,",

@@ -147,7 +147,7 @@ fn a_budget_counts_the_links_rate_if_the_test_has_none() {
 }
 
 #[test]
-fn without_a_class_all_is_refused() {
+fn requests_without_a_class_are_refused() {
     let closed: Limits = "[classes.root]\nallow_open = true".parse().unwrap();
     let decision = closed.decide(&request("", "192.0.2.1", "tcp"), &Usage::default());
     assert!(!decision.is_allowed());
@@ -201,7 +201,7 @@ fn a_permission_that_the_root_does_not_give_is_an_error() {
 }
 
 #[test]
-fn a_printed_file_reads_back() {
+fn a_printed_file_parses_to_the_same_limits() {
     let text = limits().to_string();
     assert_eq!(text.parse::<Limits>().unwrap(), limits(), "{text}");
 }

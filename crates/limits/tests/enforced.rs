@@ -54,7 +54,7 @@ fn rule(step: &Step) -> Option<String> {
 }
 
 #[test]
-fn pending_and_budget_refuse_with_the_rule() {
+fn refusals_by_max_pending_or_a_budget_name_the_rule() {
     let limits = enforced(FILE);
     let mut point = Point::new("a".into(), Settings::default());
     // 3.75 GB each: two fit into 8 GB.
@@ -102,7 +102,7 @@ fn the_peers_limits_refuse_a_proposal() {
 
 /// A lead that forwards a request can only claim which user made it.
 #[test]
-fn a_lead_does_not_speak_for_users_of_other_points() {
+fn a_lead_cannot_act_for_users_of_other_points() {
     let only_admin = FILE.replace("default = \"root\"", "[assign.users]\n\"admin@z\" = \"root\"");
     let limits = enforced(&only_admin);
     let spec = Spec { user: Some("admin@z".into()), ..spec(100, None) };

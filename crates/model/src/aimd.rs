@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn sawtooth_known_points() {
+    fn the_sawtooth_has_the_known_points() {
         assert_eq!(sawtooth_utilization(Aimd::RENO, 0.0), 0.75);
         assert_eq!(sawtooth_utilization(Aimd::RENO, 1.0), 1.0);
         near(cubic_utilization(0.0), 0.925, 1e-12);
@@ -153,13 +153,13 @@ mod tests {
     /// Linux 6.1 in virtual time: 100 Mb/s, 100 ms, queue of 0.1 BDP, second half of 120 s. A full link
     /// carries 95.64 Mb/s.
     #[test]
-    fn sawtooth_against_the_kernel() {
+    fn the_sawtooth_agrees_with_the_kernel() {
         near(sawtooth_utilization(Aimd::RENO, 0.1005) * 95.64, 78.38, 0.01);
         near(cubic_utilization(0.1005) * 95.64, 89.21, 0.05);
     }
 
     #[test]
-    fn cubic_recovers_in_k() {
+    fn cubic_recovers_in_the_time_k() {
         near(cubic_recovery_time(17_265.0), 23.48, 0.001); // 10 Gb/s x 20 ms
     }
 }

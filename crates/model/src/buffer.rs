@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lab_8s_advice() {
+    fn the_advice_is_that_of_lab_8() {
         // 10 Gb/s x 50 ms: 62.5 MB, 60 MiB rounded; 120 and 480 MiB in the example.
         let advice = buffer_advice(62_500_000.0);
         assert_eq!(advice.default, Bytes(120 << 20));

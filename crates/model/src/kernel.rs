@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_grew() {
+    fn newer_kernels_have_larger_default_limits() {
         assert_eq!(buffer_defaults(KernelVersion::new(6, 1)).tcp_rmem_max, Bytes(6_291_456));
         assert_eq!(buffer_defaults(KernelVersion::new(6, 18)).tcp_rmem_max, Bytes(33_554_432));
     }

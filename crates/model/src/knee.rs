@@ -84,14 +84,14 @@ mod tests {
     const SIZES: [f64; 13] = [2.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0, 50.0, 60.0, 70.0, 80.0];
 
     #[test]
-    fn a_window_that_fills_the_path_at_27() {
+    fn the_knee_is_the_window_that_fills_the_path() {
         let found = knee(&curve(&SIZES, |x| (x / 27.0).min(1.0) * 941e6)).unwrap();
         assert!((found.at / 27.0 - 1.0).abs() < 1e-9 && (found.plateau / 941e6 - 1.0).abs() < 1e-9);
         assert_eq!(found.level_from, Some(30.0));
     }
 
     #[test]
-    fn dips_move_it_little() {
+    fn dips_move_the_knee_little() {
         let mut points = curve(&SIZES, |x| (x / 27.0).min(1.0) * 941.0);
         points[2].1 *= 0.8;
         points[7].1 *= 0.9;

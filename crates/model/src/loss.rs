@@ -132,7 +132,7 @@ mod tests {
     /// Linux 6.1: 100 Mb/s, 50 ms, loss 1e-4, second half of eight runs: Reno 26.9, CUBIC 33.8 Mb/s in the
     /// mean.
     #[test]
-    fn laws_against_the_kernel() {
+    fn the_laws_agree_with_the_kernel() {
         let rtt = Time::from_millis(50);
         near(mathis_bps(1e-4, 1_448, rtt, 1.0), 26.9e6, 0.10);
         near(window_throughput_bps(cubic_window_segs(1e-4, rtt), 1_448, rtt), 33.8e6, 0.20);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn pftk_tends_to_mathis_at_small_loss_and_to_the_window_at_none() {
+    fn pftk_tends_to_mathis_at_small_loss_and_to_the_window_without_loss() {
         let rto = Time::from_millis(300);
         for loss in [1e-7, 1e-8] {
             near(pftk_bps(loss, 1_448, RTT, rto, 2.0, 1e9), mathis_bps(loss, 1_448, RTT, 2.0), 0.01);
@@ -159,7 +159,7 @@ mod tests {
 
     /// The simplified form of the same paper (equation 33, also RFC 5348) within its known error.
     #[test]
-    fn pftk_near_its_simplified_form() {
+    fn pftk_is_near_its_simplified_form() {
         let (rtt, rto, b) = (0.1_f64, 0.4_f64, 1.0_f64);
         for p in [0.001_f64, 0.003, 0.01, 0.03] {
             let timeouts = rto * (3.0 * (3.0 * b * p / 8.0).sqrt()).min(1.0) * p * (1.0 + 32.0 * p * p);

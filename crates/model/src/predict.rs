@@ -143,7 +143,7 @@ pub struct Prediction {
     pub verdict_also: Option<Cause>,
 }
 
-/// Two windows are both limits if the larger, or what it allows, is at most this share larger. Which of them is filled for longer
+/// Two windows are both limits if the larger, or the rate that it allows, is at most this share larger. Which of them is filled for longer
 /// then depends on effects that the closed forms ignore, the kernel's version and the run's length.
 const MAX_DIFFERENCE_OF_BINDING_WINDOWS: f64 = 0.15;
 
@@ -610,13 +610,13 @@ mod tests {
             (with(ControlLaw::Aimd(one)), with(ControlLaw::Aimd(four)), with(ControlLaw::Unknown));
         assert!((loss(&grid).unwrap() / loss(&reno).unwrap() - 2.0).abs() < 1e-9, "{grid:?}");
         assert_eq!(loss(&none), None);
-        let says = |p: &Prediction, what: &str| p.limits.iter().any(|l| l.sentence.contains(what));
+        let states = |p: &Prediction, text: &str| p.limits.iter().any(|l| l.sentence.contains(text));
         // C RTT^2 / (2 A MSS): 10 Gb/s, 20 ms, 1448 B.
         assert!(
-            says(&reno, "full link takes 172.652 s") && says(&grid, "full link takes 43.163 s"),
+            states(&reno, "full link takes 172.652 s") && states(&grid, "full link takes 43.163 s"),
             "{reno:?} {grid:?}"
         );
-        assert!(says(&none, "no closed form"));
+        assert!(states(&none, "no closed form"));
     }
 
     #[test]

@@ -29,9 +29,9 @@ const MAX_GSO_BYTES: f64 = 65_536.0;
 
 /// Segments of the first super-packet that a sender passes to its device after the handshake.
 ///
-/// `tcp_tso_autosize`: what the pacing rate (twice the initial window per round trip) sends in 2^-10 s, plus
-/// 64 KiB halved for each 512 us of round-trip time; at least two segments, at most half of the initial
-/// window (`tcp_cwnd_test`).
+/// `tcp_tso_autosize`: the bytes that the pacing rate (twice the initial window per round trip) sends in
+/// 2^-10 s, plus 64 KiB halved for each 512 us of round-trip time; at least two segments, at most half of
+/// the initial window (`tcp_cwnd_test`).
 pub fn first_packet_segs(mss: u32, rtt: Time) -> u32 {
     let mss = f64::from(mss.max(1));
     let pacing = 2.0 * f64::from(INITIAL_WINDOW_SEGS) * mss / rtt.as_secs_f64().max(1e-6);
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn older_kernels_offer_half() {
+    fn older_kernels_advertise_half_of_the_buffer() {
         assert_eq!(window_share(KernelVersion::new(6, 5), 1448, Time::from_millis(20)), 0.5);
         assert!(window_share(KernelVersion::new(6, 6), 1448, Time::from_millis(20)) > 0.5);
     }

@@ -156,9 +156,9 @@ mod tests {
     }
 
     #[test]
-    fn the_maximum_holds_and_the_best_may_be_at_an_end() {
-        for most in [0, 1, 2, 5] {
-            assert!(run(&[SearchRange { low: 1.0, high: 100.0 }], most, |p| p[0]).len() <= most);
+    fn the_maximum_number_of_trials_holds_and_the_best_point_may_be_at_an_end() {
+        for max_trials in [0, 1, 2, 5] {
+            assert!(run(&[SearchRange { low: 1.0, high: 100.0 }], max_trials, |p| p[0]).len() <= max_trials);
         }
         assert_eq!(best(&run(&[SearchRange { low: 1.0, high: 100.0 }], 12, |p| p[0])).point[0], 1.0);
         assert_eq!(

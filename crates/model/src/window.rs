@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_transmit_queue_holds_what_the_link_carries_in_a_round_trip() {
+    fn a_transmit_queue_holds_the_packets_of_a_round_trip_at_the_link_rate() {
         let packets = |rate, bytes| transmit_queue_packets(BitRate(rate), Time::from_millis(100), bytes);
         // The same link seen from two layers.
         assert_eq!((packets(100_000_000, 1514), packets(95_640_000, 1448)), (826, 826));
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn scale_is_the_smallest_that_fits() {
+    fn the_window_scale_is_the_smallest_that_fits() {
         assert_eq!(window_scale(Bytes(65_535)), Some(0));
         assert_eq!(window_scale(Bytes(65_536)), Some(1));
         assert_eq!(window_scale(MAX_WINDOW), Some(14));

@@ -22,7 +22,7 @@ const PACKET_OVERHEAD: f64 = 896.0;
 const MAX_SUPER_PACKET: f64 = 65_535.0;
 /// The cycle is followed for this many round trips; the second half counts.
 const ROUND_TRIPS: f64 = 60.0;
-/// Maximum number of packets in the simulated cycle: with a larger buffer each stands for several.
+/// Maximum number of packets in the simulated cycle: with a larger buffer each represents several.
 const MAX_PACKETS: f64 = 2000.0;
 /// With fewer packets in the buffer the bursts depend on single segments, and the cycle is not followed.
 const MIN_PACKETS: f64 = 10.0;
@@ -59,11 +59,11 @@ pub(crate) fn windows_bps(windows: &Windows) -> Option<f64> {
     Some(Cycle::new(windows, packet * joined, PACKET_OVERHEAD * joined, segment).goodput_bps(rtt))
 }
 
-/// The pacing rate in windows per round trip: the congestion window grows to twice what is in flight (`tcp_is_cwnd_limited`), and after slow
+/// The pacing rate in windows per round trip: the congestion window grows to twice the data in flight (`tcp_is_cwnd_limited`), and after slow
 /// start the kernel paces 1.2 congestion windows per round trip (`tcp_pacing_ca_ratio`).
 const PACED_WINDOWS: f64 = 2.0 * 1.2;
 
-/// Payload of a super-packet (`tcp_tso_autosize`, net/ipv4/tcp_output.c): what the pacing rate sends in 2^-10 s, and 64 KiB halved
+/// Payload of a super-packet (`tcp_tso_autosize`, net/ipv4/tcp_output.c): the bytes that the pacing rate sends in 2^-10 s, and 64 KiB halved
 /// for each 512 us of round-trip time; at least two segments.
 fn super_packet(windows: &Windows, rtt: f64, mss: f64) -> f64 {
     let pacing = PACED_WINDOWS * windows.send_buffer.min(windows.receive_window) / rtt;
@@ -145,7 +145,7 @@ impl<'a> Cycle<'a> {
         }
     }
 
-    /// Sends what the receive window permits, in whole segments.
+    /// Sends the data that the receive window permits, in whole segments.
     fn send(&mut self, rtt: f64) {
         while let Some(mut packet) = self.unsent.pop_front() {
             let space = self.windows.receive_window - self.in_flight;

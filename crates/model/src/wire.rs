@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn no_payload_no_goodput() {
+    fn without_payload_there_is_no_goodput() {
         assert_eq!(goodput_bps(BitRate(1_000), 0, 0, 0), 0.0);
     }
 }

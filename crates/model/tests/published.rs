@@ -18,7 +18,7 @@ fn near(ours: f64, expected: f64, tolerance: f64, id: &str) {
     assert!((ours / expected - 1.0).abs() <= tolerance, "{id}: {ours}, {expected} expected");
 }
 
-/// G-r1 to G-r9: C, RTT in ms, MSS, the published seconds, and what the formula gives.
+/// G-r1 to G-r9: C, RTT in ms, MSS, the published seconds, and those of the formula.
 #[test]
 fn responsiveness_of_grid_dt() {
     let rows: [(&str, u64, u64, u32, f64, f64); 10] = [
@@ -51,7 +51,7 @@ fn responsiveness_of_grid_dt() {
 /// G-recover: regaining 120 Mb/s at 117 ms takes 141 s, twice that with delayed ACKs counted; published: over
 /// 6 min.
 #[test]
-fn regaining_after_one_loss() {
+fn recovery_after_one_loss() {
     let (rate, rtt) = (BitRate(120 * MB), Time::from_millis(117));
     near(regain_time(Aimd::RENO, rate, rtt, 1460), 141.0, 0.01, "G-recover");
     near(regain_time(Aimd::RENO_DELAYED_ACK, rate, rtt, 1460), 281.0, 0.01, "G-recover, delayed ACKs");

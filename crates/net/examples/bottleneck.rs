@@ -16,7 +16,7 @@ use net::{
 };
 use units::{BitRate, Time};
 
-/// Prints what happens to each packet.
+/// Prints the delivery or the drop of each packet.
 #[derive(Default)]
 struct Printer {
     delivered: u32,

@@ -4,7 +4,7 @@ use units::{Bytes, Time};
 
 use crate::queue_limit::QueueLimit;
 
-/// Which packet of a queue is sent next, and which is dropped or marked.
+/// The queueing discipline: it decides which packet is sent next, and which is dropped or marked.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Discipline {
     /// FIFO; packets that do not fit are dropped. With `mark_above`, ECN-capable packets that find more than

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn deviations_have_mean_zero_and_their_width() {
+    fn deviations_have_a_mean_of_zero_and_the_expected_width() {
         for (distribution, width, tolerance) in [
             (Distribution::Uniform, (1.0f64 / 3.0).sqrt(), 0.003),
             (Distribution::Normal, 1.0, 0.004),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pareto_distribution_has_its_quantiles() {
+    fn a_pareto_distribution_has_the_expected_quantiles() {
         let mut draws = Draws::new(7, 0, Purpose::Wire);
         // P(X > 2) = 2^-3 for shape 3.
         let above = (2.0 - 1.5) / 0.75f64.sqrt();
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn purposes_differ() {
+    fn different_purposes_have_different_random_numbers() {
         assert_ne!(Draws::new(1, 1, Purpose::Wire).bits(), Draws::new(1, 1, Purpose::Queue).bits());
     }
 }

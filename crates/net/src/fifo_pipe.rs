@@ -296,7 +296,7 @@ impl<P: Packet> FifoPipe<P> {
         counters
     }
 
-    /// Whether all segments arrive at once, all of them fit, and none is lost: the common case. If so, takes
+    /// Whether all segments arrive at once, all of them fit, and none is lost: the common case. If so, draws
     /// their random numbers.
     #[inline]
     fn accepts_whole(&mut self, arrival: TrainTimes, shape: PacketShape) -> bool {

@@ -1,4 +1,4 @@
-//! Which segments are lost on the wire: the models of [`LossModel`].
+//! The loss of segments on the wire: the models of [`LossModel`].
 //!
 //! With independent losses the number of segments between two losses has a geometric distribution, so one
 //! logarithm per loss is enough. The Gilbert-Elliott model (Gilbert 1960, Elliott 1963; as in netem's
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn certain_loss_and_no_loss() {
+    fn probability_one_loses_all_packets_and_probability_zero_none() {
         let mut all = independent(1.0, 1, 1);
         assert!((0..100).all(|_| all.next_is_lost(Time(0))));
         assert!(Loss::new(&LossModel::Independent(0.0), 1, 1).is_none());
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn count_packets_are_lost_at_each_instant() {
+    fn at_each_instant_the_next_count_packets_are_lost() {
         let times = LossModel::Times { at: vec![Time(10), Time(20)], count: 2 };
         let mut loss = Loss::new(&times, 1, 1).unwrap();
         let lost: Vec<bool> =
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn deciding_on_many_segments_at_once_takes_the_same_draws() {
+    fn deciding_on_many_segments_at_once_gives_the_same_losses() {
         let models = [
             LossModel::Independent(0.02),
             LossModel::Every(17),
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_and_streams_differ() {
+    fn different_seeds_and_streams_lose_different_packets() {
         let first = |seed, stream| {
             let mut loss = independent(0.001, seed, stream);
             (0..).take_while(|_| !loss.next_is_lost(Time(0))).count()

@@ -21,7 +21,7 @@ use crate::{
 /// without a time to live; twice what a time to live of 255 allows (RFC 791 section 3.1).
 const MAX_ROUTERS_PASSED: u16 = 512;
 
-/// All that a network needs of its packets. Implemented for every type with both traits.
+/// The traits that a network requires of its packets. Implemented for every type that has both.
 pub trait NetworkPacket: RoutablePacket + XcpPacket {}
 
 impl<P: RoutablePacket + XcpPacket> NetworkPacket for P {}

@@ -7,7 +7,7 @@ use crate::{
     XcpPacket, event_pipe::EventPipe, fifo_pipe::FifoPipe, handover::Handover,
 };
 
-/// One direction of a link: its implementation, and what another implementation needs to take over.
+/// One direction of a link: its implementation, and the data that another implementation needs to replace it.
 ///
 /// The network calls [`Pipe::accept`] with each packet that does not pass at once, and [`Pipe::pop`] at the
 /// instant of [`Pipe::next_event`]. After both calls it queries the next event again. Instants never

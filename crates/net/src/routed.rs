@@ -67,7 +67,7 @@ impl<P> Routed<P> {
         Target((self.route >> 24) as u32 & MAX_STATIONS)
     }
 
-    /// How many more routers the packet may pass.
+    /// The number of routers that the packet may still pass.
     #[inline]
     pub(crate) fn routers_left(&self) -> u16 {
         (self.route >> 48) as u16

@@ -21,7 +21,7 @@ pub enum DropCause {
     Router,
 }
 
-/// Receives what the network delivers and drops.
+/// Receives the packets that the network delivers and drops.
 pub trait PacketSink<P> {
     /// A packet arrives at `station`, which belongs to a host; its last segment arrives at `at`.
     fn deliver(&mut self, station: u32, at: Time, packet: P);

@@ -22,13 +22,13 @@ pub struct PipeSpec {
     pub overhead: u32,
     /// Capacity of the queue in front of the rate.
     pub queue: QueueLimit,
-    /// Which packet of the queue is sent next, and which is dropped or marked.
+    /// The queueing discipline.
     pub discipline: Discipline,
     /// Propagation delay.
     pub delay: Time,
     /// Variation of the delay.
     pub jitter: Option<Jitter>,
-    /// Which packets are lost on the wire. Losses come after the queue, so they use capacity.
+    /// The loss of packets on the wire. Lost packets have passed the queue, so they use capacity.
     pub loss: LossModel,
     /// Whether the loss model decides by segment or by super-packet.
     pub loss_unit: LossUnit,
@@ -36,7 +36,7 @@ pub struct PipeSpec {
     pub duplicate: f64,
     /// Probability that one bit of a segment is flipped.
     pub corrupt: f64,
-    /// Which packets overtake others.
+    /// The packets that overtake others.
     pub reorder: Option<Reorder>,
     /// MTU in bytes of IP; `None` for no limit.
     pub mtu: Option<u32>,
@@ -125,7 +125,7 @@ pub enum Distribution {
     Pareto,
 }
 
-/// Which packets are lost.
+/// A model of packet loss.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum LossModel {
     /// No packet is lost.
@@ -189,7 +189,7 @@ pub enum LossUnit {
     SuperPacket,
 }
 
-/// Which packets overtake those before them: they skip the delay.
+/// The packets that overtake those before them: they skip the delay.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reorder {
     /// Probability that a candidate overtakes.

@@ -76,7 +76,7 @@ mod tests {
     use crate::test_packet::TestPacket;
 
     #[test]
-    fn a_train_is_split_where_fates_change() {
+    fn a_train_is_split_between_segments_of_different_fates() {
         let train = TestPacket { first: 0, segments: 6, bytes: 100, last_bytes: 7 };
         let fates = runs(6, |segment| segment == 2 || segment == 3);
         assert_eq!(fates, [(false, 2), (true, 2), (false, 2)]);

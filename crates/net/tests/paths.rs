@@ -1,5 +1,5 @@
-//! Paths of packets through any graph of hosts, switches and routers, and that no packet is lost without a
-//! drop.
+//! The paths of packets through any graph of hosts, switches and routers. Each packet is delivered or reported
+//! as dropped.
 
 use net::{
     Cidr, Destination, Direction, DropCause, Network, Node, PacketSink, PipeId, PipeSpec, Rate, Station,
@@ -185,7 +185,7 @@ fn hosts_do_not_forward() {
 }
 
 #[test]
-fn invalid_addresses_and_routes_have_their_errors() {
+fn invalid_addresses_and_routes_are_rejected() {
     let build = |change: &dyn Fn(&mut Topology)| {
         let mut topology = triangle();
         change(&mut topology);
@@ -249,7 +249,7 @@ fn scheduled_changes_apply_before_packets_of_the_same_instant() {
     second_network.send(0, Time(0), Destination::Station(1), TestPacket::single(1, 100), &mut log);
     second_network.run_until(END, &mut log);
     assert_eq!(log.delivered, [(1, Time(12_000_000), 1)]);
-    assert_eq!(second_network.next_event(), None, "no events remain, and no stale timer");
+    assert_eq!(second_network.next_event(), None, "no event and no expired timer remains");
 }
 
 #[test]

@@ -101,7 +101,7 @@ proptest! {
 
     /// Between any two deliveries no more bits arrive than rate times time, plus the burst.
     #[test]
-    fn never_faster_than_the_rate(mut spec in specs(), sends in sends(), rate in 1_000_000u64..40_000_000_000) {
+    fn the_rate_is_never_exceeded(mut spec in specs(), sends in sends(), rate in 1_000_000u64..40_000_000_000) {
         spec.rate = Rate::Constant(BitRate(rate));
         let burst = spec.burst.map_or(0, |b| b.0);
         let (log, _) = play(&mut dumbbell(spec, 1), &sends);

@@ -72,7 +72,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn damaged_packets(
+    fn routers_survive_damaged_packets(
         which in 0usize..10, flips in proptest::collection::vec((0usize..90, any::<u8>()), 0..6),
         cut in 0usize..1100, mtu in 1u32..1600,
     ) {
@@ -89,7 +89,7 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..300), kind in 0usize..4, version in 0u8..16, mtu in 1u32..400) {
+    fn routers_survive_random_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..300), kind in 0usize..4, version in 0u8..16, mtu in 1u32..400) {
         let mut frame = udp_v4(b"", |_| {})[..12].to_vec();
         frame.extend([[8, 0], [8, 6], [0x86, 0xdd], [0x81, 0]][kind]);
         frame.extend(bytes);

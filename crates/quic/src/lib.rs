@@ -4,7 +4,7 @@
 //! the congestion controls of crate `cc` behind quinn's trait (`congestion.rs`). Calls block; a check ends them early.
 //!
 //! A [`QuicListener`] accepts one connection. It begins a handshake only after an address validation (a Retry packet), so a
-//! request with a forged address gets no data. Each end has an [`Identity`], a certificate for this connection only, and accepts only the
+//! request with a forged address receives no data. Each end has an [`Identity`], a certificate for this connection only, and accepts only the
 //! expected certificate: the caller exchanges the certificates before.
 
 mod config;

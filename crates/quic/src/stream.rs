@@ -27,7 +27,7 @@ use crate::{
 pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// A peer that neither accepts nor sends data for this time counts as unreachable.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// A sender that sleeps between packets sleeps at least this long, and sends what was due in one batch.
+/// A sender that sleeps between packets sleeps at least this long, and sends all due packets in one batch.
 const MIN_SLEEP: Duration = Duration::from_micros(100);
 /// A reader serves the connection at least this often.
 const SERVE_INTERVAL: Duration = Duration::from_millis(1);
@@ -236,7 +236,7 @@ impl QuicStream {
             bytes = &bytes[written..];
             if written > 0 {
                 moved = Instant::now();
-                // Sends what is due, without waiting.
+                // Sends the packets that are due, without waiting.
                 self.step(Duration::ZERO, check)?;
             } else {
                 check_idle(moved)?;
@@ -416,7 +416,7 @@ impl QuicStream {
         Ok(())
     }
 
-    /// Sends what is due.
+    /// Sends the packets that are due.
     fn transmit(&mut self) -> Result<(), Error> {
         loop {
             let now = Instant::now();

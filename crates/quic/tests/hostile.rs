@@ -1,4 +1,4 @@
-//! Hosts that send anything to a listener's port.
+//! Hosts that send arbitrary datagrams to a listener's port.
 
 use std::{
     net::UdpSocket,
@@ -35,7 +35,7 @@ fn received_bytes(socket: &UdpSocket) -> usize {
 }
 
 #[test]
-fn arbitrary_datagrams_get_no_more_bytes_than_they_have_and_do_not_block_a_client() {
+fn replies_to_arbitrary_datagrams_are_no_larger_and_do_not_block_a_client() {
     let (server, client) = (Identity::generate().unwrap(), Identity::generate().unwrap());
     let listener =
         QuicListener::bind("127.0.0.1:0".parse().unwrap(), options(&server, Some(&client), "cubic")).unwrap();

@@ -147,7 +147,7 @@ fn lost_datagrams_are_repaired_with_each_kind_of_congestion_control() {
 }
 
 #[test]
-fn a_rate_limit_holds() {
+fn a_rate_limit_is_not_exceeded() {
     let (server, client) = (Identity::generate().unwrap(), Identity::generate().unwrap());
     let (port, thread) = echo(server.clone(), client.clone(), "cubic", 1_000_000);
     let options = QuicOptions { rate: Some(BitRate(8_000_000)), ..options(&client, Some(&server), "cubic") };
@@ -178,7 +178,7 @@ fn each_end_accepts_only_the_expected_certificate() {
 }
 
 #[test]
-fn nobody_at_the_port_is_a_timeout() {
+fn connecting_to_an_unused_port_times_out() {
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let (server, client) = (Identity::generate().unwrap(), Identity::generate().unwrap());
     let options = options(&client, Some(&server), "cubic");

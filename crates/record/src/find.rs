@@ -35,9 +35,9 @@ pub struct RunEntry {
     pub id: String,
     /// The record's directory.
     pub path: PathBuf,
-    /// True where the run was cut short or is still in progress, or has no summary.
+    /// Whether the run ended early or is still in progress, or has no summary.
     pub partial: bool,
-    /// True where the directory is a record, readable or damaged. Only such directories are removed.
+    /// Whether the directory is a record, readable or damaged. Only such directories are removed.
     pub is_record: bool,
     /// The record, or why it cannot be read.
     pub run: Result<Run, Error>,
@@ -65,7 +65,7 @@ impl RunEntry {
     }
 }
 
-/// All records below `runs_dir`, newest last; none where the directory does not exist. A record that cannot
+/// All records below `runs_dir`, newest last; none if the directory does not exist. A record that cannot
 /// be read is listed with its error.
 ///
 /// # Errors
@@ -116,7 +116,7 @@ pub fn find(runs_dir: &Path, key: &str) -> Result<Run, Error> {
 /// The entry of the list that `key` names, as in [`find`]. A directory must be one of the list.
 ///
 /// # Errors
-/// If no run or several runs match, or a directory cannot be read. A record that cannot be read is no
+/// If no run or several runs match, or a directory cannot be read. A record that cannot be read is not an
 /// error.
 pub fn find_entry(runs_dir: &Path, key: &str) -> Result<RunEntry, Error> {
     select(list(runs_dir)?, &runs_dir.display().to_string(), key)
@@ -232,7 +232,7 @@ fn hint(entries: &[RunEntry], key: &str) -> String {
     format!("the nearest of {} are {}; `longfat ls` lists them", entries.len(), near.join(", "))
 }
 
-/// The directories in `dir`, by name; none where `dir` does not exist.
+/// The directories in `dir`, by name; none if `dir` does not exist.
 fn subdirectories(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     let reader = match fs::read_dir(dir) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),

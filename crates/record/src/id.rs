@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn names_cannot_leave_their_directory_or_hide() {
+    fn names_cannot_leave_their_directory_or_begin_with_a_dot() {
         assert_eq!(file_name("../../etc/passwd"), "_._.._etc_passwd");
         assert!(!file_name("../x").starts_with('.'));
         assert!(!file_name("a/b c\u{e9}").contains(['/', ' ']));

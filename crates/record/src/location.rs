@@ -130,7 +130,7 @@ impl RunsLocation {
         };
         store.refresh()?;
         let in_store = |run: Run| run.in_store(Arc::clone(store));
-        // What remains of an interrupted removal has the name of a record only.
+        // The remainder of an interrupted removal has the name of a record and nothing else of one.
         let has_name = |path: &Path| directory_name(path).is_some_and(|name| name.starts_with(RUN_PARTITION));
         let as_stored = |entry: RunEntry| RunEntry {
             is_record: entry.is_record || has_name(&entry.path),

@@ -166,7 +166,7 @@ fn definition_levels<V>(column: &Column, cells: &[Option<V>]) -> Option<Vec<i16>
     column.kind.is_optional().then(|| cells.iter().map(|cell| i16::from(cell.is_some())).collect())
 }
 
-/// The rows of an open Parquet file. The error states what is wrong with it.
+/// The rows of an open Parquet file. The error states the damage.
 pub(crate) fn decode<T: Table>(file: File) -> Result<Vec<T>, String> {
     match catch_unwind(AssertUnwindSafe(|| decode_unguarded(file))) {
         Ok(Ok(rows)) => Ok(rows),

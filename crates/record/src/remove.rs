@@ -60,7 +60,7 @@ pub fn check_writable(runs_dir: &Path) -> Result<(), Error> {
     tried
 }
 
-/// Removes what interrupted removals left in a scenario's directory. Best effort: these are not listed.
+/// Removes the remainders of interrupted removals from a scenario's directory. Best effort: they are not listed.
 fn remove_hidden(scenario_dir: &Path) {
     for entry in fs::read_dir(scenario_dir).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -71,7 +71,7 @@ fn remove_hidden(scenario_dir: &Path) {
 }
 
 impl Error {
-    /// True where the operating system refuses to write there: permission denied, or a read-only file system.
+    /// Whether the operating system refuses to write there: permission denied, or a read-only file system.
     pub fn is_read_only(&self) -> bool {
         let Error::Io { source, .. } = self else { return false };
         matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)

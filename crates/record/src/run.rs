@@ -19,7 +19,7 @@ use crate::{Error, RunStore};
 pub struct Run {
     /// The record's directory. That of a record in an object store has the files that have been fetched; see [`Run::file`].
     pub path: PathBuf,
-    /// True where the run was cut short: its series end early and its summary may lack figures.
+    /// Whether the run ended early: then its series end early and its summary may lack figures.
     pub partial: bool,
     /// The summary, which has exactly one run.
     pub summary: Summary,
@@ -31,7 +31,7 @@ impl Run {
     /// Opens the record in directory `path`.
     ///
     /// # Errors
-    /// If its summary cannot be read, is of another schema, or has not exactly one run.
+    /// If its summary cannot be read, is of another schema, or does not have exactly one run.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let file = path.join("summary.json");
         let text = fs::read_to_string(&file).context("read", &file)?;
@@ -139,7 +139,7 @@ impl Run {
         self.rows()
     }
 
-    /// The rows of `trace.parquet`; none where nothing was traced.
+    /// The rows of `trace.parquet`; none if nothing was traced.
     ///
     /// # Errors
     /// If the file cannot be read or is damaged.

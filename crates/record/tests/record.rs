@@ -77,7 +77,7 @@ fn traced(i: i64) -> TraceRow {
 }
 
 #[test]
-fn traces_come_in_parts_and_end_as_one_file() {
+fn traces_are_written_in_parts_that_become_one_file() {
     let runs = tempfile::tempdir().unwrap();
     let rows: Vec<TraceRow> = (0..300_000).map(traced).collect();
     let mut writer = create(runs.path(), "traced");
@@ -151,7 +151,7 @@ fn long_runs_have_few_parts() {
 }
 
 #[test]
-fn dropping_keeps_rows_and_nothing_else() {
+fn a_dropped_writer_keeps_a_record_only_if_it_has_rows() {
     let runs = tempfile::tempdir().unwrap();
     drop(create(runs.path(), "empty"));
     assert!(names(runs.path()).is_empty(), "no rows: no record, no directory");
@@ -162,7 +162,7 @@ fn dropping_keeps_rows_and_nothing_else() {
 }
 
 #[test]
-fn the_same_id_twice_gets_a_suffix_also_while_the_first_runs() {
+fn a_second_record_of_the_same_id_gets_a_suffix_even_while_the_first_is_written() {
     let runs = tempfile::tempdir().unwrap();
     let first = create(runs.path(), "a");
     let second = create(runs.path(), "a");
@@ -361,7 +361,7 @@ fn noise(count: i64) -> Vec<FlowSample> {
 }
 
 #[test]
-fn a_full_disk_is_reported_and_leaves_nothing_behind() {
+fn a_full_disk_is_reported_and_no_files_remain() {
     let dir = tempfile::tempdir().unwrap();
     let Some(disk) = SmallDisk::mount(dir.path()) else {
         testing::skip(testing::Missing::Privilege, "mounting a tmpfs needs root");
@@ -377,7 +377,7 @@ fn a_full_disk_is_reported_and_leaves_nothing_behind() {
     let mut writer = create(&runs, "in-the-middle");
     let failed = noise(20_000).chunks(200).find_map(|rows| writer.append(rows, &[], &[]).err());
     assert!(failed.unwrap().to_string().contains("No space left on device"));
-    assert!(names(&disk.0).is_empty(), "also before the writer is dropped");
+    assert!(names(&disk.0).is_empty(), "no files remain, even before the writer is dropped");
     assert!(matches!(writer.append(&[flow(1)], &[], &[]), Err(Error::Removed { .. })));
     drop(writer);
 
@@ -446,7 +446,7 @@ fn a_record_is_removed_unless_it_is_being_written_and_interrupted_removals_are_c
     // Its process was killed: the record remains partial and is no longer locked.
     drop(writer);
     remove(&entry("b")).unwrap();
-    assert_eq!(names(runs), [""; 0], "and the scenario's empty directory");
+    assert_eq!(names(runs), [""; 0], "the scenario's empty directory is removed too");
 }
 
 #[test]
@@ -492,7 +492,7 @@ fn only_records_are_removed_even_damaged_ones() {
 }
 
 #[test]
-fn the_check_of_a_directory_leaves_nothing() {
+fn check_writable_leaves_no_files() {
     let dir = tempfile::tempdir().unwrap();
     check_writable(&dir.path().join("not/there/yet")).unwrap();
     assert_eq!(names(dir.path()), [""; 0]);

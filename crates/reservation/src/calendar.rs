@@ -67,7 +67,7 @@ impl Occupied {
         self.occupancy == Occupancy::Running || self.priority >= candidate.priority
     }
 
-    /// Deadlock guard: two leads that propose to each other would refuse each other for ever. At equal priority the smaller id wins over a
+    /// Deadlock guard: two leads that propose to each other would refuse each other endlessly. At equal priority the smaller id wins over a
     /// slot that its point has only proposed.
     fn yields_to(&self, candidate: &Occupied) -> bool {
         self.occupancy == Occupancy::OwnHold
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_decide_what_overlaps() {
+    fn classes_decide_which_tests_overlap() {
         for (taken, wanted, fits) in [
             (Class::Exclusive, Class::Exclusive, false),
             (Class::Exclusive, Class::Normal, false),
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn higher_priority_displaces_bookings_when_booked_and_holds_at_once() {
+    fn bookings_are_displaced_by_a_booking_and_holds_already_by_a_hold() {
         let lower = exclusive(1, 0, 10);
         let hold = slot(2, 20, 30, Class::Exclusive, Occupancy::Hold);
         let running = slot(3, 40, 50, Class::Exclusive, Occupancy::Running);

@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_json() {
+    fn the_names_are_those_in_json() {
         let point = || PointName("a".into());
         let id = ReservationId { number: 1, origin: point() };
         let (text, zero) = (String::new(), Time::ZERO);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn instants_are_dates() {
+    fn instants_are_printed_as_dates() {
         // date -u -d @1709210096
         assert_eq!(utc_text(Time::from_secs(1_709_210_096)), "2024-02-29 12:34:56 UTC");
         assert_eq!(utc_text(Time::ZERO), "1970-01-01 00:00:00 UTC");

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_by_time_or_number() {
+    fn a_recurrence_ends_at_a_time_or_after_a_number_of_runs() {
         assert_eq!(hourly().nominal(5), Some(Time::from_secs(1_000_000 + 5 * 3600)));
         assert_eq!(hourly().nominal(6), None);
         assert_eq!(Recurrence { max_runs: Some(2), ..hourly() }.nominal(2), None);

@@ -88,7 +88,7 @@ pub struct Spec {
     pub class: Class,
     /// A test displaces reservations of strictly lower priority that do not run yet.
     pub priority: i32,
-    /// How long it runs.
+    /// The duration of the test.
     pub duration: Time,
     /// The earliest start, UTC.
     pub earliest: Time,
@@ -108,8 +108,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// The point that answers for the request at the point `own`, and the name of the user there. A lead that passes another
-    /// point's request on can only claim who made it: it answers itself, and the user is one of its users.
+    /// The point that is responsible for the request at the point `own`, and the name of the user there. A lead that forwards another
+    /// point's request can only claim who made it: the lead itself is responsible, and the user is one of its users.
     pub fn answerable(&self, own: &PointName) -> (&PointName, Option<String>) {
         let (origin, lead, user) = (&self.id.origin, &self.lead, &self.spec.user);
         if [own, lead].contains(&origin) || lead == own {

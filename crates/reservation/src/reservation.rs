@@ -1,4 +1,4 @@
-//! A reservation as one point sees it.
+//! The state of a reservation at one point.
 
 use serde::{Deserialize, Serialize};
 use units::Time;
@@ -65,7 +65,7 @@ pub enum Phase {
     Ended(Outcome),
 }
 
-/// A reservation as one point sees it. All of it is rebuilt from events.
+/// The state of a reservation at one point. All of it is rebuilt from events.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
     /// The request.

@@ -32,7 +32,7 @@ fn outcome(simulation: &Simulation, host: usize, id: &ReservationId) -> Outcome 
 }
 
 #[test]
-fn two_points_agree_run_and_finish() {
+fn two_points_book_run_and_complete_a_test() {
     let mut simulation = simulation(2);
     let start = simulation.now;
     simulation.request_at(start, 0, 0, throughput(1, start + seconds(60), 600, 30));
@@ -135,7 +135,7 @@ fn higher_priority_displaces_and_the_displaced_test_moves() {
 }
 
 #[test]
-fn what_runs_is_not_displaced() {
+fn a_running_test_is_not_displaced() {
     let mut simulation = simulation(3);
     let start = simulation.now;
     simulation.request_at(start, 0, 0, throughput(1, start + seconds(60), 0, 100));
@@ -160,7 +160,7 @@ fn background_tests_run_beside_exclusive_ones() {
 }
 
 #[test]
-fn a_third_party_asks_and_learns_the_end() {
+fn a_third_party_requests_a_test_and_receives_its_outcome() {
     let mut simulation = simulation(3);
     let start = simulation.now;
     simulation.request_at(start, 2, 0, throughput(1, start + seconds(60), 600, 30));
@@ -187,7 +187,7 @@ fn the_requester_may_be_the_peer() {
 
 /// The round trip is 15 times the default: the first padding would be too short.
 #[test]
-fn a_long_round_trip_is_learnt_before_the_slot_is_booked() {
+fn a_long_round_trip_is_measured_before_the_slot_is_booked() {
     let network = Network {
         min_delay: Time::from_millis(1500),
         max_delay: Time::from_millis(1501),
@@ -204,7 +204,7 @@ fn a_long_round_trip_is_learnt_before_the_slot_is_booked() {
     assert_eq!(simulation.counts.runs, 1);
 }
 
-/// A reply after 29.8 s needs more padding than any slot may have. Later tests measure again instead of trusting it for ever.
+/// A reply after 29.8 s needs more padding than any slot may have. Later tests measure it again instead of always using this value.
 #[test]
 fn one_slow_reply_does_not_prevent_later_tests() {
     let slow = Network {
@@ -228,7 +228,7 @@ fn one_slow_reply_does_not_prevent_later_tests() {
 }
 
 #[test]
-fn a_third_party_withdraws() {
+fn a_third_party_cancels_its_request() {
     let mut simulation = simulation(3);
     let start = simulation.now;
     simulation.request_at(start, 2, 0, throughput(1, start + seconds(60), 600, 30));
@@ -267,7 +267,7 @@ fn an_unreachable_peer_is_named_after_the_last_possible_start() {
 }
 
 #[test]
-fn a_partition_that_heals_delays_only() {
+fn a_temporary_partition_only_delays_the_test() {
     let mut simulation = simulation(2);
     let start = simulation.now;
     simulation.partition_at(start, start + seconds(100), vec![false, true]);
@@ -294,7 +294,7 @@ fn clocks_that_disagree_are_named() {
     }
 }
 
-/// The clock of either end is stepped between the booking and the start: nothing runs, and both ends know why.
+/// The clock of either end is stepped between the booking and the start: nothing runs, and both ends have the reason.
 #[test]
 fn a_clock_step_after_booking_prevents_the_run() {
     for (host, by_s) in [(0, 3600), (0, -3600), (1, 3600), (1, -3600)] {
@@ -344,7 +344,7 @@ fn recurring_tests_run_with_slip_and_end() {
 
 /// Only a point itself gives its reservations numbers: a member that proposes with another's number changes nothing there.
 #[test]
-fn a_proposal_with_a_number_that_the_peer_never_gave_is_refused() {
+fn a_proposal_with_a_number_that_the_peer_never_assigned_is_refused() {
     let simulation = simulation(2);
     let now = simulation.clocks(1);
     let before = point(&simulation, 1).clone();
@@ -368,7 +368,7 @@ fn a_proposal_with_a_number_that_the_peer_never_gave_is_refused() {
 
 /// Replies to requests of points that have no part in a reservation.
 #[test]
-fn strangers_change_nothing() {
+fn messages_of_uninvolved_points_change_nothing() {
     let mut simulation = simulation(3);
     let start = simulation.now;
     simulation.request_at(start, 0, 0, throughput(1, start + seconds(60), 600, 30));
@@ -403,7 +403,7 @@ impl Admission for Closed {
 
 /// A point cannot fill the storage of another one with requests that are refused.
 #[test]
-fn a_refused_request_of_a_third_party_leaves_nothing() {
+fn a_refused_request_of_a_third_party_is_not_stored() {
     let now = Now { steady: seconds(5), utc: EPOCH, error: Time::from_millis(1) };
     let mut lead = Point::new(name(0), Settings::default());
     let booked = throughput(1, seconds(100), 0, 30);

@@ -104,7 +104,7 @@ proptest! {
     }
 }
 
-/// The faults do happen, and tests run nevertheless: the property above is not empty.
+/// The faults do happen, and tests run nevertheless, so the property above is not vacuous.
 #[test]
 fn tests_run_in_spite_of_faults() {
     let network = Network {

@@ -305,7 +305,7 @@ impl Simulation {
         ppm > 0 && self.draws.below(1_000_000) < ppm
     }
 
-    /// Does with a step what a program has to do, unless it is killed on the way.
+    /// Executes a step as a program must, unless the program is killed during it.
     fn carry_out(&mut self, host: usize, step: Step) {
         self.counts.steps += 1;
         let is_killed = self.chance(self.network.crash_ppm);
@@ -444,7 +444,7 @@ impl Simulation {
         outcomes
     }
 
-    /// Checks that nothing is left over: every reservation has ended everywhere.
+    /// Checks that nothing remains: every reservation has ended everywhere.
     pub fn assert_all_ended(&self) {
         for host in &self.hosts {
             let point = host.point.as_ref().expect("all points run at the end");

@@ -257,7 +257,7 @@ impl Client {
         written
     }
 
-    /// Removes the parts of an object that has not been completed. An upload that does not exist is no error.
+    /// Removes the parts of an object that has not been completed. An upload that does not exist is not an error.
     pub(crate) async fn abort_upload(&self, path: &str, id: &str) -> Result<(), RecordError> {
         let (key, id) = (self.address.key(path), id.to_owned());
         let request = async {
@@ -269,7 +269,7 @@ impl Client {
         self.in_time("remove parts of", path, request).await
     }
 
-    /// Removes objects. An object that does not exist is no error.
+    /// Removes objects. An object that does not exist is not an error.
     pub(crate) async fn remove(&self, paths: &[String]) -> Result<(), RecordError> {
         let removals = paths.iter().map(|path| async move {
             let key = self.address.key(path);

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn different_places_have_different_names() {
+    fn different_stores_have_different_directory_names() {
         let names = ["a/b", "a_b", "a-b", "ab", ""].map(escape);
         assert_eq!(names, ["a%2fb", "a%5fb", "a-b", "ab", ""]);
     }

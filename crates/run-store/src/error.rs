@@ -1,4 +1,4 @@
-//! Errors, and what the failure of a request means.
+//! Errors, and the causes of failed requests.
 
 use std::error::Error as StdError;
 

@@ -1,5 +1,5 @@
-//! The journal of an outbox: what its program has begun in the store. If the program is killed, the one that takes over the outbox
-//! reads there what it must complete or remove.
+//! The journal of an outbox: the uploads and records that its program has begun in the store. If the program is killed, the one that takes over the outbox
+//! reads there which of them it must complete or remove.
 //!
 //! A line of JSON is appended before the first object of an unfinished record is uploaded, and after each
 //! multipart upload has been given its id. Lines are not synced to disk, because a killed process does not
@@ -92,7 +92,7 @@ impl Journal {
     }
 
     /// Records that a multipart upload has ended. Its line remains: the end of an upload that does not exist
-    /// is no error.
+    /// is not an error.
     pub(crate) fn close_upload(&self, path: &str, id: &str) {
         lock(&self.uploads).remove(&(path.to_owned(), id.to_owned()));
     }
@@ -112,7 +112,7 @@ impl Journal {
     }
 }
 
-/// Locks a mutex even if a thread has panicked: what it guards is whole.
+/// Locks a mutex even if a thread has panicked: the data that it guards is consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_program_reads_what_was_begun() {
+    fn the_next_program_reads_the_entries_of_a_killed_program() {
         let outbox = tempfile::tempdir().unwrap();
         let journal = Journal::open(outbox.path()).unwrap();
         journal.add_record("lab8/run=1").unwrap();

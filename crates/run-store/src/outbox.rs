@@ -1,8 +1,8 @@
 //! The outbox of one program: a directory of records, and the thread that uploads it.
 //!
 //! A lock marks the outbox of a running program. If a program was killed or could not reach the store at its end, the next program that
-//! writes to the same place takes over its outbox: it uploads what is missing in the store, removes there what the program had not
-//! completed (see `journal.rs`), and removes the outbox. The lock protects what a running program has begun.
+//! writes to the same place takes over its outbox: it uploads the records that are missing in the store, removes there the data that the program had not
+//! completed (see `journal.rs`), and removes the outbox. The lock protects the uploads and the unfinished records of a running program.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Creates the outbox, and begins to upload what is written to it.
+    /// Creates the outbox, and begins to upload the files that are written to it.
     pub(crate) fn start(client: &Arc<Client>, directories: &Directories) -> Result<Self, Error> {
         let tag = tag()?;
         let directory = directories.outboxes.join(&tag);
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tags_differ_and_fit_into_ids() {
+    fn tags_are_different_and_valid_in_ids() {
         let tags: std::collections::BTreeSet<String> = (0..32).map(|_| tag().unwrap()).collect();
         assert!(tags.len() > 30, "{tags:?}");
         assert!(tags.iter().all(|tag| tag.len() == 6 && tag.bytes().all(|byte| byte.is_ascii_hexdigit())));

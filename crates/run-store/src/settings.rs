@@ -7,7 +7,7 @@ use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use crate::Error;
 use crate::address::Address;
 
-/// Where an object store is, and the credentials for it.
+/// The location of an object store, and the credentials for it.
 pub(crate) struct Settings {
     pub(crate) address: Address,
     pub(crate) endpoint: String,

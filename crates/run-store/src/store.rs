@@ -137,7 +137,7 @@ impl RunStore for S3Store {
         let path = self.path_of(directory)?;
         let client = self.client()?;
         client.wait(async {
-            // Without its summary, what remains of an interrupted removal is not a finished record.
+            // Without its summary, the remainder of an interrupted removal is not a finished record.
             client.remove(&[format!("{path}/{SUMMARY}")]).await?;
             client.remove(&client.objects(&path).await?).await
         })?;
@@ -165,7 +165,7 @@ impl RunStore for S3Store {
     }
 }
 
-/// Locks a mutex even if a thread has panicked: what it guards is whole.
+/// Locks a mutex even if a thread has panicked: the data that it guards is consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! The outbox of a program that was killed: what the next program uploads and removes, and what it must not touch.
+//! The outbox of a program that was killed: the objects that the next program uploads and removes, and those that it must not change.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -36,10 +36,10 @@ struct Place {
 }
 
 impl Place {
-    /// `None` where the server is not installed; the test is reported as skipped then.
+    /// `None` if the server is not installed; the test is reported as skipped then.
     fn new() -> Option<Place> {
         let Some(server) = S3Server::start() else {
-            skip(Missing::Tool, "moto_server is not in target/python/venv; scripts/setup.sh tests makes it");
+            skip(Missing::Tool, "moto_server is not in target/python/venv; run scripts/setup.sh tests");
             return None;
         };
         let address = Address::parse(&format!("s3://{BUCKET}/some/place")).unwrap();
@@ -75,7 +75,7 @@ impl Place {
     }
 }
 
-/// The outbox of a program, and what the program does with one record in it.
+/// The outbox of a program, with the operations of the program on one record in it.
 struct Writer<'a> {
     place: &'a Place,
     outbox: PathBuf,
@@ -151,7 +151,7 @@ fn an_unfinished_record_of_a_killed_writer_remains() {
 }
 
 #[test]
-fn a_discarded_try_of_a_killed_writer_is_removed() {
+fn a_discarded_attempt_of_a_killed_writer_is_removed() {
     let Some(place) = Place::new() else { return };
     let writer = Writer::begin(&place);
     fs::remove_dir_all(writer.outbox.join("s")).unwrap();
@@ -173,7 +173,7 @@ fn a_finished_record_remains_if_only_its_journal_is_left() {
 }
 
 #[test]
-fn what_a_running_program_has_begun_is_not_touched() {
+fn uploads_of_a_running_program_are_not_touched() {
     let Some(place) = Place::new() else { return };
     let writer = Writer::begin(&place);
     let lock = open_lock(&writer.outbox).unwrap();
@@ -205,7 +205,7 @@ fn begin_upload(place: &Place, outbox: &Path) -> String {
 }
 
 #[test]
-fn large_files_are_uploaded_in_parts_whose_upload_an_error_does_not_leave_behind() {
+fn large_files_are_uploaded_in_parts_and_an_interrupted_upload_is_discarded() {
     let Some(place) = Place::new() else { return };
     let mut writer = Writer::begin(&place);
     let path = format!("{KEY}/trace.parquet");

@@ -15,7 +15,7 @@ const MAX_BYTES: u64 = 64 << 20;
 /// The lowest accepted rate of the uplink, bytes per second.
 const MIN_RATE: u64 = 100_000;
 
-/// Limits the uploads at once, in the order in which they ask.
+/// Limits the number and the size of simultaneous uploads. They begin in the order of their requests.
 #[derive(Debug)]
 pub(crate) struct Uplink(Semaphore);
 

@@ -213,7 +213,7 @@ fn subdirectories(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(paths.filter(|path| path.is_dir()).collect())
 }
 
-/// The entries of a directory; none where it does not exist. All other errors are returned, because the objects of a record that is no
+/// The entries of a directory; none if it does not exist. All other errors are returned, because the objects of a record that is no
 /// longer in the outbox are removed from the store.
 fn entries(directory: &Path) -> Result<Vec<DirEntry>, Error> {
     match fs::read_dir(directory).and_then(Iterator::collect) {

@@ -61,7 +61,7 @@ pub(crate) const QUIC: Keys = Keys {
 const MIN_RATE: BitRate = BitRate(1_000);
 /// Largest receive buffer of UDT: 2^22 packets of 1500 B, about the longest that sequence numbers allow.
 const MAX_UDT_BUFFER: Bytes = Bytes(1500 << 22);
-/// Smallest and largest flow-control window of QUIC: a few packets, and what a 32-bit number counts.
+/// Smallest and largest flow-control window of QUIC: a few packets, and the largest 32-bit number.
 const MIN_QUIC_BUFFER: Bytes = Bytes(4_000);
 const MAX_QUIC_BUFFER: Bytes = Bytes(4_000_000_000);
 /// The largest rate that Tsunami's parameters carry: 32 bits.

@@ -1,4 +1,4 @@
-//! Decodes what handling packets costs a host: `cost = "server-2003"`, or a table that may start from a
+//! Decodes the cost of packets at a host: `cost = "server-2003"`, or a table that may start from a
 //! preset.
 
 use units::{Picoseconds, Time};

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_of_other_files_are_shown_alike() {
+    fn mistakes_in_other_toml_files_are_shown_in_the_same_way() {
         let shown = Error::of("g.toml", "a = 1\nb = 2\n", [(6..7, "bad".into(), Some("good".into()))]);
         assert_eq!(shown.unwrap().to_string(), "g.toml:2:1: bad; good");
         assert!(Error::of("g.toml", "", []).is_none());
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn no_mistakes_are_no_error() {
+    fn without_mistakes_there_is_no_error() {
         assert!(Problems::default().stop(&[]).is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! Assigns what a file omits between routers and hosts: routers' addresses and hosts' default routes.
+//! Assigns the addresses of routers and the default routes of hosts that a file omits.
 //!
 //! Written values are kept, so a complete scenario is not changed.
 

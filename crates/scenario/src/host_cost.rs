@@ -1,7 +1,7 @@
 //! The processing costs of a host's packets: processor time, interrupts, the bus; and calibrated presets.
 //!
-//! A preset is a round calibration, not a measurement of one machine. Its figures reproduce what the sources
-//! below state, and `model::HostCost` gives the rates that follow from them.
+//! A preset is a round calibration, not a measurement of one machine. Its figures reproduce those of the
+//! sources below, and `model::HostCost` gives the rates that follow from them.
 
 use std::ops::RangeInclusive;
 

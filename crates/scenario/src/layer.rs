@@ -29,7 +29,7 @@ pub(crate) const LAYER: Keys = Keys {
     nested: None,
 };
 
-/// The name that stands for all hosts, links or flows.
+/// The name that means all hosts, links or flows.
 const ALL: &str = "*";
 
 /// Expands the short forms of a scenario's base.

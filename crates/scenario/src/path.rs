@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn fewest_hops_with_ties_in_the_links_order() {
+    fn a_path_has_the_fewest_hops_and_ties_follow_the_order_of_links() {
         let links = [("h1", "s1"), ("s1", "s2"), ("s2", "s3"), ("s3", "s1"), ("s3", "h2")];
         assert_eq!(hops(&links, "h1", "h2").unwrap(), [(0, false), (3, true), (4, false)]);
         let links = [("h1", "s1"), ("s2", "s1"), ("s1", "s3"), ("s3", "s4"), ("s4", "s2"), ("h2", "s4")];

@@ -6,7 +6,7 @@ use net::{
 
 use crate::quote::quote;
 
-/// Which keys of a direction are printed.
+/// The keys of a direction that are printed.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Detail {
     /// Only what differs from the default.

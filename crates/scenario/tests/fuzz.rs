@@ -129,8 +129,8 @@ fn exercise(text: &str) {
             for variant in variants.iter().map(|v| Some(v.as_str())).chain([None]) {
                 let scenario = file.resolve(variant, &[]).expect("parse has checked every variant");
                 let again =
-                    ScenarioFile::parse("fuzz.toml", &scenario.to_toml()).expect("what is printed parses");
-                assert_eq!(again.resolve(None, &[]).expect("and resolves"), scenario);
+                    ScenarioFile::parse("fuzz.toml", &scenario.to_toml()).expect("its TOML parses again");
+                assert_eq!(again.resolve(None, &[]).expect("its TOML resolves"), scenario);
             }
         }
         Err(error) => {
@@ -249,8 +249,8 @@ proptest! {
     ) {
         let file = ScenarioFile::parse("lab8.toml", LAB8).unwrap();
         if let Ok(scenario) = file.resolve(None, &[(path.into(), value)]) {
-            let again = ScenarioFile::parse("lab8.toml", &scenario.to_toml()).expect("what is printed parses");
-            prop_assert_eq!(again.resolve(None, &[]).expect("and resolves"), scenario);
+            let again = ScenarioFile::parse("lab8.toml", &scenario.to_toml()).expect("its TOML parses again");
+            prop_assert_eq!(again.resolve(None, &[]).expect("its TOML resolves"), scenario);
         }
     }
 
@@ -271,8 +271,8 @@ proptest! {
     ) {
         let file = ScenarioFile::parse("net.toml", NETWORK).unwrap();
         if let Ok(scenario) = file.resolve(None, &[(path.into(), value)]) {
-            let again = ScenarioFile::parse("net.toml", &scenario.to_toml()).expect("what is printed parses");
-            prop_assert_eq!(again.resolve(None, &[]).expect("and resolves"), scenario);
+            let again = ScenarioFile::parse("net.toml", &scenario.to_toml()).expect("its TOML parses again");
+            prop_assert_eq!(again.resolve(None, &[]).expect("its TOML resolves"), scenario);
         }
     }
 }

@@ -52,14 +52,14 @@ fn check(cases: &[(&str, &str, &str)]) {
 
 fn shown(text: &str) -> String {
     match ScenarioFile::parse("f.toml", text) {
-        Ok(_) => "nothing wrong".to_owned(),
+        Ok(_) => "no mistakes".to_owned(),
         Err(error) => error.to_string(),
     }
 }
 
 #[test]
 fn the_base_is_valid() {
-    assert_eq!(shown(GOOD), "nothing wrong");
+    assert_eq!(shown(GOOD), "no mistakes");
 }
 
 /// The last valid values at each limit.
@@ -91,7 +91,7 @@ fn limits() {
         ("kind = \"ping\"", "kind = \"ping\"\npayload = \"0B\""),
     ] {
         assert!(GOOD.contains(find), "{find} is not in the file");
-        assert_eq!(shown(&GOOD.replacen(find, replace, 1)), "nothing wrong", "{replace}");
+        assert_eq!(shown(&GOOD.replacen(find, replace, 1)), "no mistakes", "{replace}");
     }
 }
 
@@ -985,7 +985,7 @@ fn an_empty_file() {
 }
 
 #[test]
-fn all_at_once() {
+fn all_mistakes_are_reported_at_once() {
     let text = GOOD.replace("delay =", "dealy =").replace("\"10gbit\"", "\"10g\"");
     let error = ScenarioFile::parse("f.toml", &text).unwrap_err();
     let places: Vec<&str> = error.mistakes().iter().map(|m| m.location()).collect();
@@ -1013,7 +1013,7 @@ fn settings_from_the_command_line() {
     .unwrap();
     assert_eq!(scenario.duration, units::Time::from_secs(5));
     let scenario::FlowKind::Tcp(tcp) = &scenario.flows[0].kind else { panic!("not tcp") };
-    assert_eq!(tcp.cc, Some(scenario::Cc::Named("bbr".into())), "the later layer wins");
+    assert_eq!(tcp.cc, Some(scenario::Cc::Named("bbr".into())), "the later layer overrides the earlier");
     assert_eq!(scenario.links[1].forward.loss.mean(), 0.01);
     assert_eq!(scenario.links[1].backward.delay, units::Time::from_millis(7));
     assert_eq!((scenario.hosts[0].mtu, scenario.hosts[1].mtu), (1500, 9000));
@@ -1046,7 +1046,7 @@ fn mistakes_on_the_command_line() {
 }
 
 #[test]
-fn too_deep() {
+fn deeply_nested_texts_are_rejected() {
     let dotted = format!("{}b = 1", "a.".repeat(100_000));
     let arrays = format!("a = {}", "[".repeat(100_000));
     let header = format!("[{}b]", "a.".repeat(100_000));

@@ -40,15 +40,15 @@ fn shown(text: &str) -> String {
         _ => Err("no such file".to_owned()),
     };
     match ScenarioFile::parse_with("f.toml", text, &load) {
-        Ok(_) => "nothing wrong".to_owned(),
+        Ok(_) => "no mistakes".to_owned(),
         Err(error) => error.to_string(),
     }
 }
 
 #[test]
 fn the_base_is_valid() {
-    assert_eq!(shown(GOOD), "nothing wrong");
-    assert_eq!(shown(&GOOD.replace("rate = \"10mbit\"", "trace = \"good.trace\"")), "nothing wrong");
+    assert_eq!(shown(GOOD), "no mistakes");
+    assert_eq!(shown(&GOOD.replace("rate = \"10mbit\"", "trace = \"good.trace\"")), "no mistakes");
 }
 
 #[test]

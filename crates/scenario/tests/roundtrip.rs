@@ -270,7 +270,7 @@ fn everything() -> Scenario {
 fn every_key() {
     let scenario = everything();
     let hosts: Vec<&str> = scenario.hosts.iter().map(|h| h.name.as_str()).collect();
-    assert_eq!(hosts, ["zeta", "alpha"], "in the order of the file");
+    assert_eq!(hosts, ["zeta", "alpha"], "hosts have the order of the file");
     assert_eq!(scenario.hosts[0].sysctl["net.ipv4.tcp_sack"], "0");
     assert_eq!(reparsed(&scenario), scenario);
 }

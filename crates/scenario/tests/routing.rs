@@ -6,14 +6,12 @@ fn resolved(text: &str) -> Scenario {
     let file = ScenarioFile::parse("net.toml", text).unwrap_or_else(|e| panic!("{e}"));
     let scenario = file.resolve(None, &[]).unwrap();
     let again = ScenarioFile::parse("net.toml", &scenario.to_toml()).unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(again.resolve(None, &[]).unwrap(), scenario, "what is filled in stays");
+    assert_eq!(again.resolve(None, &[]).unwrap(), scenario, "the completed scenario remains the same");
     scenario
 }
 
 fn mistakes(text: &str) -> String {
-    ScenarioFile::parse("net.toml", text)
-        .map(|_| "nothing wrong".to_owned())
-        .unwrap_or_else(|e| e.to_string())
+    ScenarioFile::parse("net.toml", text).map(|_| "no mistakes".to_owned()).unwrap_or_else(|e| e.to_string())
 }
 
 /// `hosts` with addresses, routers and links, as a file.
@@ -91,7 +89,7 @@ fn both_ip_versions_get_addresses() {
 }
 
 #[test]
-fn blocks_between_routers_avoid_what_is_in_use() {
+fn blocks_between_routers_avoid_used_addresses() {
     let hosts = [("h1", "address = \"100.64.0.1/24\""), ("h2", "address = \"10.0.2.1/24\"")];
     let scenario = resolved(&network(&hosts, &["r1", "r2", "r3"], &["s1"], &CHAIN));
     assert_eq!(router_addresses(&scenario)[1], "r1 100.64.1.1/30");
@@ -202,7 +200,7 @@ fn networks_on_two_sides_of_a_router_must_not_overlap() {
         ("h3", "address = \"10.0.0.3/8\""),
     ];
     let text = network(&hosts, &["r1"], &["s1"], &[("h1", "s1"), ("h2", "s1"), ("h3", "r1")]);
-    assert_eq!(mistakes(&text), "nothing wrong");
+    assert_eq!(mistakes(&text), "no mistakes");
 }
 
 #[test]

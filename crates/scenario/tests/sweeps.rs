@@ -24,7 +24,7 @@ fn error(rest: &str) -> String {
 }
 
 #[test]
-fn the_points_resolve_as_sets() {
+fn points_resolve_as_the_same_set_options() {
     let file = parse(
         r#"[[sweeps]]
 field = "flows.bulk.cc"

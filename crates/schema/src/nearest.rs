@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn near_names_come_first_and_three_are_enough() {
+    fn the_three_nearest_names_come_first() {
         let metrics = ["goodput", "cwnd", "rtt", "srtt_us", "min_rtt_us", "queue"];
         assert_eq!(nearest_names("goodputt", metrics)[0], "goodput");
         assert_eq!(nearest_names("srtt", metrics)[0], "srtt_us");

@@ -1,4 +1,4 @@
-//! Which stations a flow's packets leave from and go to. A station is a port of a host or router in the
+//! The stations that a flow's packets leave from and go to. A station is a port of a host or router in the
 //! network.
 
 use net::{Network, NetworkPacket, Station};

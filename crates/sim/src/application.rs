@@ -106,7 +106,7 @@ impl Reader {
         }
     }
 
-    /// Reads what the rate and the pause allow. Returns when to call again without another event.
+    /// Reads the data that the rate and the pause allow. Returns when to call again without another event.
     pub(crate) fn work(&mut self, endpoint: &mut Endpoint, now: Time) -> Option<Time> {
         if let Some((from, until)) = self.pause
             && now >= from

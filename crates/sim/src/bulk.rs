@@ -124,7 +124,7 @@ impl BulkFlow {
         self.follow_up(side, now, links);
     }
 
-    /// After any event at one end: moves bytes to and from the control connection, and sends what is due.
+    /// After any event at one end: moves bytes to and from the control connection, and sends the data that is due.
     pub(crate) fn follow_up(&mut self, side: Side, now: Time, links: &mut LinkLayer) {
         if let Some(control) = &mut self.control {
             let arrived = control.read(side, now);

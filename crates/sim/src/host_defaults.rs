@@ -7,13 +7,13 @@ use units::Time;
 
 use crate::neighbours::WaitingLimit;
 
-/// Where super-packets (GSO) are segmented.
+/// The place at which super-packets (GSO) are segmented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Segmentation {
     /// Nowhere: they cross the network whole and reach the receiver's TCP whole, as in the lab.
     #[default]
     Whole,
-    /// By the sending host before its device: network and receiver get single segments, as without offloads.
+    /// By the sending host before its device: network and receiver process single segments, as without offloads.
     Host,
 }
 
@@ -32,7 +32,7 @@ pub struct HostDefaults {
     pub rmem_max: u32,
     /// `net.core.wmem_max`, bytes.
     pub wmem_max: u32,
-    /// Where super-packets are segmented, unless the host states `segmentation = "software"`.
+    /// The place at which super-packets are segmented, unless the host states `segmentation = "software"`.
     pub segmentation: Segmentation,
     /// How devices allocate the memory of received packets, which the receive buffer is charged for. Not for
     /// Linux 2.4.
@@ -50,7 +50,7 @@ impl HostDefaults {
         host.kernel.unwrap_or(self.kernel)
     }
 
-    /// What limits the packets of a host that wait for an address.
+    /// The quantity that limits the packets of a host that wait for an address.
     pub(crate) fn waiting_limit(&self, host: &Host) -> WaitingLimit {
         if self.kernel_of(host) < (2, 6) { WaitingLimit::Packets } else { WaitingLimit::Memory }
     }

@@ -66,7 +66,7 @@ struct ProcessedHost {
     /// Received packets that the card has not announced yet.
     unannounced: VecDeque<CompactPacket>,
     unannounced_frames: u32,
-    /// When it announces them.
+    /// The time at which it announces them.
     interrupt_at: Time,
     /// When the last interrupt about sent packets occurs, and the frames that it reports so far.
     sent_interrupt_at: Time,
@@ -74,7 +74,7 @@ struct ProcessedHost {
     processor: Server,
     /// The TCP packets that the host has not passed to its card yet.
     unsent: QueuedTcp,
-    /// Packets to handle, and when.
+    /// Packets to handle, and the time of each.
     turning: VecDeque<(Time, CompactPacket)>,
     /// Received packets before and at the processor.
     waiting: usize,
@@ -88,9 +88,9 @@ struct ProcessedHost {
 struct Server {
     /// When the first packet is done, or without one the last interrupt, ps.
     done_ps: u64,
-    /// All work that it has begun.
+    /// The time of all work that was begun, done or not.
     begun: Picoseconds,
-    /// With the time that each takes.
+    /// The packets, each with the time that it takes.
     queue: VecDeque<(Picoseconds, Work)>,
 }
 
@@ -103,14 +103,14 @@ impl Server {
         }
     }
 
-    /// Begins with the first packet where the earlier work ends.
+    /// Begins the first packet at the end of the earlier work.
     fn begin(&mut self) {
         let Some((time, _)) = self.queue.front() else { return };
         self.done_ps += time.0;
         self.begun.0 += time.0;
     }
 
-    /// Works for `time` at once.
+    /// Adds `time` of work that begins at once.
     fn interrupt(&mut self, now: Time, time: Picoseconds) {
         self.done_ps = self.done_ps.max(now.0 * PS_PER_NS) + time.0;
         self.begun.0 += time.0;

@@ -147,7 +147,7 @@ impl PacketSink<CompactPacket> for Arrivals {
     }
 }
 
-/// The space in a queue, with what waits for the processor before it.
+/// The space in a queue, reduced by the packets that wait for the processor before it.
 #[cold]
 fn add_unsent(in_queue: Option<QueueSpace>, unsent: Option<(u32, u64)>) -> Option<QueueSpace> {
     let Some((packets, bytes)) = unsent else { return in_queue };
@@ -239,7 +239,7 @@ impl LinkLayer {
         }
     }
 
-    /// Sends from a transmit queue what its link accepts: one packet, or all if the link has no rate.
+    /// Sends the packets of a transmit queue that its link accepts: one packet, or all if the link has no rate.
     #[inline(never)]
     fn drain(&mut self, station: u32, now: Time) {
         while let Some(queue) = self.transmit_queues.at(station).filter(|queue| !queue.is_empty()) {
@@ -300,7 +300,7 @@ impl LinkLayer {
         self.send_processed(route, now, packet);
     }
 
-    /// A host sends a packet as its card gets it, after segmentation by the host.
+    /// A host sends a packet in the form that its card receives, after segmentation by the host.
     #[inline(always)]
     fn send_processed(&mut self, route: &Route, now: Time, packet: CompactPacket) {
         match &mut self.arrivals.processing {

@@ -5,7 +5,7 @@
 //! 1. The request is sent to the neighbour only, not to all.
 //! 2. Entries never expire.
 //! 3. The fragments of a datagram wait and are dropped together.
-//! 4. Nobody is notified of a failed resolution: connections and echoes wait for their timeouts (Linux returns EHOSTUNREACH).
+//! 4. A failed resolution is not reported: connections and echoes wait for their timeouts (Linux returns EHOSTUNREACH).
 
 use std::collections::VecDeque;
 
@@ -25,7 +25,7 @@ const MAX_WAITING_24: usize = 3;
 /// `sk_buff`, and `skb_shared_info` at the end of a packet's head, bytes.
 const SK_BUFF: u64 = 256;
 const SHARED_INFO: u64 = 320;
-/// Space before a packet for its Ethernet header, and what `__ip_append_data` (net/ipv4/ip_output.c) adds for alignment, bytes.
+/// Space before a packet for its Ethernet header, and the bytes that `__ip_append_data` (net/ipv4/ip_output.c) adds for alignment.
 const HEADROOM: u64 = 16 + 15;
 /// Largest packet whose data is contiguous in memory (`SKB_MAX_ALLOC`), bytes.
 const MAX_CONTIGUOUS: u64 = 16_384 - SHARED_INFO;
@@ -33,7 +33,7 @@ const PAGE: u64 = 4096;
 /// IP bytes of a request as a link counts them: an ARP packet has 28 after its Ethernet header.
 pub(crate) const REQUEST_BYTES: u32 = 28;
 
-/// What limits the packets that wait for an address.
+/// The quantity that limits the packets that wait for an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WaitingLimit {
     /// Their memory.

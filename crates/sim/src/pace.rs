@@ -22,7 +22,7 @@ impl Pace {
         Pace { rate, start, done: 0 }
     }
 
-    /// How many bytes may be processed at `now`, at most `max`. `Err` is when enough bytes will be due.
+    /// The number of bytes that may be processed at `now`, at most `max`. `Err` is the time at which enough bytes will be due.
     // Not inlined: its divisions would take registers from the code of applications without a pace.
     #[inline(never)]
     pub(crate) fn allowed(&self, now: Time, max: u64) -> Result<u64, Time> {
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn returns_the_time_at_which_enough_is_due() {
+    fn returns_the_time_at_which_enough_bytes_are_due() {
         let mut pace = Pace::new(BitRate(80_000_000), Time(1_000));
         let at = pace.allowed(Time(1_000), 65_536).unwrap_err();
         // 10 MB/s: 50,000 B are due after 5 ms.

@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_packet_is_small_and_counts_its_headers_in_each_segment() {
+    fn a_packet_takes_at_most_64_bytes_and_counts_its_headers_in_each_segment() {
         assert!(size_of::<SimPacket>() <= 64, "{}", size_of::<SimPacket>());
         let segment = Segment { seq: 7, len: 4_000, mss: 1448, flags: Flags::ACK, ..Segment::default() };
         let mut packet = SimPacket { to: 1, header: 52, body: Body::Tcp(segment) };

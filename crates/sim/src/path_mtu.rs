@@ -3,7 +3,7 @@
 //!
 //! Differences from the kernel:
 //! 1. If the link's MTU is below 552 bytes (`ip_rt_min_pmtu`), the kernel sends 552 bytes over IPv4 and lets
-//!    routers fragment them; here packets get as small as the link's MTU.
+//!    routers fragment them; here packets become as small as the link's MTU.
 //! 2. If another connection of its host discovers an MTU, a running connection does not apply it until it
 //!    receives an error itself; a new one applies it when it starts.
 

@@ -9,7 +9,7 @@ use units::Time;
 
 use crate::{Error, HostLoad, HostSample, Observer};
 
-/// The observer gets rows of flows and links in batches of at least this size.
+/// The observer receives rows of flows and links in batches of at least this size.
 const MIN_BATCH_ROWS: usize = 4096;
 
 /// The rows of a run so far.

@@ -200,7 +200,7 @@ impl Transfer {
         }
     }
 
-    /// Sends what one end has to send and runs its application. Returns when to call again without another
+    /// Sends the segments of one end and runs its application. Returns when to call again without another
     /// event.
     #[inline]
     pub(crate) fn run_application(&mut self, side: Side, now: Time, links: &mut LinkLayer) -> Option<Time> {

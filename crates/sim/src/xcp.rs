@@ -45,7 +45,7 @@ pub(crate) struct XcpFlow {
     seen: SequenceWindow,
     /// Payload bytes received, each part once.
     pub(crate) received: u64,
-    /// When the receiver got the last part.
+    /// When the last part arrived at the receiver.
     pub(crate) finished: Option<Time>,
     pub(crate) sent_packets: u64,
     pub(crate) sent_bytes: u64,
@@ -79,7 +79,7 @@ impl XcpFlow {
         }
     }
 
-    /// Sends what the window allows.
+    /// Sends the packets that the window allows.
     pub(crate) fn send(&mut self, now: Time, links: &mut LinkLayer) {
         while let Some(part) = self.retransmit_queue.last().copied().or_else(|| self.new_part())
             && self.window.has_space()

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn grows_as_tcp_without_feedback() {
+    fn without_feedback_the_window_grows_as_in_tcp() {
         let mut window = full(10);
         window.on_ack(Time(1), &ack(0, f64::INFINITY)).unwrap();
         assert_eq!(window.cwnd, 11_000.0);

@@ -130,7 +130,7 @@ fn sabul_uses_a_path_without_losses_and_stalls_after_each_loss() {
 }
 
 #[test]
-fn quic_fills_a_clean_path_and_sends_the_data_of_lost_packets_again() {
+fn quic_fills_a_clean_path_and_retransmits_the_data_of_lost_packets() {
     let clean = path(0.0, "", &["kind = \"quic\""]);
     let got = goodput(&clean, 0);
     // 1435 of 1500 bytes are data: 95.7 Mb/s.
@@ -160,7 +160,7 @@ fn a_small_flow_control_window_limits_quic() {
     assert!((14.0..20.1).contains(&got), "{got}");
 }
 
-/// A stream of 60 Mb/s, and what its receiver played.
+/// Runs a stream of 60 Mb/s. Returns the play-out counts of its receiver.
 fn stream(loss: f64, keys: &str) -> bulk::stream::PlayoutCounts {
     let outcome = path(loss, "", &[&format!("kind = \"stream\"\nrate = \"60mbit\"\n{keys}")]);
     let counts = outcome.flow_totals[0].playout.unwrap();

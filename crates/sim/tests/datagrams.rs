@@ -85,7 +85,7 @@ fn counts_loss_duplication_and_reordering_separately() {
 }
 
 #[test]
-fn a_sized_flow_ends_when_all_has_arrived() {
+fn a_flow_with_a_size_ends_with_its_last_datagram() {
     let outcome = run("delay = \"20ms\"", "rate = \"8mbit\"\npacket = \"1000B\"\nsize = \"100500B\"");
     let end = &outcome.flow_totals[0];
     assert_eq!((end.bytes, end.started), (100_500, Some(Time(0))));
@@ -95,7 +95,7 @@ fn a_sized_flow_ends_when_all_has_arrived() {
 }
 
 #[test]
-fn bursts_have_the_rate_and_pauses_are_silent() {
+fn bursts_have_the_rate_and_nothing_is_sent_in_pauses() {
     let outcome = run("delay = \"1ms\"", "rate = \"80mbit\"\non = \"200ms\"\noff = \"300ms\"");
     let rates: Vec<i64> = outcome.flows.iter().filter_map(|row| row.goodput_bps).collect();
     let silent = rates.iter().filter(|rate| **rate == 0).count();

@@ -74,7 +74,7 @@ fn a_delay_spike_causes_a_timeout_that_is_undone() {
 }
 
 #[test]
-fn an_ecn_mark_reduces_without_a_loss() {
+fn an_ecn_mark_reduces_the_window_without_a_loss() {
     let hosts = "sysctl = { \"net.ipv4.tcp_ecn\" = \"1\" }";
     let forward = "rate = \"10mbit\", delay = \"20ms\", queue = \"500p\", qdisc = \"codel\", ecn = true";
     let outcome = run(Path { hosts, forward, ..Path::default() }, "");

@@ -5,8 +5,8 @@ use model::{HostCost, HostLimit, HostRole, InterruptModeration, PacketStream};
 use sim::{HostDefaults, Outcome};
 use units::{BitRate, Time};
 
-/// Two hosts and a gigabit of 2 ms (or other keys of the link); `h1` and `h2` have keys of the hosts, `flow`
-/// of the flow.
+/// Two hosts and a link of 1 Gb/s and 2 ms (or other keys of the link); `h1` and `h2` have keys of the hosts,
+/// `flow` of the flow.
 fn run(seconds: u32, link: &str, [h1, h2]: [&str; 2], flow: &str) -> Outcome {
     let text = format!(
         r#"
@@ -84,9 +84,9 @@ fn a_turnaround_of_one_host_is_in_the_round_trip_time_of_tcp() {
     assert!((450..=550).contains(&(one - none)), "{none} {one}");
 }
 
-/// The independent truth: the closed form, whose own tests have the algebra.
+/// The independent reference is the closed form, whose own tests verify its algebra.
 #[test]
-fn the_slower_host_limits_a_flow_as_the_closed_form_says() {
+fn the_slower_host_limits_a_flow_as_the_closed_form_predicts() {
     let moderated = InterruptModeration { delay: 64e-6, frames: None };
     let four = InterruptModeration { delay: 640e-6, frames: Some(4) };
     let cases = [
@@ -154,7 +154,7 @@ fn super_packets_and_large_frames_cost_less() {
 /// A sender that its own processor limits keeps its data in the send buffer (small queues): its round-trip
 /// time stays short.
 #[test]
-fn the_processor_of_a_current_sender_holds_little_data() {
+fn a_current_sender_queues_little_data_before_its_processor() {
     let outcome = run(3, GIGABIT, ["cost = { per_frame = \"30us\" }", ""], "");
     let rtts = || outcome.flows.iter().filter_map(|row| row.srtt_us);
     assert!(rtts().max().unwrap() < 20_000, "{:?}", rtts().max());
@@ -228,7 +228,7 @@ fn run_with_keys(keys: &str, defaults: &HostDefaults) -> Outcome {
 }
 
 #[test]
-fn segmentation_in_software_is_that_of_hosts_without_offloads() {
+fn segmentation_in_software_behaves_as_on_hosts_without_offloads() {
     let defaults = HostDefaults::default();
     let without = HostDefaults { segmentation: sim::Segmentation::Host, ..defaults.clone() };
     let software = samples(&run_with_keys("nic = { segmentation = \"software\" }", &defaults));

@@ -91,7 +91,7 @@ fn a_transmit_queue_of_one_bdp_keeps_the_link_busy() {
 
 /// A full device queue reduces the window in Linux 2.4. With `WAD_IFQ=1` of web100 it only delays the data.
 #[test]
-fn a_full_device_queue_is_no_congestion_with_wad_ifq() {
+fn with_wad_ifq_a_full_device_queue_only_delays_data() {
     let flow = "cc = \"reno\"\nreceive_buffer = \"4MB\"";
     let bytes = |hosts: &str| {
         let outcome = run(60, hosts, flow);
@@ -133,7 +133,7 @@ fn web100_tunes_the_receive_buffer() {
 
 /// The profile's device has its queue of 100 packets without a setting in the scenario.
 #[test]
-fn web100_has_the_device_queue_of_its_time() {
+fn web100_has_a_device_queue_of_100_packets_by_default() {
     let text = "[hosts.h1]\naddress = \"10.0.0.1/24\"\nkernel = \"2.4-web100\"\n[hosts.h2]\naddress = \"10.0.0.2/24\"\n\
                 kernel = \"2.4-web100\"\ntx_queue = 7\n[[links]]\nends = [\"h1\", \"h2\"]\n";
     let scenario = scenario::ScenarioFile::parse("s", text).unwrap().resolve(None, &[]).unwrap();
@@ -176,7 +176,7 @@ fn linux_24_counts_acks_and_linux_6_segments() {
 
 /// A sender of 2003 and a current receiver: the receive window grows as with current kernels.
 #[test]
-fn the_ends_may_have_different_kernels() {
+fn sender_and_receiver_may_have_different_kernels() {
     let text = r#"
 duration = "20s"
 sample = "100ms"
@@ -269,7 +269,7 @@ receive_buffer = "8192KiB"
 }
 
 /// U-web100: a sender whose buffer is the limit never fills its window, so Linux 2.4 reduces it once per timeout of
-/// 210 ms and slow start raises it again: some 5 times a second, with ssthresh infinite for ever.
+/// 210 ms and slow start raises it again: about 5 times a second, and ssthresh remains infinite.
 #[test]
 fn a_small_send_buffer_keeps_linux_2_4_in_slow_start() {
     for requested in [20, 82] {
@@ -277,8 +277,8 @@ fn a_small_send_buffer_keeps_linux_2_4_in_slow_start() {
         let cwnds: Vec<i64> = outcome.flows.iter().filter_map(|row| row.snd_cwnd_segs).collect();
         let reductions = cwnds.windows(2).filter(|pair| pair[1] < pair[0]).count();
         assert!((8..=10).contains(&reductions), "{requested}k: {reductions} reductions in 2 s");
-        assert!(cwnds.windows(2).any(|pair| pair[1] > pair[0] && pair[0] > 15), "it grows again");
-        assert!(outcome.flows.iter().all(|row| row.snd_ssthresh_segs.is_none()), "slow start for ever");
+        assert!(cwnds.windows(2).any(|pair| pair[1] > pair[0] && pair[0] > 15), "the window grows again");
+        assert!(outcome.flows.iter().all(|row| row.snd_ssthresh_segs.is_none()), "slow start never ends");
         assert_eq!(retransmitted(&outcome), 0);
     }
 }
@@ -286,7 +286,7 @@ fn a_small_send_buffer_keeps_linux_2_4_in_slow_start() {
 /// U-dips: the writer is woken when a third of its buffer is free. Of 11 segments 6 must be acknowledged, which are three
 /// ACKs of two segments; of 10 segments 4, which are two. If each segment is acknowledged alone, there is no dip.
 #[test]
-fn more_buffer_may_send_less() {
+fn a_larger_send_buffer_may_lower_the_goodput() {
     let bytes = |requested, flow: &str| back_to_back(1, requested, "", flow).flow_totals[0].bytes as f64;
     let ratio = |flow: &str| bytes(9, flow) / bytes(8, flow);
     assert!((0.75..0.9).contains(&ratio("write_size = \"8KiB\"")), "{}", ratio("write_size = \"8KiB\""));

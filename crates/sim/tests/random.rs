@@ -97,7 +97,7 @@ backward = {{ {back} }}
     (text, sizes)
 }
 
-/// Describes what is wrong with a run, if anything.
+/// Describes the violated property of a run, if any.
 fn violation(text: &str, sizes: &[u64], defaults: &HostDefaults) -> Option<String> {
     let outcome = support::run(text, defaults);
     for row in &outcome.flows {

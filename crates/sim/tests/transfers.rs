@@ -20,7 +20,7 @@ fn seconds(time: Option<Time>) -> f64 {
 }
 
 #[test]
-fn a_sized_flow_delivers_every_byte_and_ends_by_itself() {
+fn a_flow_with_a_size_delivers_every_byte_and_ends() {
     let outcome = run(&["size = \"3000001B\"\nstart = \"500ms\""]);
     let totals = &outcome.flow_totals[0];
     assert_eq!(totals.bytes, 3_000_001);

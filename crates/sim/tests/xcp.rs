@@ -57,7 +57,7 @@ fn flows_of_50_and_200_ms_share_10_gigabits() {
 }
 
 #[test]
-fn they_share_with_small_packets_too() {
+fn flows_with_small_packets_share_10_gigabits_too() {
     check_shares(&shared(1500, 40), 1500, 40);
 }
 

@@ -104,8 +104,8 @@ pub const NEEDS_ECN: u32 = 0x2;
 /// One socket's congestion control.
 ///
 /// The caller maintains the members of [`TcpSock`] as Linux does. It checks [`has`](Self::has) where Linux
-/// checks whether a member is set. Calling a missing operation does nothing, or what the operation's text
-/// states; so do the defaults of optional members. The time is that of the socket: `tcp_clock_cache` (ns) and `tcp_mstamp` (us).
+/// checks whether a member is set. A call of a missing operation does nothing, unless the operation's
+/// documentation states an effect; the same holds for the defaults of optional members. The time is that of the socket: `tcp_clock_cache` (ns) and `tcp_mstamp` (us).
 #[allow(unused_variables, reason = "the defaults of optional members do nothing")]
 pub trait CongestionControl {
     /// The name in `tcp_congestion_ops`, which may differ from the file's. It changes if the algorithm

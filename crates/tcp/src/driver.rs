@@ -207,7 +207,7 @@ impl<C: CongestionControl + ?Sized> CongestionDriver<C> {
     }
 
     /// Packets of `lost_bytes` bytes, the last of which was sent at `sent_us`, are lost; 0: a packet arrived with a CE mark.
-    /// `is_persistent`: everything of several round trips was lost (RFC 9002, section 7.6).
+    /// `is_persistent`: all packets of several round trips were lost (RFC 9002, section 7.6).
     pub fn lost(&mut self, now_us: u64, sent_us: u64, lost_bytes: u64, is_persistent: bool) {
         self.set_time(now_us);
         let packets = lost_bytes.div_ceil(u64::from(self.sk.mss_cache)) as u32;

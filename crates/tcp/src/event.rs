@@ -1,4 +1,4 @@
-//! Events of an endpoint: what its log and the record's event rows are written from.
+//! Events of an endpoint, the source of its log and of the record's event rows.
 
 /// An event of an endpoint, in the order of occurrence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

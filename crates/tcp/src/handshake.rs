@@ -72,7 +72,7 @@ impl Connection {
         self.sack = config.sack && peer.sack_ok;
         self.timestamps = config.timestamps && peer.timestamps;
         let scaled = config.window_scaling && peer.window_scale.is_some();
-        // u8::MAX stands for "no window scaling" until the handshake is complete.
+        // u8::MAX means "no window scaling" until the handshake is complete.
         self.window_scale = if scaled { peer.window_scale.unwrap_or(0).min(14) } else { u8::MAX };
         if !scaled {
             self.own_scale = 0;

@@ -54,7 +54,7 @@ pub struct Parameter {
     pub doc: String,
     /// Its C type.
     pub ty: ParameterType,
-    /// Value of the C variable that stands for 1, if the parameter is a fixed-point number.
+    /// Value of the C variable that represents 1, if the parameter is a fixed-point number.
     pub scale: Option<i64>,
     /// The default value, as the C variable holds it.
     pub default_raw: i64,

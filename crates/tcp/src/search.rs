@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exact_guess_costs_two_calls() {
+    fn an_exact_guess_needs_two_calls() {
         let calls = std::cell::Cell::new(0);
         let is_before = |index: usize| {
             calls.set(calls.get() + 1);

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_is_small() {
+    fn a_segment_takes_at_most_48_bytes() {
         assert!(size_of::<Segment>() <= 48);
     }
 }

@@ -38,7 +38,8 @@ fn responsiveness(config: Config) -> f64 {
     (pair.now - start) as f64 / (f64::from(WINDOW / 2) * RTT as f64)
 }
 
-/// G-recover: with delayed ACKs, ACKs counted, the window grows by half a segment per round trip.
+/// The published result G-recover: Linux 2.4 counts ACKs, so with delayed ACKs its window grows by half a segment
+/// per round trip.
 #[test]
 fn delayed_acks_double_the_time_to_recover() {
     let old = responsiveness(linux24(1500, 8_000_000));
@@ -96,7 +97,7 @@ fn without_settings_the_window_is_64_kib() {
 }
 
 #[test]
-fn times_count_in_ticks_and_packets_are_single_and_unpaced() {
+fn times_are_in_ticks_and_packets_are_single_and_unpaced() {
     let mut pair = Pair::new(linux24(1500, 1_000_000), Path::new(100_000_000, 104_000_000, 10_000), None);
     pair.run(5 * SECOND);
     let info = pair.sender.info(pair.now);

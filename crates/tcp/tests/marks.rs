@@ -42,7 +42,7 @@ fn marks_replace_losses() {
     assert!(marked.delivered_ce_segs > 20, "{marked:?}");
     assert!(dropped > 20 && u64::from(lost.total_retrans_segs) == dropped);
     let ratio = marked.bytes_acked as f64 / lost.bytes_acked as f64;
-    assert!((0.8..1.3).contains(&ratio), "{ratio}: Reno treats both alike");
+    assert!((0.8..1.3).contains(&ratio), "{ratio}: Reno reacts to both equally");
 }
 
 #[test]

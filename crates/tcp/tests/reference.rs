@@ -166,7 +166,7 @@ fn random_losses() {
 
 /// 1 Gb/s, 20 ms, buffers of at most 1 MiB: half of the receive buffer is window, which is the limit.
 #[test]
-fn the_receive_window_limits() {
+fn half_of_the_receive_buffer_limits_the_goodput() {
     let path = Path::new(1_000_000_000, 20_000_000, 1651);
     let mut pair = Pair::new(reference(1500, 1 << 20), path, None);
     pair.run(10_000_000_000);

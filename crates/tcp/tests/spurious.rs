@@ -38,7 +38,7 @@ fn a_spurious_timeout_is_undone() {
 }
 
 #[test]
-fn the_reordering_distance_is_learnt() {
+fn the_reordering_distance_is_measured() {
     let mut path = Path::new(50_000_000, 40_000_000, 1000);
     // Every twentieth packet arrives 5 ms late, and 20 others overtake it. A quarter of the round trip is 10
     // ms.

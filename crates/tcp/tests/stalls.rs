@@ -9,7 +9,7 @@ fn path() -> Path {
     Path::new(100_000_000, 20_000_000, 1000)
 }
 
-/// A pair whose reader pauses after 1 s, at 2 s.
+/// A pair at 2 s, whose reader has not read since 1 s.
 fn pause(path: Path) -> Pair {
     let mut pair = Pair::new(reference(1500, 2_000_000), path, None);
     pair.run(SECOND);
@@ -102,6 +102,6 @@ fn requests_and_replies_take_one_round_trip_each() {
     }
     let each = (pair.now - start) as f64 / 100.0 / 1e6;
     assert!((20.0..20.1).contains(&each), "{each} ms for request and reply");
-    let answers = pair.acks - segments;
-    assert!((100..=120).contains(&answers), "{answers} segments for 100 replies");
+    let sent = pair.acks - segments;
+    assert!((100..=120).contains(&sent), "{sent} segments for 100 replies");
 }

@@ -16,8 +16,8 @@ fn data(sender: &mut Endpoint, now: u64) -> Vec<Segment> {
     std::iter::from_fn(|| sender.transmit(now)).filter(|segment| segment.len > 0).collect()
 }
 
-/// The answer to a SYN.
-fn answer(syn: &Segment, timestamps: bool) -> Segment {
+/// The SYN-ACK in reply to a SYN.
+fn syn_ack(syn: &Segment, timestamps: bool) -> Segment {
     let options = SynOptions { mss: 1460, window_scale: Some(0), sack_ok: true, timestamps };
     Segment {
         ack: syn.seq.wrapping_add(1),
@@ -34,7 +34,7 @@ fn answer(syn: &Segment, timestamps: bool) -> Segment {
 fn connected(config: Config, rtt: u64) -> (Endpoint, u32) {
     let mut sender = Endpoint::connect(config, Box::new(Reno), 0);
     let syn = sender.transmit(0).expect("a SYN");
-    sender.on_segment(rtt, answer(&syn, true));
+    sender.on_segment(rtt, syn_ack(&syn, true));
     assert_eq!(sender.state(), TcpState::Established);
     assert!(data(&mut sender, rtt).is_empty());
     (sender, syn.seq.wrapping_add(1))
@@ -78,7 +78,7 @@ fn a_peer_with_a_closed_window_keeps_the_connection() {
     assert_eq!(sender.state(), TcpState::Closed);
 }
 
-/// The times at which a SYN without answers is retransmitted, and the time at which the connection ends, s.
+/// The times at which a SYN without a reply is retransmitted, and the time at which the connection ends, s.
 fn syn_times(config: Config) -> (Vec<f64>, f64) {
     let mut sender = Endpoint::connect(config, Box::new(Reno), 0);
     assert!(sender.transmit(0).is_some());
@@ -117,7 +117,7 @@ fn a_retransmitted_syn_without_a_round_trip_time_sets_the_timeout_to_3_s() {
         let now = sender.next_timer().unwrap();
         sender.on_timer(now);
         let syn = sender.transmit(now).expect("the SYN again");
-        sender.on_segment(now + 20 * MS, answer(&syn, timestamps));
+        sender.on_segment(now + 20 * MS, syn_ack(&syn, timestamps));
         let info = sender.info(now + 20 * MS);
         assert!(info.rto_us <= rto_us && info.rto_us > rto_us / 2, "{timestamps}: {}", info.rto_us);
     }

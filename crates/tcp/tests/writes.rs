@@ -14,12 +14,12 @@ struct Writer {
 }
 
 impl Writer {
-    /// A connection whose SYN was sent and answered at these times, us.
-    fn connect(config: Config, syn_us: u64, answer_us: u64) -> Writer {
+    /// A connection whose SYN was sent and whose SYN-ACK arrived at these times, us.
+    fn connect(config: Config, syn_us: u64, syn_ack_us: u64) -> Writer {
         let mut sender = Endpoint::connect(config, Box::new(Reno), syn_us * 1000);
         let syn = sender.transmit(syn_us * 1000).expect("a SYN");
         let options = SynOptions { mss: 1460, window_scale: Some(10), sack_ok: true, timestamps: true };
-        let answer = Segment {
+        let syn_ack = Segment {
             ack: syn.seq.wrapping_add(1),
             window: 65_160,
             flags: Flags::SYN.with(Flags::ACK),
@@ -28,7 +28,7 @@ impl Writer {
             syn: Some(Box::new(options)),
             ..Segment::default()
         };
-        sender.on_segment(answer_us * 1000, answer);
+        sender.on_segment(syn_ack_us * 1000, syn_ack);
         assert_eq!(sender.state(), TcpState::Established);
         Writer { sender, begin: syn.seq.wrapping_add(1), write: 0 }
     }

@@ -260,7 +260,7 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Reports a failure to the peer, and reads what it still sends, so that the report arrives.
+    /// Reports a failure to the peer, and reads the data that it still sends, so that the report arrives.
     pub(crate) fn report(&mut self, error: &Error, linger: Duration) {
         let why: String = error.to_string().chars().take(1000).collect();
         if self.is_in_data

@@ -1,5 +1,5 @@
-//! What the ends of a session measure: samples of their connections, how long they waited for files and replies, and how busy their
-//! threads were.
+//! The measurements of both ends of a session: samples of their connections, the time that they waited for files and replies, and the
+//! time that their threads were busy.
 
 use std::{
     fs::File,
@@ -31,7 +31,7 @@ const MAX_SEGMENT_BYTES: i64 = 1 << 20;
 /// Maximum number of samples of the activity; more are thinned.
 const MAX_ACTIVITY: usize = 8_000;
 
-/// What one end measured.
+/// The measurements of one end.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EndEvidence {
     /// Samples of its connections, in order of time: flows `stream-1` and so on, times since its data connection was opened.

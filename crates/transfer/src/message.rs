@@ -85,7 +85,7 @@ pub(crate) enum Message {
         /// Number of TCP connections for the data; `None`: the data follows on the control connection.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         streams: Option<u16>,
-        /// The sender measures, and requests what the receiver measures.
+        /// The sender measures, and requests the measurements of the receiver.
         #[serde(default, skip_serializing_if = "is_false")]
         evidence: bool,
         /// The rate that the user requested, for the receiver's verdict.
@@ -102,7 +102,7 @@ pub(crate) enum Message {
         /// The receiver's certificate for QUIC (DER, hexadecimal).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         certificate: Option<String>,
-        /// The receiver measures, and accepts what the sender measures.
+        /// The receiver measures, and accepts the measurements of the sender.
         #[serde(default, skip_serializing_if = "is_false")]
         evidence: bool,
     },
@@ -125,7 +125,7 @@ pub(crate) enum Message {
     Working,
     /// The file is complete and durable.
     Stored,
-    /// A part of what an end measured.
+    /// A part of the measurements of an end.
     Evidence { samples: Samples, activity: Vec<ActivitySample>, is_last: bool },
     /// There are no more files.
     End,

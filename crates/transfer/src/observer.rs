@@ -23,7 +23,7 @@ pub trait Observer: Sync {
     fn connected(&self, _session: &Session) {}
     /// New samples of this end's connections, in order of time.
     fn samples(&self, _session: &Session, _rows: &[FlowSample]) {}
-    /// A session with data is over: what its ends measured, and why it is incomplete. The peer's evidence is `None` if its version does not
+    /// A session with data is over: the measurements of its ends, and why it is incomplete. The peer's evidence is `None` if its version does not
     /// measure, or the session is incomplete.
     fn measured(
         &self,

@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_zeros_are_skipped_only_where_blocks_of_the_file_are() {
+    fn only_aligned_blocks_of_zeros_become_holes() {
         let mut bytes = vec![0; 3 * HOLE_BYTES];
         assert_eq!(data_ranges(0, &bytes), []);
         assert_eq!(data_ranges(1, &bytes), [(0, HOLE_BYTES - 1), (3 * HOLE_BYTES - 1, 3 * HOLE_BYTES)]);
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn a_temporary_file_is_no_symbolic_link() {
+    fn a_symbolic_link_is_not_accepted_as_temporary_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         std::os::unix::fs::symlink("/etc/hostname", os::file::temporary_path(&path)).unwrap();
@@ -541,7 +541,7 @@ mod tests {
 
     /// Two transfers of one name, each of which gives the file its final name while the other one opens it.
     #[test]
-    fn a_file_that_has_got_its_final_name_is_not_opened_again_as_a_temporary_one() {
+    fn a_file_with_its_final_name_is_not_reopened_as_a_temporary_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         let temporary = temporary_path(&path);

@@ -306,7 +306,7 @@ fn measured_session(
     Ok((session, sampled))
 }
 
-/// Receives files until the end of the list. Returns what the sender measured.
+/// Receives files until the end of the list. Returns the measurements of the sender.
 fn receive_files(
     control: &mut Control<'_>,
     data: &mut Data,
@@ -372,7 +372,7 @@ fn agree(control: &mut Control<'_>, options: &ReceiverOptions) -> Result<Agreeme
     }
     // The proof includes the certificate, so an attacker cannot replace QUIC by a transport without encryption.
     if certificate.is_some() != (transport == Transport::Quic) {
-        return Err(Error::Protocol("a certificate belongs to QUIC, and to no other transport".into()));
+        return Err(Error::Protocol("QUIC requires a certificate, and no other transport has one".into()));
     }
     let directory = name::join(&options.directory, &directory)?;
     let certificate = certificate.and_then(|digits| HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).ok());

@@ -139,7 +139,7 @@ impl<'scope> Sampler<'scope> {
         Ok(Sampler { session, stop: Some(stop), thread })
     }
 
-    /// Ends the thread. Returns the session and what this end measured.
+    /// Ends the thread. Returns the session and the measurements of this end.
     pub(crate) fn finish(mut self) -> (Session, EndEvidence) {
         self.stop = None;
         (self.session, self.thread.join().unwrap_or_default())

@@ -73,7 +73,7 @@ const MAX_TSUNAMI_BPS: u64 = u32::MAX as u64;
 /// Sends files, and all files in directories, in this order. Returns when the receiver has stored them.
 ///
 /// # Errors
-/// If anything fails; what has arrived of the current file stays at the receiver for the next attempt.
+/// If any step fails; the part of the current file that has arrived stays at the receiver for the next attempt.
 pub fn send(
     files: &[PathBuf],
     options: &SenderOptions,
@@ -336,7 +336,7 @@ fn measured_session(
     Ok((session, sampled))
 }
 
-/// What the receiver measured. The files are stored: an error does not make the transfer fail.
+/// The measurements of the receiver. The files are already stored: an error does not make the transfer fail.
 fn receive_evidence(control: &mut Control<'_>, observer: &dyn Observer) -> Option<EndEvidence> {
     let mut evidence = EndEvidence::default();
     let begin = Instant::now();

@@ -45,7 +45,7 @@ impl Turns {
     /// After a turn: whether to wait for the peer before the next one. Checks the control connection from time to time.
     ///
     /// # Errors
-    /// The errors of the control connection, or if nothing has moved for [`IDLE_TIMEOUT`]; `what` names what is missing.
+    /// The errors of the control connection, or if nothing has moved for [`IDLE_TIMEOUT`]; `what` names the missing thing.
     fn must_wait(
         &mut self,
         control: &mut Control<'_>,

@@ -23,7 +23,7 @@ use crate::{
     sampler::{PUBLISH_INTERVAL, SharedCounts},
 };
 
-/// A sender that sleeps between packets sleeps at least this long, and sends what was due in one batch.
+/// A sender that sleeps between packets sleeps at least this long, and sends all due packets in one batch.
 const MIN_SLEEP: Duration = Duration::from_micros(100);
 /// Maximum number of rounds of receiving until timers run again.
 const MAX_ROUNDS: usize = 8;
@@ -156,7 +156,7 @@ pub struct UdtStream {
     outgoing: Outgoing,
     incoming: Incoming,
     read_bytes: u64,
-    /// Where the counts are published, and when next.
+    /// The place where the counts are published, and the next time.
     published: Option<(SharedCounts, Time)>,
 }
 
@@ -238,7 +238,7 @@ impl UdtStream {
             bytes = &bytes[written..];
             if written > 0 {
                 moved = Instant::now();
-                // Sends what is due, without waiting.
+                // Sends the packets that are due, without waiting.
                 self.step(Duration::ZERO, check)?;
             } else {
                 self.check_idle(moved)?;
@@ -357,7 +357,7 @@ impl UdtStream {
         Ok(())
     }
 
-    /// Sends what is due.
+    /// Sends the packets that are due.
     fn transmit(&mut self, check: Check<'_>) -> Result<(), Error> {
         loop {
             let now = elapsed(self.start);

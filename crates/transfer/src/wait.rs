@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_still_works_is_waited_for() {
+    fn the_wait_continues_while_the_peer_reports_work() {
         let (stop, (near, far)) = (AtomicBool::new(false), pair());
         let mut control = Control::new(near, &stop).unwrap();
         let mut peer = Control::new(far, &stop).unwrap();

@@ -1,4 +1,4 @@
-//! What the ends of a transfer measure, and how that crosses the control connection.
+//! The measurements of both ends of a transfer, and their way across the control connection.
 
 use std::{
     sync::{
@@ -20,11 +20,11 @@ use crate::{
     quic::relay,
 };
 
-/// Keeps what the ends of a session measured.
+/// Keeps the measurements of both ends of a session.
 #[derive(Default)]
 struct Measured(Mutex<Vec<MeasuredSession>>);
 
-/// A session, what this end and the other one measured, and whether it is complete.
+/// A session, the measurements of this end and of the other one, and whether it is complete.
 type MeasuredSession = (Session, EndEvidence, Option<EndEvidence>, bool);
 
 impl Observer for Measured {

@@ -1,4 +1,4 @@
-//! Peers that send nothing or anything.
+//! Peers that send nothing, or arbitrary bytes.
 
 use std::{
     io::{Read, Write},

@@ -118,7 +118,7 @@ pub const TRANSPORTS: [(Transport, u16); 6] = [
 ];
 
 #[test]
-fn files_and_directories_arrive_whole_by_each_transport() {
+fn files_and_directories_arrive_complete_over_each_transport() {
     let source = tempfile::tempdir().unwrap();
     fs::create_dir_all(source.path().join("tree/sub")).unwrap();
     let large = file(source.path(), "large", 5_000_001);
@@ -139,7 +139,7 @@ fn files_and_directories_arrive_whole_by_each_transport() {
 }
 
 #[test]
-fn an_interrupted_transfer_continues_by_each_transport() {
+fn an_interrupted_transfer_continues_over_each_transport() {
     let source = tempfile::tempdir().unwrap();
     let large = file(source.path(), "large", 120_000_000);
     for (transport, streams) in TRANSPORTS {
@@ -182,7 +182,7 @@ fn a_changed_file_is_sent_from_the_beginning() {
 }
 
 #[test]
-fn the_token_must_be_the_same() {
+fn both_ends_must_have_the_same_token() {
     let source = tempfile::tempdir().unwrap();
     let path = file(source.path(), "f", 10);
     let token = |text: &str| {

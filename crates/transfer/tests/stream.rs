@@ -138,7 +138,7 @@ fn a_server_with_a_token_serves_only_clients_with_this_token() {
 }
 
 #[test]
-fn a_server_refuses_what_its_limits_do_not_allow() {
+fn a_server_refuses_streams_beyond_its_limits() {
     let service =
         StreamService { max_rate: Some(BitRate(1_000_000)), max_duration: Some(Duration::from_secs(1)) };
     with_server(None, service, |port| {
@@ -154,7 +154,7 @@ fn a_server_refuses_what_its_limits_do_not_allow() {
     });
 }
 
-/// No data leaves the server for requests by UDP alone, nor for a request by TCP whose UDP socket never greets.
+/// No data leaves the server for requests by UDP alone, nor for a request by TCP whose UDP socket never sends a hello.
 #[test]
 fn forged_requests_get_no_data() {
     with_server(None, StreamService::default(), |port| {
@@ -179,7 +179,7 @@ fn forged_requests_get_no_data() {
         channel.send(&request).unwrap();
         let reply: serde_json::Value = channel.receive("reply", Duration::from_secs(20)).unwrap();
         assert_eq!(reply["type"], "ready");
-        // Other datagrams, such as the last ones of an earlier session, are no hello.
+        // Other datagrams, such as the last ones of an earlier session, do not count as a hello.
         forged.send(&[0xff; 100]).unwrap();
         assert!(forged.recv(&mut buffer).is_err(), "a reply to another session's datagram");
         // The server gives up, and closes the connection.
@@ -188,7 +188,7 @@ fn forged_requests_get_no_data() {
     });
 }
 
-/// Clients that send anything end their own session only.
+/// Clients that send arbitrary bytes end their own session only.
 #[test]
 fn a_server_survives_hostile_clients() {
     let requests = [
@@ -216,7 +216,7 @@ fn a_server_survives_hostile_clients() {
 }
 
 #[test]
-fn a_recorder_gets_numbered_vdif_frames_without_asking() {
+fn a_recorder_receives_numbered_vdif_frames_without_a_request() {
     let recorder = UdpSocket::bind("127.0.0.1:0").unwrap();
     recorder.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let options = RecorderOptions {

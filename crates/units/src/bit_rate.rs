@@ -258,7 +258,7 @@ mod tests {
         }
 
         #[test]
-        fn transmit_time_carries_the_bytes(rate in 1_u64..1_000_000_000_000, bytes in 0_u64..1_000_000_000) {
+        fn the_rate_carries_the_bytes_within_their_transmit_time(rate in 1_u64..1_000_000_000_000, bytes in 0_u64..1_000_000_000) {
             let time = BitRate(rate).transmit_time(Bytes(bytes));
             prop_assert!(BitRate(rate).bytes_in(time).0 >= bytes);
             prop_assert!(bytes == 0 || BitRate(rate).bytes_in(Time(time.0 - 1)).0 <= bytes);

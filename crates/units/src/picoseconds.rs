@@ -36,7 +36,7 @@ impl FromStr for Picoseconds {
         let unit = if unit == "µs" || unit == "μs" { "us" } else { unit };
         match UNITS.iter().find(|(name, _)| *name == unit) {
             Some((_, size)) => number.times(*size, input, KIND).map(Picoseconds),
-            // `Time` knows minutes and hours, and explains missing and unknown units.
+            // `Time` parses minutes and hours, and its errors name missing and unknown units.
             None => {
                 let nanoseconds = input.parse::<crate::Time>()?.0;
                 nanoseconds.checked_mul(1000).map(Picoseconds).ok_or_else(|| ParseError::TooLarge {

@@ -217,7 +217,7 @@ impl Div<u64> for Time {
     }
 }
 
-/// How many whole spans fit. Panics if `span` is zero.
+/// The number of whole spans that fit. Panics if `span` is zero.
 impl Div for Time {
     type Output = u64;
 

@@ -147,7 +147,7 @@ mod tests {
         }
     }
 
-    /// Both links carry what the slower one does, sampled each 100 ms for 30 s.
+    /// Both links carry the rate of the slower one, sampled each 100 ms for 30 s.
     fn moves(path: Vec<PathLink>) -> Vec<String> {
         let mut rows = Vec::new();
         let mut bytes = 0.0;

@@ -58,13 +58,13 @@ pub struct FlowContext {
 pub struct HostLoad {
     /// Its name in words, such as `processor of h2`.
     pub name: String,
-    /// What was busy.
+    /// The kind of the busy resource.
     pub kind: LoadKind,
     /// Times since the run's start and the time busy until then, microseconds, in order.
     pub busy_us: Vec<(i64, f64)>,
 }
 
-/// What a [`HostLoad`] is the load of.
+/// The kinds of resources that have a [`HostLoad`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LoadKind {
     /// A simulated processor.
@@ -79,13 +79,13 @@ pub enum LoadKind {
 /// The sending host's device towards the path, with its queueing discipline.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SendingDevice {
-    /// Its name; `None` where the scenario describes it.
+    /// Its name; `None` if the scenario describes it.
     pub name: Option<String>,
-    /// Its root queueing discipline, as in `fq_codel`; `None` where unknown.
+    /// Its root queueing discipline, as in `fq_codel`; `None` if unknown.
     pub qdisc: Option<String>,
     /// Segments that the device or its queueing discipline dropped during the flow.
     pub dropped_segs: u64,
-    /// Segments that the flow retransmitted meanwhile; `None` where its samples show that.
+    /// Segments that the flow retransmitted meanwhile; `None` if its samples show that.
     pub retransmitted_segs: Option<u64>,
     /// Length of its transmit queue, packets.
     pub queue_packets: Option<u32>,

@@ -1,4 +1,4 @@
-//! Labels each sample of a TCP flow with what limited it; `rate_control.rs` has the rules for UDT and Tsunami.
+//! Labels each sample of a TCP flow with its limit; `rate_control.rs` has the rules for UDT and Tsunami.
 //!
 //! The first rule that applies decides:
 //! 1. The path's slowest link was full over the last round trips: `path_rate`, unless the flow had only a
@@ -92,7 +92,7 @@ const GROWS: f64 = 1.25;
 const BEHIND_S: f64 = 0.1;
 /// Bytes by which a generator may be behind in addition: it writes in blocks and sleeps between them.
 const BEHIND_BYTES: f64 = 262_144.0;
-/// A reduction explains what follows for this many round trips. On common paths a window that grows by one
+/// A reduction explains the samples of this many following round trips. On common paths a window that grows by one
 /// segment a round trip has recovered by then; later another cause limits the flow.
 const MAX_ROUND_TRIPS_AFTER_REDUCTION: i64 = 200;
 /// Data outstanding has recovered, and grows no further, at this ratio to that before a reduction.
@@ -238,7 +238,7 @@ struct History<'a> {
 struct Outstanding(Vec<(i64, i64, i64)>);
 
 impl Outstanding {
-    /// Whether the data outstanding fell by far within two round trips before or after a sample, and nothing was retransmitted then.
+    /// Whether the data outstanding fell much within two round trips before or after a sample, and nothing was retransmitted then.
     fn is_in_bursts(&self, row: &FlowSample) -> bool {
         let around = 2 * row.srtt_us.unwrap_or(0);
         let from = self.0.partition_point(|(at, ..)| *at < row.time_us - around);

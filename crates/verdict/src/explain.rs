@@ -441,7 +441,7 @@ fn window_law(summary: &FlowSummary) -> Option<String> {
     ))
 }
 
-/// The kernel's own account of what limited the sender (tcp_info's chronographs), for comparison.
+/// The limits of the sender according to the kernel's counters (tcp_info's chronographs), for comparison.
 fn kernel_counters(rows: &[&FlowSample]) -> Option<String> {
     let (first, last) = (rows.first()?, rows.last()?);
     let share = |value: fn(&FlowSample) -> Option<i64>| {
@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_delivered_nothing_points_to_the_path_mtu() {
+    fn the_path_mtu_is_named_for_a_flow_that_delivered_nothing() {
         let (context, summary) = lab8(Buffer::Unknown);
         let explained = |bytes: u64| {
             let mut summary = FlowSummary {

@@ -9,14 +9,14 @@ const MIN_WAIT_SHARE: f64 = 0.5;
 /// Waits are shares of at least this time, microseconds: a piece of a file may take long, and the next ones are then read ahead.
 const MIN_WAIT_TIME_US: i64 = 300_000;
 
-/// What an end of a file transfer waits for, other than the network.
+/// A reason, other than the network, for which an end of a file transfer waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FileWait {
-    /// The sender: until its file is read.
+    /// The sender waits until its file is read.
     Reading,
-    /// The receiver: until its file is written.
+    /// The receiver waits until its file is written.
     Writing,
-    /// The sender: for a reply of the receiver about a file.
+    /// The sender waits for a reply of the receiver about a file.
     Replies,
 }
 
@@ -26,7 +26,7 @@ pub enum FileWait {
 pub struct FileWaits {
     /// The sender waited until its files were read.
     pub reading_us: Vec<(i64, f64)>,
-    /// The receiver waited until its files were written; empty where unknown.
+    /// The receiver waited until its files were written; empty if unknown.
     pub writing_us: Vec<(i64, f64)>,
     /// The sender waited for replies of the receiver about its files.
     pub replies_us: Vec<(i64, f64)>,
@@ -53,7 +53,7 @@ impl FileWaitSeries {
         }
     }
 
-    /// What an end waited for in most of the time between two instants around `time_us`.
+    /// The reason for which an end waited in most of the time between two instants around `time_us`.
     pub(crate) fn longest_at(&self, time_us: i64, from_us: i64, to_us: i64) -> Option<FileWait> {
         let (from, to) =
             (from_us.min(time_us - MIN_WAIT_TIME_US / 2), to_us.max(time_us + MIN_WAIT_TIME_US / 2));
@@ -70,8 +70,8 @@ impl FileWaitSeries {
     }
 }
 
-/// What the ends of a file transfer waited for in most of the samples whose limit is the application; `None` where they waited for
-/// nothing.
+/// The reason for which the ends of a file transfer waited in most of the samples whose limit is the application; `None` if they did not
+/// wait.
 pub fn main_file_wait<'a>(
     rows: impl IntoIterator<Item = &'a FlowSample>,
     context: &FlowContext,
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_wait_has_half_of_the_time() {
+    fn the_longest_wait_takes_at_least_half_of_the_time() {
         let longest = |reading, writing, replies| {
             FileWaitSeries::of(&waits(reading, writing, replies)).longest_at(5_000_000, 5_000_000, 5_000_000)
         };

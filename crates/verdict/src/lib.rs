@@ -1,4 +1,4 @@
-//! The verdict: what limited a flow, sample by sample, with the evidence and the setting that would change
+//! The verdict: the limit of a flow, sample by sample, with the evidence and the setting that would change
 //! it.
 //!
 //! Pure: it reads only the record's rows, so it is the same for every engine. [`decide`] labels each sample,

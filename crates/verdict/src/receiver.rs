@@ -67,7 +67,7 @@ struct Sample {
     since_loss: Option<f64>,
 }
 
-/// Decides from the rows of flow `flow` what limits it; `None` without a receiver's rows or data. Columns of the sender are used only
+/// Decides the limit of flow `flow` from its rows; `None` without a receiver's rows or data. Columns of the sender are used only
 /// where a capture fills them: the window and round-trip time of a capture are those at its capture point.
 pub fn judge_receiver(rows: &[FlowSample], flow: &str) -> Option<ReceiverVerdict> {
     let own: Vec<&FlowSample> = rows.iter().filter(|row| row.flow == flow).collect();
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn unread_data_is_left_by_a_slow_reader() {
+    fn unread_data_shows_a_slow_reader() {
         let slow = judged(|ms, row| {
             row.bytes_received = evenly(ms);
             row.rcv_queue_bytes = Some(1_500_000);
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_marks_and_queues_are_caused_by_the_network() {
+    fn gaps_marks_and_queues_show_a_limit_in_the_network() {
         let lost = judged(|ms, row| {
             row.bytes_received = in_bursts(ms);
             row.rcv_ooopack_segs = Some(ms / 1000);
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_without_a_cause_in_the_receiver_or_the_network_are_caused_by_the_sender() {
+    fn bursts_without_another_limit_show_a_limit_at_the_sender() {
         let sender = judged(|ms, row| row.bytes_received = in_bursts(ms));
         assert_eq!(sender.finding, ReceiverFinding::Sender, "{sender:?}");
         // BBR on a full path looks like a paced sender, except that it probes a higher rate periodically.

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interpolates_and_stays_inside() {
+    fn values_are_interpolated_and_not_extrapolated() {
         let mut counter = Cumulative::default();
         assert_eq!(counter.rate(0, 10), None);
         counter.push(1_000_000, 10.0);

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_threshold_of_the_beginning_was_cached() {
+    fn a_threshold_in_the_first_samples_was_cached() {
         let start = |row: FlowSample| StartOfFlow::of(&[&row]);
         let cached = start(row(1, 11, Some(10)));
         assert_eq!(cached, StartOfFlow { initial_window_segs: Some(10), ssthresh_segs: Some(10) });

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_too_short_has_no_steady_part() {
+    fn a_short_flow_has_no_steady_part() {
         let mut counter = Cumulative::default();
         (0..10).for_each(|i| counter.push(i * 10_000, i as f64));
         assert_eq!(steady_from(&counter, 20_000), None);

@@ -132,7 +132,7 @@ fn recovery(rows: &[&FlowSample]) -> Option<f64> {
 }
 
 /// Application bits received over time: from the receiver's count, or else from the goodput of each interval.
-/// A goodput may cover another interval than that between two rows, so the sum may exceed what arrived. Rows without one, which
+/// A goodput may cover another interval than that between two rows, so the sum may exceed the data that arrived. Rows without one, which
 /// have other columns at other times, do not end an interval.
 fn received_bits(rows: &[&FlowSample]) -> Cumulative {
     let mut received = Cumulative::default();
@@ -299,7 +299,7 @@ mod tests {
         assert!(summary.limited_steady.receive_window > 0.97);
         assert_eq!(summary.binding_window_bytes, Some(900_000));
         assert_eq!(summary.max_cwnd_bytes, Some(499_000));
-        assert_eq!(summary.mean_cwnd_bytes, Some(299_000), "100 to 498 segments, the last one lasts no time");
+        assert_eq!(summary.mean_cwnd_bytes, Some(299_000), "100 to 498 segments; the last row lasts no time");
         assert_eq!(summary.window_share, Some(0.5));
         assert_eq!(summary.min_rtt_us, Some(9_900.0));
         assert!(!summary.evidence.is_empty());
@@ -331,9 +331,9 @@ mod tests {
         assert_eq!(part(&with_acks), part(&samples));
     }
 
-    /// A hole from slow start is repaired when throughput is steady: what had arrived behind it counts then, but not as part of the rate.
+    /// A hole from slow start is repaired when throughput is steady: the data behind it counts from then on, but not as part of the rate.
     #[test]
-    fn data_that_waited_behind_a_hole_is_no_faster_path() {
+    fn data_that_waited_behind_a_hole_does_not_raise_the_rate() {
         let rows: Vec<FlowSample> = (0..400)
             .map(|i| {
                 // 100 Mb/s arrive: 125 kB in 10 ms. 2 MB of the data of the second second count only from 2 s on.

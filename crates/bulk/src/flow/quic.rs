@@ -111,7 +111,7 @@ fn transport(plan: &Plan, window: Option<u32>, congestion: Option<&Congestion>) 
     Arc::new(transport)
 }
 
-/// What both ends have in common.
+/// The state that both ends have in common.
 struct QuicEnd {
     /// The instant of time 0.
     base: Instant,

@@ -1,7 +1,7 @@
 //! Congestion controls with the interface of crate `tcp`, behind quinn's trait.
 //!
 //! quinn requires controllers that other threads may use, but a native congestion control must stay on one thread. The
-//! connection's thread therefore keeps the controllers in a thread-local table, and quinn gets their indices.
+//! connection's thread therefore keeps the controllers in a thread-local table, and quinn receives their indices.
 
 use std::{any::Any, cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc, time::Instant};
 
@@ -75,7 +75,7 @@ pub struct CongestionState {
 }
 
 impl Congestion {
-    /// Congestion controls from a function, which gets a number that is unique on the thread for each connection.
+    /// Congestion controls from a function, which receives a number that is unique on the thread for each connection.
     pub fn new(create: impl FnMut(u64) -> Option<Box<dyn CongestionControl>> + 'static) -> Self {
         let id = with_table(|table| {
             let id = table.next_id();
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn another_thread_gets_the_smallest_window() {
+    fn on_another_thread_the_window_is_the_smallest() {
         let congestion = load(&Source::built_in("cubic").unwrap());
         let factory = congestion.factory();
         let window = std::thread::spawn(move || factory.build(Instant::now(), 1200).window());

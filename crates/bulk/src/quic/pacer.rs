@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_late_sender_catches_up_two_milliseconds_and_no_more() {
+    fn a_late_sender_catches_up_by_at_most_two_milliseconds() {
         let start = Instant::now();
         let mut pacer = Pacer::new(start);
         // 1 MB/s: a datagram of 1000 B each ms.

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The sender begins when the receiver's start message arrives; the receiver repeats this message until data
-//! arrives. A host therefore gets no stream that it did not request, and the first packets are not lost to
+//! arrives. A host therefore receives no stream that it did not request, and the first packets are not lost to
 //! address resolution.
 //!
 //! All fields are big-endian. There is no congestion control: the rate is the user's choice.

@@ -28,7 +28,7 @@ pub struct Receiver {
     /// Requested packets that have not arrived.
     missing: Ranges,
     /// Missing packets that were not requested yet.
-    fresh: Ranges,
+    unrequested: Ranges,
     /// The latest requests: first and last number, and the time.
     requests: VecDeque<(u64, u64, Time)>,
     next_repeat: Time,
@@ -48,7 +48,7 @@ impl Receiver {
             playout: Playout::new(parameters),
             end: 0,
             missing: Ranges::default(),
-            fresh: Ranges::default(),
+            unrequested: Ranges::default(),
             requests: VecDeque::new(),
             next_repeat: Time::NEVER,
             next_tick: Time::NEVER,
@@ -92,12 +92,12 @@ impl Receiver {
             return;
         }
         if number > self.end {
-            self.fresh.insert(self.end, number - 1);
+            self.unrequested.insert(self.end, number - 1);
         } else if self.missing.contains(number) {
             self.missing.remove(number, number);
             self.update_rtt(now, number);
         }
-        self.fresh.remove(number, number);
+        self.unrequested.remove(number, number);
         self.end = self.end.max(number + 1);
     }
 
@@ -128,7 +128,7 @@ impl Receiver {
         }
         if now >= self.next_repeat {
             for (first, last) in std::mem::take(&mut self.missing).iter() {
-                self.fresh.insert(first, last);
+                self.unrequested.insert(first, last);
             }
             self.next_repeat = Time::NEVER;
         }
@@ -144,13 +144,13 @@ impl Receiver {
         // A packet that is played before its retransmission can arrive is not requested.
         let played = self.playout.counts().due;
         if played > 0 {
-            self.fresh.remove(0, played - 1);
+            self.unrequested.remove(0, played - 1);
         }
         let begin = out.len();
         for _ in 0..MAX_RANGES {
-            let Some(first) = self.fresh.first() else { break };
-            let Some((first, last)) = self.fresh.range_at_or_after(first) else { break };
-            self.fresh.remove(first, last);
+            let Some(first) = self.unrequested.first() else { break };
+            let Some((first, last)) = self.unrequested.range_at_or_after(first) else { break };
+            self.unrequested.remove(first, last);
             if self.playout.due(last).is_none_or(|due| due <= now + self.min_rtt.unwrap_or_default()) {
                 continue;
             }

@@ -177,7 +177,7 @@ mod tests {
 
     /// A frame of 1280 B at 2026-11-25 21:40:07.2469 UTC, as the Python package baseband 4.3.0 writes and reads it.
     #[test]
-    fn a_header_has_the_bytes_of_another_implementation() {
+    fn a_header_equals_that_of_another_implementation() {
         let bytes = [
             0x37, 0xfd, 0xc2, 0x00, 0x39, 0x30, 0x00, 0x35, 0xa4, 0x00, 0x00, 0x20, 0x66, 0x4c, 0x03, 0x04,
             0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,

@@ -64,7 +64,7 @@ pub struct ClientStatistics {
 /// A block that arrived for the first time.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Received<'a> {
-    /// Where its bytes belong in the file.
+    /// The position of its bytes in the file.
     pub offset: u64,
     /// Its bytes, without padding.
     pub bytes: &'a [u8],

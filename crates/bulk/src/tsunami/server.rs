@@ -24,7 +24,7 @@ const FEEDBACK_INTERVAL: Time = Time::from_millis(500);
 const FEEDBACK_TIMEOUT: Time = Time::from_secs(15);
 /// The longest delay between blocks (published server).
 const MAX_DELAY: Time = Time::from_millis(10);
-/// The error rate that stands for no feedback.
+/// The error rate that represents missing feedback.
 const NO_FEEDBACK: u32 = 100_000;
 
 /// A block to be sent.
@@ -32,7 +32,7 @@ const NO_FEEDBACK: u32 = 100_000;
 pub struct Block {
     /// The datagram's header.
     pub header: Header,
-    /// Where the block begins in the file.
+    /// The position of the block in the file, bytes.
     pub offset: u64,
     /// Bytes of the block, which is padded at the file's end.
     pub bytes: usize,
@@ -98,7 +98,7 @@ pub struct Server {
 const MAX_WAITING: usize = 1 << 16;
 
 impl Server {
-    /// A session with a client that knows `secret`; `challenge` are random bytes.
+    /// A session with a client that has `secret`; `challenge` are random bytes.
     pub fn new(secret: &[u8], challenge: [u8; wire::CHALLENGE_BYTES]) -> Self {
         Server {
             state: State::Revision,
@@ -134,7 +134,7 @@ impl Server {
         while self.step(now) {}
     }
 
-    /// The file that the client wants, until [`Server::offer`] or [`Server::refuse`].
+    /// The file that the client requests, until [`Server::offer`] or [`Server::refuse`].
     pub fn requested(&self) -> Option<&str> {
         (self.state == State::Offer).then_some(self.name.as_str())
     }

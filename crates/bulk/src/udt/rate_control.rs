@@ -29,7 +29,7 @@ pub struct PathState {
     pub next_index: u64,
 }
 
-/// The sending rate of a connection. Calls get the current time and the path's state.
+/// The sending rate of a connection. Calls receive the current time and the path's state.
 pub trait RateControl: Send {
     /// A full acknowledgement: every packet before `next` has arrived.
     fn on_ack(&mut self, now: Time, next: u64, path: &PathState);
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_start_adds_what_was_acknowledged() {
+    fn slow_start_adds_the_acknowledged_packets() {
         let mut control = Daimd::new(1);
         control.on_ack(SYN, 16, &PATH);
         assert_eq!(control.window(), 32.0);

@@ -1,4 +1,4 @@
-//! UDT 4's packets, pure: draft-gg-udt-03 section 2, and what libudt 4.11 sends where it differs.
+//! UDT 4's packets, pure: as in draft-gg-udt-03 section 2, and as libudt 4.11 sends them where it differs.
 //!
 //! ```text
 //! data      0|sequence (31)      first(1) last(1) in order(1) message (29)   timestamp    destination
@@ -504,7 +504,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_decode_to_what_encodes_again(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn any_decoded_packet_survives_encoding(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             fuzz(&bytes);
         }
 

@@ -205,8 +205,8 @@ fn attempt(
     Ok(registration)
 }
 
-/// The main one gets the requested name. The others keep the file's names if these are free, because the file
-/// may switch between them by name.
+/// The main algorithm gets the requested name. The others keep the file's names if these are free, because the
+/// file may switch between them by name.
 fn kernel_name(
     own: &OpsInfo,
     is_main: bool,
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_main_one_gets_the_requested_name_and_the_others_free_names_of_the_file() {
+    fn the_main_algorithm_gets_the_requested_name_and_the_others_keep_free_names() {
         let own = OpsInfo { variable: "second".into(), name: "second".into(), flags: 0 };
         let none = BTreeSet::new();
         assert_eq!(kernel_name(&own, true, "f", KernelName::Given("g"), &none), "g");

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_may_begin_with_a_register_unlike_states_and_calls() {
+    fn a_reason_that_begins_with_a_register_is_distinguished_from_states_and_calls() {
         let log = "libbpf: prog 'main': -- BEGIN PROG LOAD LOG --\n\
                    to caller at 28:\n\
                    frame1: R0=scalar() R1_w=0\n\

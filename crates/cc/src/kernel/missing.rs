@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn privilege_is_three_capabilities_of_the_whole_machine() {
+    fn loading_needs_three_capabilities_in_the_initial_user_namespace() {
         assert_eq!(missing_privilege(&with(&[12, 38, 39]), ALL), None);
         assert_eq!(missing_privilege(&with(&[12, 21]), ALL), None, "CAP_SYS_ADMIN contains the newer two");
         let of = |status: &str, map| missing_privilege(status, map).unwrap().to_string();

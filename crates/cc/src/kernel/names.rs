@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn generated_names_fit_and_differ() {
+    fn generated_names_are_valid_and_different() {
         for algorithm in ["griddt", "a-very-long-name-of-an-algorithm", "", "dots.and blanks"] {
             let (one, other) = (generate(algorithm), generate(algorithm));
             assert_ne!(one, other);

@@ -2,7 +2,7 @@
 //! namespace.
 //!
 //! The loopback device loses nothing and has almost no delay. So the test shows that the programs run, and
-//! what a call costs. Only a run in the lab shows how good the congestion control is.
+//! the cost of a call. Only a run in the lab shows how good the congestion control is.
 
 use std::{
     io::{self, Read, Write},

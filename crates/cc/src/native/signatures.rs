@@ -64,7 +64,7 @@ pub fn has_short_cong_control(found: &Inspection, operations: &Operations) -> bo
 /// Return type of an operation, and its arguments as text and by type.
 type Call = (Class, &'static str, Vec<Class>);
 
-/// How the kernel calls an operation.
+/// The signature with which the kernel calls an operation.
 fn expected(operation: Operation) -> Call {
     let int = || Class::Integer(4);
     let sk = || Class::Pointer("sock".into());

@@ -67,7 +67,7 @@ impl Image {
         let loads =
             || file.elf_program_headers().iter().filter(move |header| header.p_type(endian) == PT_LOAD);
         if file.elf_program_headers().iter().any(|header| header.p_type(endian) == PT_TLS) {
-            return Err(bad("it has thread-local variables, which a static longfat cannot place".into()));
+            return Err(bad("it has thread-local variables, which a static longfat does not support".into()));
         }
         let ends = loads().map(|header| header.p_vaddr(endian).checked_add(header.p_memsz(endian)));
         let end = ends.max().flatten().filter(|end| (1..=MAX_BYTES).contains(end));
@@ -144,7 +144,7 @@ impl Image {
                 }
                 _ => {
                     return Err(bad(format!(
-                        "it has a relocation of type {r_type}, which a static longfat cannot do"
+                        "it has a relocation of type {r_type}, which a static longfat does not support"
                     )));
                 }
             };

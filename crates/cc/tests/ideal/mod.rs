@@ -41,7 +41,7 @@ impl Flow {
     /// Like [`Flow::new`], with a prepared socket.
     pub fn with(name: &str, values: &ParameterValues, rtt_us: u64, sk: TcpSock) -> Flow {
         let source = Source::built_in(name).expect("a built-in algorithm");
-        let library = Library::open(&source, values).expect("values that fit");
+        let library = Library::open(&source, values).expect("valid parameters");
         let cc = library.controller(None).expect("the file has a main algorithm");
         let mut flow = Flow { sk, cc, per_ack: 1, rtt_us, now_ns: 1_000_000_000 };
         flow.sk.snd_una = 1;

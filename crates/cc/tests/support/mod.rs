@@ -76,7 +76,7 @@ impl Flow {
     /// Runs until `seconds`, and calls `watch` after each step.
     pub fn run_until(&mut self, seconds: f64, mut watch: impl FnMut(&Flow)) {
         while self.seconds() < seconds {
-            assert!(self.step(), "nothing happens any more at {} s", self.seconds());
+            assert!(self.step(), "no further event after {} s", self.seconds());
             watch(self);
         }
     }

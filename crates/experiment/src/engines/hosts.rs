@@ -121,7 +121,7 @@ fn add_buffers(outcome: &mut Outcome) {
     }
 }
 
-/// The scenario with the flows that there really were, and the settings that its hosts really had.
+/// The scenario with the flows that were actually run, and the settings that its hosts actually had.
 fn as_it_was(scenario: &Scenario, measured: &hosts::Measured) -> Scenario {
     let mut effective = scenario.clone();
     effective.flows.extend(measured.continuations.iter().cloned());

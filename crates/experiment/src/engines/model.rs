@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn the_requested_kernel_is_that_of_hosts_that_name_none() {
+    fn hosts_without_the_key_kernel_have_the_requested_kernel() {
         // The share of a stated buffer: half up to 6.5.
         let (old, kernel, defaults) = window("6.1", &[], &["default"]);
         assert_eq!((old, kernel.as_deref()), (8 << 20, Some("6.1")));

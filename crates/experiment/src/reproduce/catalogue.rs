@@ -11,7 +11,7 @@ pub struct CatalogueEntry {
     pub not_run: Option<NotRun>,
 }
 
-/// Why no run is compared with a published result, and what shows it.
+/// Why no run is compared with a published result, and the scenarios, commands and pages that show it instead.
 pub struct NotRun {
     /// The reason, as in `definition`.
     pub reason: &'static str,
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn no_pointer_is_stale() {
+    fn the_named_scenarios_and_pages_exist() {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
         for entry in CATALOGUE {
             let Some(not_run) = &entry.not_run else { continue };

@@ -111,7 +111,7 @@ impl Server {
     }
 
     /// Interrupts the service of a segment of `bytes` that would depart at `departs`. Returns the bytes that
-    /// have not left at `now`. These are served again later, so a bucket gets its tokens back.
+    /// have not left at `now`. These are served again later, so their tokens return to the bucket.
     pub(crate) fn interrupt(&mut self, bytes: u64, departs: Fixed, now: Fixed) -> u64 {
         let remaining = match self {
             Server::Unlimited => 0,

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_of_zero_is_written_as_zero_except_to_udp() {
+    fn a_checksum_of_zero_stays_zero_except_in_udp() {
         let finished = |offset: usize| {
             // The field holds the folded sum of a pseudo-header, 1. Together with the other words the sum is
             // 0xffff.

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_that_of_a_station_or_for_all() {
+    fn frames_to_unknown_addresses_go_to_all_stations() {
         assert_eq!(destination(station_mac(258), 259), Destination::Station(258));
         assert_eq!(destination(station_mac(258), 258), Destination::All);
         assert_eq!(destination(BROADCAST, 258), Destination::All);

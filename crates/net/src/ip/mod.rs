@@ -4,7 +4,7 @@
 //! Sources: RFC 1812 (routers), 791 and 8200 (IP), 792 and 4443 (ICMP), 826 (ARP), 4861 (neighbour
 //! discovery), 1191 and 8201 (path MTU), 1624 (checksums). All bytes of a frame are untrusted, and this code
 //! does not panic. Frames have no preamble and no frame check sequence. The implementation of
-//! [`EthernetPacket`] completes what a kernel left to hardware offloads (super-packets, checksums).
+//! [`EthernetPacket`] completes the work that a kernel left to hardware offloads (super-packets, checksums).
 //!
 //! Differences from these RFCs:
 //! 1. No ICMP rate limit (RFC 1812 section 4.3.2.8): a thousand packets that are too large cause a thousand

@@ -54,7 +54,7 @@ fn codel_ignores_a_short_queue_and_marks_instead_of_dropping() {
     assert!(counters.marked > 5, "{}", counters.marked);
 }
 
-/// Two flows of different packet sizes get equal bytes, within a quantum and the largest packet.
+/// Two flows of different packet sizes send equal bytes, within a quantum and the largest packet.
 #[test]
 fn fair_queueing_shares_equally_within_a_quantum() {
     for discipline in [Discipline::Fq(Fq::default()), Discipline::FqCodel(FqCodel::default())] {
@@ -104,7 +104,7 @@ fn the_longest_queue_drops_when_the_limit_is_reached() {
 /// A constant queue of q bytes: RED's drop share is 2 p_b (uniform gaps of mean 1/(2 p_b), figure 2 of the
 /// paper).
 #[test]
-fn red_drops_its_share_of_a_standing_queue() {
+fn red_drops_the_expected_share_at_a_standing_queue() {
     let red = Red {
         min: Bytes(30_000),
         max: Bytes(90_000),

@@ -77,7 +77,7 @@ fn a_link_that_is_down_drops_arrivals_and_keeps_queued_packets() {
     pipe.change(Time(3 * MS / 2), &down);
     pipe.offer(Time(2 * MS), TestSegments::train(3, 4, 1486));
     pipe.run(Time(99 * MS));
-    assert_eq!(pipe.numbers(), [0], "it was on the wire");
+    assert_eq!(pipe.numbers(), [0], "only packet 0 was on the wire");
     pipe.change(Time(100 * MS), &spec);
     pipe.run(END);
     assert_eq!(pipe.dropped(DropCause::Down), [3, 4, 5, 6]);

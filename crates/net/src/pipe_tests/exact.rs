@@ -78,7 +78,7 @@ fn a_rate_trace_applies_its_steps_and_repeats() {
 }
 
 #[test]
-fn a_packet_may_take_many_periods() {
+fn a_transmission_may_take_many_periods_of_the_trace() {
     let steps = vec![(Time(0), BitRate(8_000)), (Time(1000), BitRate(0))];
     let mut pipe = TestPipe::new(&traced(RateTrace::Steps { steps, end: Time(1_000_000) }), 1);
     // 8 kb/s for a microsecond in each millisecond is 1 B/s.

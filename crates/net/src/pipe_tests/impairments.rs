@@ -56,7 +56,7 @@ fn delays_are_never_negative() {
 
 /// As netem's `reorder 100% gap 5`: every fifth packet skips the delay.
 #[test]
-fn every_gapth_packet_overtakes() {
+fn with_a_gap_of_5_every_fifth_packet_overtakes() {
     let reorder = Some(Reorder { probability: 1.0, gap: 5 });
     let mut pipe = sent(&PipeSpec { delay: Time(10 * MS), reorder, ..PipeSpec::default() }, 10, MS);
     let ends: Vec<(u64, u64)> = pipe.delivered.iter().map(|d| (d.1.first, d.0.last.as_millis())).collect();
@@ -90,7 +90,7 @@ fn shares_of_duplicates_and_corrupted_segments_match_their_probabilities() {
 }
 
 #[test]
-fn a_super_packet_is_lost_whole_or_not_at_all() {
+fn a_super_packet_is_lost_completely_or_not_at_all() {
     let spec = PipeSpec {
         loss: LossModel::Independent(0.1),
         loss_unit: LossUnit::SuperPacket,
@@ -106,7 +106,7 @@ fn a_super_packet_is_lost_whole_or_not_at_all() {
 }
 
 #[test]
-fn numbered_losses_hit_the_same_packets_in_both_kinds_of_pipe() {
+fn numbered_losses_are_the_same_packets_in_both_kinds_of_pipe() {
     let loss = LossModel::Packets(vec![2, 3, 7]);
     for discipline in [Discipline::default(), Discipline::DropHead] {
         let spec = PipeSpec { loss: loss.clone(), discipline, ..at_rate(12_000_000, QueueLimit::Unlimited) };

@@ -151,7 +151,7 @@ proptest! {
 
     /// The FIFO pipe computes departures in advance; the event-driven pipe must have the same ones.
     #[test]
-    fn both_kinds_of_pipes_behave_alike(spec in specs(), sends in sends(), seed in any::<u64>()) {
+    fn both_kinds_of_pipes_give_the_same_results(spec in specs(), sends in sends(), seed in any::<u64>()) {
         let spec = PipeSpec {
             rate: Rate::Constant(spec.rate.mean().unwrap_or(BitRate(1_000_000_000))),
             discipline: Discipline::default(),

@@ -1,4 +1,5 @@
-//! The interface of a queue and its pipe: the pipe's state on each call, and what leaves the queue.
+//! The interface of a queue and its pipe: the pipe's state on each call, and the packets that leave the
+//! queue.
 
 use crate::{
     DropCause, Packet, PipeSpec, QueueLimit,

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{DropCause, DualPi2, Ecn, Packet, fixed::Fixed};
 
-/// The classic queue gets one of this number of bytes while both queues are not empty (`sch_dualpi2`'s
+/// While both queues hold packets, one byte in this number comes from the classic queue (`sch_dualpi2`'s
 /// `c_protection`).
 const CLASSIC_BYTE_PERIOD: i64 = 10;
 

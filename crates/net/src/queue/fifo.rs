@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{DropCause, Packet, QueueLimit, fixed::Fixed};
 
-/// Which segment is dropped when the queue is full.
+/// The segment that is dropped when the queue is full.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum DropPolicy {
     /// The arriving segment. ECN-capable packets that find more than `mark_above` in the queue are marked.

@@ -2,10 +2,10 @@
 //!
 //! The control interval d is the mean round-trip time of the traffic. In each interval phi = alpha d S - beta
 //! Q (equation 1) with the spare bandwidth S and the persistent queue Q; h = max(0, shuffle y - |phi|) of the
-//! input y is shuffled (equation 2). Segment i gets the feedback p_i - n_i with p_i = xi_p rtt_i^2 s_i /
+//! input y is shuffled (equation 2). Segment i receives the feedback p_i - n_i with p_i = xi_p rtt_i^2 s_i /
 //! cwnd_i and n_i = xi_n rtt_i s_i (equations 3 to 9), until the interval's pools are used up. A packet keeps
 //! the minimum of the routers on its path. Differences from the paper:
-//! 1. A train carries one header and gets the feedback for all of its bytes.
+//! 1. A train carries one header and receives the feedback for all of its bytes.
 //! 2. The feedback is 0 until the first interval has passed. The paper gives no length for it; here it is 100
 //!    ms.
 //! 3. Q is the minimum queue over max(2 ms, (d - q/C) / 2), as in the authors' ns-2 code.

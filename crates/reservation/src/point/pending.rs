@@ -22,7 +22,7 @@ pub(super) struct Pending {
     pub due_utc: Option<Time>,
     /// When to repeat the last message, or to seek again; steady clock.
     pub resend_at: Option<Time>,
-    /// How often the message was repeated.
+    /// The number of repetitions of the message.
     pub repeats: u32,
     /// When a hold, a confirmation or a run ends; steady clock.
     pub gives_up: Option<Time>,
@@ -34,6 +34,6 @@ pub(super) struct Pending {
     pub not_before: Time,
     /// Whether `Start` was sent to the peer.
     pub is_starting: bool,
-    /// Requester: what the lead has reported.
+    /// At the requester: the phase and the slot that the lead has reported.
     pub reported: Option<(Phase, Option<Slot>)>,
 }

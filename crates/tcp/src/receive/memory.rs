@@ -97,7 +97,8 @@ impl Layout {
         Packet { len, truesize: self.head + data, frags, head: Some(self.head) }
     }
 
-    /// Number of fragments that hold `bytes`: each is the largest power of two of pages that the rest fills.
+    /// Number of fragments that hold `bytes`: each is the largest power of two of pages that the remaining bytes
+    /// fill.
     fn fragments(&self, bytes: u32) -> u32 {
         let whole = bytes / self.largest_piece;
         let pages = (bytes % self.largest_piece).div_ceil(PAGE);
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn veth_memory_is_that_of_linux() {
+    fn veth_packets_take_the_memory_that_linux_charges() {
         // (131400 - 2 x 64336), (16777216 - 2 x 8387244): reference run 6-16M of Linux 6.1.
         assert_eq!(layout(PacketMemory::Veth, 1).packet(1448, 1448).truesize, 2728);
         let newer = layout(PacketMemory::Veth, 18);
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn tap_memory_is_that_of_linux() {
+    fn tap_packets_take_the_memory_that_linux_charges() {
         let layout = layout(PacketMemory::Tap, 18);
         let observed = [
             (100, 832),

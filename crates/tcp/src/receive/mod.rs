@@ -303,7 +303,7 @@ impl Receiver {
         self.read_rate.space
     }
 
-    /// The advertised window, bytes: that of the kernel's state, limited to what the header's field can express.
+    /// The advertised window, bytes: that of the kernel's state, limited to the largest value of the header's field.
     pub fn advertised_window(&self, sk: &TcpSock) -> u32 {
         sk.rcv_wnd.min(u32::from(u16::MAX) << self.window_scale)
     }

@@ -8,7 +8,7 @@ pub(super) const SHARE_SHIFT: u32 = 8;
 pub(super) enum WindowShare {
     /// `tcp_adv_win_scale`, before 6.6: all except 2^-n of the buffer, or 2^n of it if negative.
     Fixed(i8),
-    /// `scaling_ratio`, from 6.6 on: 256ths, learnt from received packets.
+    /// `scaling_ratio`, from 6.6 on: 256ths, measured on received packets.
     Learnt(u8),
 }
 

@@ -31,8 +31,8 @@ impl Sender {
         open && !self.nospace && !self.fin_written
     }
 
-    /// `tcp_sendmsg_locked`: takes as many bytes as fit. Returns the number of bytes taken. `bytes` is what
-    /// is left of one write of the application.
+    /// `tcp_sendmsg_locked`: takes as many bytes as fit. Returns the number of bytes taken. `bytes` is the
+    /// remainder of one write of the application.
     pub(crate) fn write_bytes(&mut self, conn: &mut Connection, bytes: u64) -> u64 {
         if !self.can_write(conn) || bytes == 0 {
             return 0;

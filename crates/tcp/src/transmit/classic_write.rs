@@ -2,7 +2,7 @@
 //! net/ipv4/tcp_output.c).
 //!
 //! A write fills segments one by one. The first unsent segment leaves as soon as it is full, without
-//! validation of the congestion window; the end of the write sends what Nagle's algorithm allows, and then
+//! validation of the congestion window; the end of the write sends the data that Nagle's algorithm allows, and then
 //! the window is validated (RFC 2861). A sender that its send buffer limits never fills its window. So its
 //! window is reduced once per retransmission timeout (at least 200 ms), and slow start raises it again. The
 //! flag `SOCK_NOSPACE` prevents this only while the writer waits.

@@ -56,7 +56,7 @@ mod tests {
     proptest! {
         /// Packets leave in order, whatever the order of insertion.
         #[test]
-        fn packets_leave_in_order(steps in proptest::collection::vec(proptest::option::of((0u64..50, 0u32..3)), 0..200)) {
+        fn lost_packets_are_taken_in_sequence_order(steps in proptest::collection::vec(proptest::option::of((0u64..50, 0u32..3)), 0..200)) {
             let (mut lost, mut plain) = (Lost::default(), Vec::new());
             for step in steps {
                 match step {

@@ -299,7 +299,7 @@ impl Connection {
 
     // ---- Without SACK (NewReno, RFC 6582) -----------------------------------------------------------------
 
-    /// `tcp_add_reno_sack`: a duplicate ACK stands for a packet that arrived.
+    /// `tcp_add_reno_sack`: a duplicate ACK counts as a packet that arrived.
     pub(super) fn add_reno_sack(&mut self, duplicates: u32, ece: bool) {
         if duplicates == 0 {
             return;

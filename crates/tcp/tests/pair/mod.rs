@@ -210,10 +210,10 @@ impl Pair {
             self.now = end;
             return false;
         };
-        assert!(next >= self.now || timers.contains(&Some(next)), "time runs backwards");
+        assert!(next >= self.now || timers.contains(&Some(next)), "the next event is in the past");
         self.now = self.now.max(next);
         if arrival == Some(next) {
-            let (_, segment) = self.flying.pop_front().expect("it was there");
+            let (_, segment) = self.flying.pop_front().expect("a segment in flight");
             self.arrived += u64::from(segment.len > 0);
             self.receiver.on_segment(self.now, segment);
             self.settle();

@@ -1,4 +1,4 @@
-//! Sends VDIF frames to a VLBI recorder, which neither starts the stream nor reports what it received.
+//! Sends VDIF frames to a VLBI recorder, which neither starts the stream nor reports the received packets.
 
 use std::{
     net::SocketAddr,

@@ -233,7 +233,7 @@ fn a_filled_congestion_window_is_limited_by_its_last_reduction() {
 }
 
 #[test]
-fn earlier_samples_show_what_reduced_a_window() {
+fn earlier_samples_show_the_cause_of_a_reduced_window() {
     let full = |row: &mut FlowSample| (row.snd_cwnd_segs, row.delivered_ce_segs) = (Some(1000), Some(0));
     // Marks are rare events, but their reduction lasts.
     let marked = |row: &mut FlowSample| {
@@ -340,7 +340,7 @@ fn an_end_that_waits_for_its_file_is_the_limit() {
 }
 
 #[test]
-fn in_a_capture_a_loss_explains_what_follows_soon_after() {
+fn in_a_capture_a_loss_explains_the_samples_soon_after_it() {
     let captured = |after: i64| {
         let captured = move |row: &mut FlowSample| {
             row.snd_cwnd_segs = None;
@@ -352,7 +352,7 @@ fn in_a_capture_a_loss_explains_what_follows_soon_after() {
     };
     let causes = captured(500);
     assert_eq!((causes[10], causes[60]), (None, Some(Cause::Loss)), "unknown before the loss");
-    assert_eq!(causes.last(), Some(&None), "and 250 round trips later");
+    assert_eq!(causes.last(), Some(&None), "unknown 250 round trips after the loss");
     let recovered = captured(1000);
     assert_eq!((recovered[50], recovered[60]), (Some(Cause::Loss), None), "as much is outstanding as before");
 }
@@ -550,7 +550,7 @@ fn an_unknown_sender_stays_unlabelled() {
 
 /// A full path that is not described, and a path on which some packets skip half of the delay.
 #[test]
-fn packets_that_overtake_others_make_no_queue() {
+fn packets_that_overtake_others_do_not_show_a_queue() {
     let causes = |min_rtt_us: fn(i64) -> i64, srtt_us: fn(i64) -> i64| {
         let rows: Vec<FlowSample> = (0..100i64)
             .map(|i| FlowSample {
@@ -582,7 +582,7 @@ fn packets_that_overtake_others_make_no_queue() {
 
 /// A send buffer that is written at once each 90 ms: its 400 kB take 36 ms on a path of 90 Mb/s, and queue behind themselves.
 #[test]
-fn the_queue_of_a_flows_own_bursts_is_no_full_path() {
+fn the_queue_of_a_flows_own_bursts_does_not_show_a_full_path() {
     let causes = |cycle_ms: i64| {
         let in_burst = |ms: i64| (ms % cycle_ms).min(36);
         let rows: Vec<FlowSample> = (0..200i64)
@@ -618,7 +618,7 @@ fn the_queue_of_a_flows_own_bursts_is_no_full_path() {
 
 /// A capture shows neither the congestion window nor the send buffer.
 #[test]
-fn a_captured_flow_in_bursts_is_not_called_loss() {
+fn a_captured_flow_in_bursts_is_not_limited_by_loss() {
     let causes = |is_in_bursts: bool| {
         let rows: Vec<FlowSample> = (0..200i64)
             .map(|i| FlowSample {

@@ -27,7 +27,7 @@ enum Larger {
 }
 
 /// The commands that make the limiting buffers larger, and advice about buffers that no command changes. Where the buffers of both
-/// hosts limit the flow, both hosts get the same command.
+/// hosts limit the flow, both hosts have the same command.
 pub(super) fn larger(
     rows: &[&FlowSample],
     context: &FlowContext,
@@ -135,7 +135,7 @@ impl End {
     }
 }
 
-/// Twice the bandwidth-delay product; `None` where the path's rate is unknown.
+/// Twice the bandwidth-delay product; `None` if the path's rate is unknown.
 fn twice_bdp(context: &FlowContext, summary: &FlowSummary) -> Option<u64> {
     let rate = context.path.iter().map(|link| link.rate_bps).reduce(f64::min)?;
     Some(round_up_mib(2.0 * rate / 8.0 * summary.min_rtt_us? * 1e-6).0)
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_requested_buffer_has_no_command_but_a_value() {
+    fn a_requested_buffer_is_changed_by_a_value_and_not_by_a_command() {
         let fixed = Buffer::Fixed(1_000_000);
         let (fixes, advice) = of_test(fixed.clone(), fixed);
         assert!(fixes.is_empty());

@@ -34,7 +34,7 @@ fn the_first_segments_are_acknowledged_at_once() {
 }
 
 #[test]
-fn a_lone_segment_waits_40_ms_and_a_tick() {
+fn the_ack_of_a_single_segment_waits_40_ms_and_a_tick() {
     let mut rig = settled();
     rig.stream(rig.rx.rcv_wup.abs_diff(rig.sk.rcv_nxt) / MSS % 2);
     rig.sk.icsk_ack_quick = 0;
@@ -101,7 +101,7 @@ fn a_hole_is_reported_at_once_then_at_most_each_millisecond() {
 }
 
 #[test]
-fn blocks_are_reported_most_recent_first_and_three_beside_timestamps() {
+fn at_most_three_blocks_are_reported_beside_timestamps_the_most_recent_first() {
     let mut rig = settled();
     let base = rig.sk.rcv_nxt;
     for i in [1, 3, 5, 7] {
@@ -146,7 +146,7 @@ fn the_window_closes_and_opens_again() {
     let probe = rig.feed(Segment { len: 0, seq: rig.sk.rcv_nxt - 1, ..rig.segment(0, 0) });
     assert_eq!((probe.refused, probe.ack), (true, AckAction::Now), "a window probe is acknowledged");
     let again = rig.feed(Segment { len: 0, seq: rig.sk.rcv_nxt - 1, ..rig.segment(0, 0) });
-    assert_eq!(again.ack, AckAction::None, "but not every probe");
+    assert_eq!(again.ack, AckAction::None, "a second probe is not acknowledged at once");
     let waiting = rig.rx.readable(&rig.sk);
     let (read, update) = rig.rx.read(&mut rig.sk, rig.now, u64::MAX);
     assert_eq!((read, update), (waiting, AckAction::Now), "the window is open again");
@@ -180,8 +180,8 @@ fn marks_are_echoed_until_cwr() {
     assert!(rig.acks.last().unwrap().ece);
     rig.feed(marked(&rig, ecn::ECT0));
     assert!(rig.acknowledge().ece);
-    let answer = Segment { flags: Flags::ACK.with(Flags::CWR), ..marked(&rig, ecn::ECT0) };
-    assert_eq!(rig.feed(answer).ack, AckAction::Now);
+    let reply = Segment { flags: Flags::ACK.with(Flags::CWR), ..marked(&rig, ecn::ECT0) };
+    assert_eq!(rig.feed(reply).ack, AckAction::Now);
     assert!(!rig.acks.last().unwrap().ece);
 }
 

@@ -56,7 +56,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_input_is_put_in_order(
+    fn any_input_is_delivered_in_order(
         steps in prop::collection::vec(step(), 1..400),
         rcvbuf in prop_oneof![Just(None), (2_000..60_000u32).prop_map(Some)],
         minor in prop_oneof![Just(1u8), Just(18)],
@@ -131,7 +131,7 @@ proptest! {
         let left = rig.rx.readable(&rig.sk);
         prop_assert_eq!(rig.rx.read(&mut rig.sk, rig.now, u64::MAX).0, left);
         if !rig.rx.has_holes() {
-            prop_assert_eq!(rig.rx.rmem_alloc(), 0, "memory leaks");
+            prop_assert_eq!(rig.rx.rmem_alloc(), 0, "all memory is released");
         }
     }
 }

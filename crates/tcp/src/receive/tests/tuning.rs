@@ -153,7 +153,7 @@ impl SlowStart {
 }
 
 #[test]
-fn newer_kernels_learn_the_share_from_the_first_packets() {
+fn newer_kernels_measure_the_share_on_the_first_packets() {
     let mut run = SlowStart::new(Rig::linux(18, 16 << 20), 10_000);
     run.at(60_000_000);
     // 1448 bytes in 2280: 162 / 256.
@@ -179,7 +179,7 @@ fn a_buffer_set_by_the_application_is_not_tuned() {
 }
 
 #[test]
-fn the_windows_is_64_kb_whatever_the_mss() {
+fn the_initial_receive_window_is_about_64_kb_for_any_mss() {
     let rig = Rig::linux(1, 6_291_456);
     assert_eq!((rig.sk.rcv_wnd, rig.sk.rcv_ssthresh), (65_160, 64_088));
     let jumbo = Rig::new(Config { mtu: 9000, ..rig.config });
@@ -230,7 +230,7 @@ fn the_buffer_grows_more_slowly_on_short_paths_since_6_19() {
 
 /// Linux 6.18 does not count unread data as read by the application in a round trip.
 #[test]
-fn a_slow_reader_gets_no_larger_buffer() {
+fn the_buffer_of_a_slow_reader_does_not_grow() {
     let rcvbuf = |minor| {
         let mut rig = Rig::linux(minor, 16 << 20);
         rig.now = 1_000_000_000;
@@ -253,7 +253,7 @@ fn a_slow_reader_gets_no_larger_buffer() {
 /// 1 Gb/s, 117 ms, MTU 9000: packets in flight at the end of each round trip. One packet that the kernel
 /// sends early, by the last part of a super-packet, amounts to 6 % at the end.
 #[test]
-fn the_windows_limits_jumbo_flows_for_three_round_trips() {
+fn the_initial_receive_window_limits_jumbo_flows_for_three_round_trips() {
     let profile = Profile::Linux6 { kernel: (6, 1) };
     let rmem = [4096, 131_072, 125_608_864];
     let rig = Rig::new(Config { mtu: 9000, profile, rmem, ..Config::default() });

@@ -56,7 +56,8 @@ impl Enforced {
             }
             let Some(other_end) = self.other_end(own, request) else { continue };
             for link in self.limits.links().iter().filter(|link| link.carries(other_end)) {
-                let cost = link.cost(request.spec.test.rate, request.spec.duration);
+                let test = &request.spec.test;
+                let cost = link.cost(test.transport, test.rate, request.spec.duration);
                 let reserved = usage.reserved_today.entry(link.name.clone()).or_insert(Bytes::ZERO);
                 *reserved = reserved.saturating_add(cost);
             }

@@ -100,7 +100,7 @@ impl Limits {
         for link in &self.links {
             if class.is_some() && other_end.is_some_and(|address| link.carries(address)) {
                 let reserved = usage.reserved_today.get(&link.name).copied().unwrap_or(Bytes::ZERO);
-                let cost = link.cost(request.rate, request.duration);
+                let cost = link.cost(request.transport, request.rate, request.duration);
                 let remaining = link.daily_bytes.saturating_sub(reserved);
                 checks.push(Check {
                     rule: "daily_bytes",

@@ -54,6 +54,11 @@ impl Link {
         self.nets.iter().any(|net| net.contains(address))
     }
 
+    /// Whether tests with all hosts use the link, at least with one IP version.
+    pub fn carries_all(&self) -> bool {
+        self.nets.iter().any(|net| net.length == 0)
+    }
+
     /// Assumed number of bytes of a test. Tests that are neither TCP nor UDP, and state no rate, send little: they measure delays.
     pub fn cost(&self, transport: Transport, rate: Option<BitRate>, duration: Time) -> Bytes {
         match (rate, transport) {

@@ -288,7 +288,9 @@ mod tests {
         let reader = SerializedFileReader::new(file).unwrap();
         let rows: Vec<String> =
             reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect();
-        assert!(rows[0].contains("seed: \"9007199254740993\"") && rows[1].contains("seed: \"1\""), "{rows:?}");
+        for (row, seed) in rows.iter().zip(["9007199254740993", "1"]) {
+            assert!(row.contains(&format!("seed: \"{seed}\"")), "{row}");
+        }
     }
 
     #[test]

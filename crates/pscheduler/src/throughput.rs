@@ -138,7 +138,8 @@ impl Spec {
             return Err("longfat does not support loopback tests".into());
         }
         let options = spec.iter().map(|(key, value)| (key.clone(), without_fraction(value)));
-        let spec: Spec = serde_json::from_value(Value::Object(options.collect())).map_err(|error| error.to_string())?;
+        let options = Value::Object(options.collect());
+        let spec: Spec = serde_json::from_value(options).map_err(|error| error.to_string())?;
         spec.check()?;
         Ok(spec)
     }

@@ -215,7 +215,8 @@ impl Spec {
 
     fn client(&self, port: u16, token: Option<Token>) -> Result<ClientOptions, String> {
         let address = |host: &String| {
-            probe_transport::resolve(host, self.ip()).map_err(|error| format!("the address {host}: {error}"))
+            let resolved = probe_transport::resolve(host, self.ip());
+            resolved.map(|at| at.ip()).map_err(|error| format!("the address {host}: {error}"))
         };
         let bind: Option<IpAddr> =
             self.local_address.as_ref().or(self.source.as_ref()).map(address).transpose()?;

@@ -391,9 +391,15 @@ fn prometheus_is_told_the_aggregates() {
     let printed =
         eventually(|| requested("GET /metrics HTTP/1.0\r\n\r\n").is_some_and(|text| text.contains(line)));
     let refused = requested("POST / HTTP/1.0\r\n\r\n").unwrap_or_default();
+    // Clients that send nothing are disconnected after two seconds each, and do not delay others.
+    let _silent: Vec<TcpStream> = (0..10).map(|_| TcpStream::connect(at).unwrap()).collect();
+    let begun = std::time::Instant::now();
+    let served = requested("GET /metrics HTTP/1.0\r\n\r\n").is_some_and(|text| text.contains(line));
+    let delay = begun.elapsed();
     signal("-TERM", watching.id());
     watching.wait().unwrap();
     assert!(printed && refused.contains(" 405 "), "{refused}");
+    assert!(served && delay < Duration::from_secs(10), "{delay:?}");
 }
 
 #[test]

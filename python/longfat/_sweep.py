@@ -217,7 +217,9 @@ class Sweep:
 
 
 def _rows(point: SweepPoint) -> Iterator[dict[str, Any]]:
-    own = {"variant": point.variant, **point.values, "repeat": point.repeat, "seed": point.seed}
+    # Larger integers are not exact as the floating-point numbers of a table.
+    seed = point.seed if point.seed <= 2**53 else str(point.seed)
+    own = {"variant": point.variant, **point.values, "repeat": point.repeat, "seed": seed}
     own["address"] = point.address
     for flow in point.summary["flows"]:
         cells: dict[str, Any] = {}

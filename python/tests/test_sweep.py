@@ -29,6 +29,12 @@ def test_a_sweep_has_all_combinations_in_order(scenario):
     assert sweep.to_polars().shape == frame.shape
 
 
+def test_large_seeds_keep_their_digits(scenario):
+    seed = 2**53 + 1
+    frame = longfat.sweep(scenario.with_(seed=seed), {"flows.bulk.cc": ["cubic"]}, runs=None).to_pandas()
+    assert list(frame["seed"]) == [str(seed)]
+
+
 def test_a_point_is_the_run_of_its_values(scenario):
     point = longfat.sweep(scenario, OVER, runs=None).points[3]
     run = longfat.run(scenario.with_(point.values), seed=point.seed)

@@ -569,6 +569,7 @@ fn test_request(own: &PointName, task: &Task) -> TestRequest {
         user: Some(format!("{RECURRING_USER}@{own}")),
         address: None,
         other_end: None,
+        is_with_server: false,
         transport: task.spec.test.transport,
         rate: task.spec.test.rate,
         duration: task.spec.duration,

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use limits::{Enforced, Limits};
-use reservation::{Admission, Candidate, PointName};
+use reservation::{Admission, Candidate, PointName, Test};
 
 use crate::{
     Members,
@@ -21,7 +21,8 @@ pub(crate) struct Rules {
 
 impl Rules {
     pub fn new(limits: Limits) -> Self {
-        Rules { enforced: Enforced { limits, addresses: BTreeMap::new() } }
+        let server_address = Some(server_address as fn(&Test) -> Option<IpAddr>);
+        Rules { enforced: Enforced { limits, addresses: BTreeMap::new(), server_address } }
     }
 
     /// Stores the members' IP addresses. The IP address of a member with a host name becomes known when it
@@ -41,6 +42,11 @@ impl Rules {
     pub fn set_address(&mut self, name: &PointName, ip: IpAddr) {
         self.enforced.addresses.insert(name.clone(), ip);
     }
+}
+
+/// The address of the server at the other end of a test; `None` if only its name is known.
+fn server_address(test: &Test) -> Option<IpAddr> {
+    server_of(test).ok()??.host.parse().ok()
 }
 
 impl Admission for Rules {

@@ -11,9 +11,9 @@ use crate::{
     },
 };
 use std::{
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
-    process::Command,
+    process::{Command, Stdio},
     sync::atomic::AtomicBool,
     time::Duration,
 };
@@ -35,6 +35,34 @@ fn udp_test(host: &str, port: u16, direction: Direction) -> Result<u64, String> 
         (Some(end), None) => Ok(end.streams.iter().map(|stream| stream.received.bytes).sum()),
         (_, error) => Err(format!("{error:?}")),
     }
+}
+
+/// A later rate that fails does not hide the results at the earlier ones.
+#[test]
+fn results_of_streams_are_printed_if_a_later_one_fails() {
+    let server = start_server(&[]);
+    let port = server.port.to_string();
+    let args = ["stream", "127.0.0.1", "-p", &port, "--rate", "1mbit,2mbit", "--time", "1s", "--no-record"];
+    let mut client = Command::new(binary())
+        .args(args)
+        .args(["--tolerate-loss", "90"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut notes = BufReader::new(client.stderr.take().unwrap());
+    let mut note = String::new();
+    while !note.starts_with("2 Mb/s") {
+        note.clear();
+        assert_ne!(notes.read_line(&mut note).unwrap(), 0, "the client has ended");
+    }
+    drop(server);
+    let mut rest = String::new();
+    notes.read_to_string(&mut rest).unwrap();
+    let output = client.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(!output.status.success() && rest.contains("longfat: "), "{rest}");
+    assert!(text.contains("the stream at the next rate failed"), "{text}");
 }
 
 /// The timeout of a phase is that of each stream's connection, of which many take longer on a long path.

@@ -306,6 +306,34 @@ fn an_interrupted_watch_leaves_a_record_that_opens() {
     assert!(run["flows"][0]["bytes"].as_u64() >= Some(50_000), "{run}");
 }
 
+/// eBPF samples a connection when it closes. Here no other sample follows the first one.
+#[test]
+fn a_record_has_the_last_bytes_of_a_connection_that_closed() {
+    let (mut sender, mut receiver) = connection();
+    let port = sender.local_addr().unwrap().port().to_string();
+    let test_dir = TestDir::new("");
+    let args = ["watch", "--record", "--interval", "60s", "--duration", "60s", "port", &port];
+    let mut watching = test_dir.longfat(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = String::new();
+    BufReader::new(watching.stdout.as_mut().unwrap()).read_line(&mut first).unwrap();
+    sender.write_all(&[0; 50_000]).unwrap();
+    receiver.read_exact(&mut [0; 50_000]).unwrap();
+    drop((sender, receiver));
+    std::thread::sleep(Duration::from_millis(500));
+    signal("-INT", watching.id());
+    let ran = CommandOutput::from(watching.wait_with_output().unwrap());
+    let record = ran.stderr.lines().find_map(|line| line.strip_prefix("record: ")).unwrap();
+    let shown = test_dir.run(&["show", record.rsplit('/').next().unwrap(), "--json"]).json();
+    let run = &shown["runs"][0];
+    if run["quality"]["notes"].to_string().contains("sampled by sock_diag") {
+        return testing::skip(testing::Missing::Privilege, "eBPF is unavailable");
+    }
+    // The FIN counts as a byte.
+    let bytes = run["flows"][0]["bytes"].as_u64();
+    assert!(matches!(bytes, Some(50_000..=50_001)), "{run}");
+    assert!(run["flows"][0]["cc"].is_string(), "{run}");
+}
+
 /// `longfat watch --record ... | head -1`: the reader closes the pipe after the first line.
 #[test]
 fn a_closed_reader_ends_lines_and_not_the_record() {
@@ -363,9 +391,15 @@ fn prometheus_is_told_the_aggregates() {
     let printed =
         eventually(|| requested("GET /metrics HTTP/1.0\r\n\r\n").is_some_and(|text| text.contains(line)));
     let refused = requested("POST / HTTP/1.0\r\n\r\n").unwrap_or_default();
+    // Clients that send nothing are disconnected after two seconds each, and do not delay others.
+    let _silent: Vec<TcpStream> = (0..10).map(|_| TcpStream::connect(at).unwrap()).collect();
+    let begun = std::time::Instant::now();
+    let served = requested("GET /metrics HTTP/1.0\r\n\r\n").is_some_and(|text| text.contains(line));
+    let delay = begun.elapsed();
     signal("-TERM", watching.id());
     watching.wait().unwrap();
     assert!(printed && refused.contains(" 405 "), "{refused}");
+    assert!(served && delay < Duration::from_secs(10), "{delay:?}");
 }
 
 #[test]

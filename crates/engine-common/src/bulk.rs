@@ -83,6 +83,7 @@ pub fn is_bulk(kind: &FlowKind) -> bool {
 pub fn bulk_row(name: &str, now: Time, sender: &SenderCounts, receiver: &ReceiverCounts) -> FlowSample {
     let count = |number: u64| i64::try_from(number).ok();
     let payload = u64::from(sender.payload_bytes);
+    let rtt = sender.rtt.or(receiver.rtt);
     FlowSample {
         time_us: micros(now),
         flow: name.into(),
@@ -95,8 +96,8 @@ pub fn bulk_row(name: &str, now: Time, sender: &SenderCounts, receiver: &Receive
         bytes_acked: sender.acked_bytes.and_then(count),
         bytes_sent: count(sender.sent_bytes),
         data_segs_out_segs: count(sender.sent_packets),
-        srtt_us: sender.rtt.map(|(srtt, _)| micros(srtt)),
-        rttvar_us: sender.rtt.map(|(_, deviation)| micros(deviation)),
+        srtt_us: rtt.map(|(srtt, _)| micros(srtt)),
+        rttvar_us: rtt.map(|(_, deviation)| micros(deviation)),
         min_rtt_us: sender.min_rtt.or(receiver.min_rtt).map(micros),
         pacing_rate_bps: sender.rate_bps.and_then(count),
         delivery_rate_bps: sender.arrival_rate_bps.and_then(count),

@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use reservation::{Admission, Candidate, Outcome, Phase, PointName, Request, Reservation};
+use reservation::{Admission, Candidate, Outcome, Phase, PointName, Request, Reservation, Test};
 use units::{Bytes, Time};
 
-use crate::{Limits, Pending, TestRequest, Usage};
+use crate::{Limits, Link, Pending, TestRequest, Usage};
 
 /// A day of UTC; leap seconds are not counted in Unix time.
 const DAY: Time = Time::from_secs(86_400);
@@ -17,6 +17,8 @@ pub struct Enforced {
     pub limits: Limits,
     /// Addresses of points. A point without one loads no link, and no network assigns a class to its requests.
     pub addresses: BTreeMap<PointName, IpAddr>,
+    /// Returns the address of the server at the other end of a test without a peer; `None` if only its name is known.
+    pub server_address: Option<fn(&Test) -> Option<IpAddr>>,
 }
 
 impl Enforced {
@@ -25,8 +27,18 @@ impl Enforced {
     }
 
     fn other_end(&self, own: &PointName, request: &Request) -> Option<IpAddr> {
+        if is_with_server(own, request) {
+            return self.server_address.and_then(|address| address(&request.spec.test));
+        }
         let other = if request.lead == *own { request.spec.peer.as_ref() } else { Some(&request.lead) };
         other.and_then(|other| self.address(other))
+    }
+
+    fn loads(&self, link: &Link, own: &PointName, request: &Request) -> bool {
+        match self.other_end(own, request) {
+            Some(address) => link.carries(address),
+            None => is_with_server(own, request) && link.carries_all(),
+        }
     }
 
     fn usage(&self, candidate: &Candidate<'_>) -> Usage {
@@ -54,15 +66,20 @@ impl Enforced {
             if !occupies(known) || known.slot.is_none_or(|slot| slot.start / DAY != day) {
                 continue;
             }
-            let Some(other_end) = self.other_end(own, request) else { continue };
-            for link in self.limits.links().iter().filter(|link| link.carries(other_end)) {
-                let cost = link.cost(request.spec.test.rate, request.spec.duration);
+            for link in self.limits.links().iter().filter(|link| self.loads(link, own, request)) {
+                let test = &request.spec.test;
+                let cost = link.cost(test.transport, test.rate, request.spec.duration);
                 let reserved = usage.reserved_today.entry(link.name.clone()).or_insert(Bytes::ZERO);
                 *reserved = reserved.saturating_add(cost);
             }
         }
         usage
     }
+}
+
+/// Whether the other end of a test that this point leads is a server outside the mesh.
+fn is_with_server(own: &PointName, request: &Request) -> bool {
+    request.lead == *own && request.spec.peer.is_none()
 }
 
 /// Whether the bytes of a reservation will be, or may have been, sent.
@@ -82,6 +99,7 @@ impl Enforced {
             user,
             address: self.address(point),
             other_end: self.other_end(candidate.point.name(), request),
+            is_with_server: is_with_server(candidate.point.name(), request),
             transport: request.spec.test.transport,
             rate: request.spec.test.rate,
             duration: request.spec.duration,

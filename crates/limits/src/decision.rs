@@ -6,7 +6,7 @@ use reservation::Transport;
 use serde::Serialize;
 use units::Bytes;
 
-use crate::{Class, Limits, TestRequest, tree::DEFAULT_MAX_PRIORITY};
+use crate::{Class, Limits, Link, TestRequest, tree::DEFAULT_MAX_PRIORITY};
 
 /// The reservations so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -96,11 +96,15 @@ impl Limits {
             let is_root = index + 1 == classes.len();
             self.check_class(name, class, is_root, request, usage, &mut checks);
         }
-        let other_end = request.other_end.or(request.address);
+        let other_end = request.other_end.or(request.address.filter(|_| !request.is_with_server));
+        let loads = |link: &Link| match other_end {
+            Some(address) => link.carries(address),
+            None => request.is_with_server && link.carries_all(),
+        };
         for link in &self.links {
-            if class.is_some() && other_end.is_some_and(|address| link.carries(address)) {
+            if class.is_some() && loads(link) {
                 let reserved = usage.reserved_today.get(&link.name).copied().unwrap_or(Bytes::ZERO);
-                let cost = link.cost(request.rate, request.duration);
+                let cost = link.cost(request.transport, request.rate, request.duration);
                 let remaining = link.daily_bytes.saturating_sub(reserved);
                 checks.push(Check {
                     rule: "daily_bytes",

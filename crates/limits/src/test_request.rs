@@ -15,8 +15,11 @@ pub struct TestRequest {
     pub user: Option<String>,
     /// The address that it comes from.
     pub address: Option<IpAddr>,
-    /// The address of the host at the other end of the test; decides which links it loads. `address` if `None`.
+    /// The address of the host at the other end of the test; decides which links it loads. If it is `None`, `address` does, except with
+    /// a server.
     pub other_end: Option<IpAddr>,
+    /// The other end is a server outside the mesh. Without an address it loads the links that carry tests with all hosts.
+    pub is_with_server: bool,
     /// The transport protocol.
     pub transport: Transport,
     /// The rate that the test sends at.
@@ -51,6 +54,7 @@ impl TestRequest {
             user: None,
             address: None,
             other_end: None,
+            is_with_server: false,
             transport: Transport::Tcp,
             rate: None,
             duration: DEFAULT_DURATION,

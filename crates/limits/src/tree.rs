@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
+use reservation::Transport;
 use units::{BitRate, Bytes, Time};
 
 use crate::{Error, Net};
@@ -53,9 +54,17 @@ impl Link {
         self.nets.iter().any(|net| net.contains(address))
     }
 
-    /// Assumed number of bytes of a test.
-    pub fn cost(&self, rate: Option<BitRate>, duration: Time) -> Bytes {
-        rate.unwrap_or(self.rate).min(self.rate).bytes_in(duration)
+    /// Whether tests with all hosts use the link, at least with one IP version.
+    pub fn carries_all(&self) -> bool {
+        self.nets.iter().any(|net| net.length == 0)
+    }
+
+    /// Assumed number of bytes of a test. Tests that are neither TCP nor UDP, and state no rate, send little: they measure delays.
+    pub fn cost(&self, transport: Transport, rate: Option<BitRate>, duration: Time) -> Bytes {
+        match (rate, transport) {
+            (None, Transport::Other) => Bytes::ZERO,
+            _ => rate.unwrap_or(self.rate).min(self.rate).bytes_in(duration),
+        }
     }
 }
 

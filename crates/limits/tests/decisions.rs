@@ -144,6 +144,8 @@ fn a_budget_counts_the_links_rate_if_the_test_has_none() {
     );
     assert_eq!(decision("udp,100mbit,60s", 9_250_000_000), "allowed in class friends");
     assert!(decision("udp,100mbit,60s", 9_250_000_001).starts_with("refused by daily_bytes"));
+    // A latency test does not send at the link's rate.
+    assert_eq!(decision("other,60s", 10_000_000_000), "allowed in class friends");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Limits that a point applies to its own requests and to proposals.
 
+use std::net::IpAddr;
+
 use limits::{Enforced, Limits};
 use reservation::{
     Body, Class, Now, Outcome, Phase, Point, PointName, Reason, Settings, Spec, Step, Test, Transport,
@@ -20,10 +22,15 @@ rate = "1gbit"
 daily_bytes = "8GB"
 "#;
 
+fn server_address(test: &Test) -> Option<IpAddr> {
+    test.parameters.parse().ok()
+}
+
 fn enforced(file: &str) -> Enforced {
     let addresses = [("a", "198.51.100.1"), ("b", "192.0.2.2")];
     let addresses = addresses.map(|(name, address)| (PointName::from(name), address.parse().unwrap()));
-    Enforced { limits: file.parse::<Limits>().unwrap(), addresses: addresses.into() }
+    let server_address = Some(server_address as fn(&Test) -> Option<IpAddr>);
+    Enforced { limits: file.parse::<Limits>().unwrap(), addresses: addresses.into(), server_address }
 }
 
 fn now(seconds: u64) -> Now {
@@ -79,6 +86,30 @@ fn refusals_by_max_pending_or_a_budget_name_the_rule() {
     assert_eq!(rule(&step), None, "375 MB fit");
     let (_, step) = point.reserve(now(0), spec(86_400, None), &more);
     assert_eq!(rule(&step), None, "the next day has its own budget");
+}
+
+#[test]
+fn tests_with_servers_outside_the_mesh_use_the_budget() {
+    let with_server = |at: u64, server: &str| {
+        let spec = spec(at, None);
+        Spec { peer: None, test: Test { parameters: server.into(), ..spec.test.clone() }, ..spec }
+    };
+    let file = FILE.replace("max_pending = 2", "max_pending = 9");
+    let all_hosts = file.replace("192.0.2.0/24", "0.0.0.0/0");
+    for (file, server, is_refused) in [
+        (&file, "192.0.2.9", true),
+        (&file, "203.0.113.9", false),
+        // An address that is not known: the link of all hosts carries the test.
+        (&file, "far.example", false),
+        (&all_hosts, "far.example", true),
+    ] {
+        let limits = enforced(file);
+        let mut point = Point::new("a".into(), Settings::default());
+        let mut refused = |at| rule(&point.reserve(now(0), with_server(at, server), &limits).1);
+        assert_eq!((refused(100), refused(200)), (None, None), "{server}");
+        let third = refused(300);
+        assert_eq!(third.is_some_and(|rule| rule.contains("daily_bytes")), is_refused, "{server}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! a privilege is needed.
 
 use std::{
-    net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket},
+    net::{SocketAddr, ToSocketAddrs, UdpSocket},
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
@@ -45,17 +45,15 @@ const TIME_EXCEEDED: [u8; 2] = [11, 3];
 /// IPv6's minimum MTU (RFC 8200 section 5).
 const MIN_MTU_V6: u32 = 1280;
 
-/// Resolves a host's address.
+/// Resolves a host's address, with its scope if it is a link-local one (`fe80::1%eth0`); the port is 0.
 ///
 /// # Errors
 /// If it has no address of the requested IP version.
-pub fn resolve(host: &str, ip: Option<IpVersion>) -> Result<IpAddr, Error> {
+pub fn resolve(host: &str, ip: Option<IpVersion>) -> Result<SocketAddr, Error> {
     let no_address = |reason: String| LinkError::NoAddress { host: host.to_string(), reason };
     let found = (host, 0).to_socket_addrs().map_err(|e| no_address(e.to_string()))?;
     let mut addresses = found.filter(|at| ip.is_none_or(|ip| (ip == IpVersion::V4) == at.is_ipv4()));
-    let first =
-        addresses.next().ok_or_else(|| no_address("no address of the requested IP version".into()))?;
-    Ok(first.ip())
+    addresses.next().ok_or_else(|| no_address("no address of the requested IP version".into()).into())
 }
 
 /// Measures the links on the path to a host, with unfragmented packets of at most the path's MTU. `doing` is
@@ -63,7 +61,7 @@ pub fn resolve(host: &str, ip: Option<IpVersion>) -> Result<IpAddr, Error> {
 ///
 /// # Errors
 /// If the socket fails, or `stop` is set.
-pub fn hops(to: IpAddr, stop: &AtomicBool, doing: &mut dyn FnMut(&str)) -> Result<HopsResult, Error> {
+pub fn hops(to: SocketAddr, stop: &AtomicBool, doing: &mut dyn FnMut(&str)) -> Result<HopsResult, Error> {
     doing("the path's MTU");
     let route = route_mtu(to)?.min(MAX_MTU);
     // If the host does not reply, the routers' messages limit the size.
@@ -112,11 +110,16 @@ pub fn hops(to: IpAddr, stop: &AtomicBool, doing: &mut dyn FnMut(&str)) -> Resul
 ///
 /// # Errors
 /// If the socket fails, or `stop` is set.
-pub fn mtu(to: IpAddr, max: u32, stop: &AtomicBool, doing: &mut dyn FnMut(&str)) -> Result<MtuResult, Error> {
+pub fn mtu(
+    to: SocketAddr,
+    max: u32,
+    stop: &AtomicBool,
+    doing: &mut dyn FnMut(&str),
+) -> Result<MtuResult, Error> {
     let prober = IcmpProber::new(to)?;
     let mut search = match to {
-        IpAddr::V4(_) => MtuSearch::new(max),
-        IpAddr::V6(_) => MtuSearch::between(MIN_MTU_V6, max),
+        SocketAddr::V4(_) => MtuSearch::new(max),
+        SocketAddr::V6(_) => MtuSearch::between(MIN_MTU_V6, max),
     };
     while let Some(bytes) = search.next_size() {
         doing(&format!("a packet of {bytes} bytes"));
@@ -132,16 +135,16 @@ pub fn mtu(to: IpAddr, max: u32, stop: &AtomicBool, doing: &mut dyn FnMut(&str))
 /// Sends packets and receives the ICMP messages about them.
 struct IcmpProber {
     socket: Socket,
-    to: IpAddr,
+    to: SocketAddr,
     next: std::cell::Cell<u16>,
     /// The smallest MTU that routers have reported since it was last taken.
     too_big: std::cell::Cell<Option<u32>>,
 }
 
 impl IcmpProber {
-    fn new(to: IpAddr) -> Result<IcmpProber, Error> {
+    fn new(to: SocketAddr) -> Result<IcmpProber, Error> {
         let any: SocketAddr = if to.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
-        let what = || format!("cannot create a UDP socket to {to}");
+        let what = || format!("cannot create a UDP socket to {}", to.ip());
         let socket: Socket = UdpSocket::bind(any).attempted(what)?.into();
         ancillary::enable_arrival_info(&socket).attempted(what)?;
         ancillary::set_error_reports(&socket, to.is_ipv4(), true).attempted(what)?;
@@ -157,8 +160,8 @@ impl IcmpProber {
 
     fn version(&self) -> ProbedVersion {
         match self.to {
-            IpAddr::V4(_) => ProbedVersion::V4,
-            IpAddr::V6(_) => ProbedVersion::V6,
+            SocketAddr::V4(_) => ProbedVersion::V4,
+            SocketAddr::V6(_) => ProbedVersion::V6,
         }
     }
 
@@ -166,6 +169,13 @@ impl IcmpProber {
         let port = self.next.get();
         self.next.set(if port + 1 < PORTS.end { port + 1 } else { PORTS.start });
         port
+    }
+
+    /// A port of the host.
+    fn at(&self, port: u16) -> SocketAddr {
+        let mut at = self.to;
+        at.set_port(port);
+        at
     }
 
     /// Bytes of UDP payload in an IP packet of `bytes`.
@@ -188,8 +198,8 @@ impl IcmpProber {
         for (packet, port) in packets.iter().zip(&ports) {
             if hops.replace(packet.ttl) != Some(packet.ttl) {
                 let (level, name) = match self.to {
-                    IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TTL),
-                    IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
+                    SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TTL),
+                    SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
                 };
                 os::set_option(&self.socket, level, name, i32::from(packet.ttl))
                     .attempted(|| "cannot set a time to live".into())?;
@@ -221,7 +231,7 @@ impl IcmpProber {
             // Any other error means that the packet reached the host, or cannot reach it.
             let is_time_exceeded = error.kind.0 == TIME_EXCEEDED[usize::from(self.to.is_ipv6())];
             let (is_host, is_unreachable) =
-                (!is_time_exceeded && from == self.to, !is_time_exceeded && from != self.to);
+                (!is_time_exceeded && from == self.to.ip(), !is_time_exceeded && from != self.to.ip());
             // The reply's size: its own headers (ICMP's is as long as UDP's), our headers that it quotes, and
             // the quoted payload, which is all that the kernel returns.
             let headers = self.version().header_bytes();
@@ -236,11 +246,11 @@ impl IcmpProber {
         while self.next_report()?.is_some() {}
         let port = self.port();
         let payload = vec![0; self.payload(bytes)];
-        let at = SocketAddr::new(self.to, port);
+        let at = self.at(port);
         match self.socket.send_to(&payload, &at.into()) {
             Err(e) if e.raw_os_error() == Some(libc::EMSGSIZE) => return Ok(MtuOutcome::TooBig(0)),
             Err(e) if !ancillary::is_transient(&e) => {
-                return Err(e).attempted(|| format!("cannot send to {}", self.to))?;
+                return Err(e).attempted(|| format!("cannot send to {}", self.to.ip()))?;
             }
             _ => {}
         }
@@ -255,7 +265,7 @@ impl IcmpProber {
             };
             match error.errno as i32 {
                 libc::EMSGSIZE => return Ok(MtuOutcome::TooBig(error.info)),
-                libc::ECONNREFUSED if error.offender == Some(self.to) => return Ok(MtuOutcome::Replied),
+                libc::ECONNREFUSED if error.offender == Some(self.to.ip()) => return Ok(MtuOutcome::Replied),
                 _ => {}
             }
         }
@@ -263,7 +273,7 @@ impl IcmpProber {
     }
 
     fn send(&self, payload: &[u8], port: u16) -> Result<(), Error> {
-        let at = SocketAddr::new(self.to, port);
+        let at = self.at(port);
         match self.socket.send_to(payload, &at.into()) {
             // The call returns the error of an earlier packet, once, and does not send this packet.
             Err(e) if ancillary::is_transient(&e) || e.raw_os_error() == Some(libc::EMSGSIZE) => {
@@ -271,7 +281,7 @@ impl IcmpProber {
                 let _ = self.socket.send_to(payload, &at.into());
                 Ok(())
             }
-            Err(e) => Err(e).attempted(|| format!("cannot send to {}", self.to))?,
+            Err(e) => Err(e).attempted(|| format!("cannot send to {}", self.to.ip()))?,
             Ok(_) => Ok(()),
         }
     }
@@ -299,5 +309,17 @@ impl IcmpProber {
             Err(e) if ancillary::is_transient(&e) => Ok(None),
             Err(e) => Err(e).attempted(|| "cannot read the ICMP errors of a packet".into())?,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn link_local_addresses_keep_their_scope() {
+        let SocketAddr::V6(address) = resolve("fe80::1%lo", None).unwrap() else { panic!("an IPv6 address") };
+        assert_eq!((address.port(), address.ip().to_string()), (0, "fe80::1".to_string()));
+        assert_ne!(address.scope_id(), 0);
     }
 }

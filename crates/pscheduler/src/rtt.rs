@@ -1,6 +1,6 @@
 //! The test `rtt` by TWAMP or STAMP: one participant, and a reflector at the destination.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use iperf3::IpVersion;
 use probe::RoundTripTimes;
@@ -168,10 +168,11 @@ fn sender(spec: &Spec) -> Result<SenderOptions, String> {
         Some(6) => Some(IpVersion::V6),
         _ => None,
     };
-    let to = probe_transport::resolve(&spec.dest, ip).map_err(|error| error.to_string())?;
+    let mut to = probe_transport::resolve(&spec.dest, ip).map_err(|error| error.to_string())?;
+    to.set_port(spec.port.unwrap_or(default_port));
     Ok(SenderOptions {
         protocol,
-        to: SocketAddr::new(to, spec.port.unwrap_or(default_port)),
+        to,
         count: spec.count(),
         interval: Time::from_duration(spec.interval()),
         spacing: Spacing::Fixed,

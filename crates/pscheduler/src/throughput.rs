@@ -46,6 +46,9 @@ const ATTEMPT_INTERVAL: Duration = Duration::from_millis(200);
 /// Timeout of each step of a test before and after its data.
 const PHASE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Integers below 2^53 are exact in JSON's floating-point numbers.
+const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+
 /// The parameters of the test.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
@@ -115,6 +118,16 @@ const OPTIONS: [&str; 29] = [
     "loopback",
 ];
 
+/// A whole number as an integer, as JSON Schema defines integers: pScheduler writes `1500000000.0` for `--bandwidth 1.5G`.
+fn without_fraction(value: &Value) -> Value {
+    match value.as_f64() {
+        Some(number) if value.is_f64() && number.fract() == 0.0 && (0.0..MAX_EXACT).contains(&number) => {
+            (number as u64).into()
+        }
+        _ => value.clone(),
+    }
+}
+
 impl Spec {
     pub fn read(spec: &Map<String, Value>) -> Result<Spec, String> {
         let unknown = spec.keys().find(|key| !OPTIONS.contains(&key.as_str()));
@@ -124,8 +137,9 @@ impl Spec {
         if spec.get("loopback").and_then(Value::as_bool) == Some(true) {
             return Err("longfat does not support loopback tests".into());
         }
-        let spec: Spec =
-            serde_json::from_value(Value::Object(spec.clone())).map_err(|error| error.to_string())?;
+        let options = spec.iter().map(|(key, value)| (key.clone(), without_fraction(value)));
+        let options = Value::Object(options.collect());
+        let spec: Spec = serde_json::from_value(options).map_err(|error| error.to_string())?;
         spec.check()?;
         Ok(spec)
     }
@@ -201,7 +215,8 @@ impl Spec {
 
     fn client(&self, port: u16, token: Option<Token>) -> Result<ClientOptions, String> {
         let address = |host: &String| {
-            probe_transport::resolve(host, self.ip()).map_err(|error| format!("the address {host}: {error}"))
+            let resolved = probe_transport::resolve(host, self.ip());
+            resolved.map(|at| at.ip()).map_err(|error| format!("the address {host}: {error}"))
         };
         let bind: Option<IpAddr> =
             self.local_address.as_ref().or(self.source.as_ref()).map(address).transpose()?;

@@ -51,6 +51,9 @@ fn tests_that_it_cannot_run_are_refused_with_the_reason() {
         "flow-label": 7, "client-cpu-affinity": 0, "server-cpu-affinity": 1, "reverse": true, "loopback": false,
     });
     assert_eq!(reasons("throughput", everything), "");
+    // `pscheduler task throughput --bandwidth 1.5G --window-size 0.5M`.
+    assert_eq!(reasons("throughput", with("bandwidth", json!(1_500_000_000.0))), "");
+    assert_eq!(reasons("throughput", with("window-size", json!(500_000.0))), "");
     for (name, value, expected) in [
         ("schema", json!(8), "schema 8 is newer than 7"),
         ("burst-size", json!(10), "does not support the option burst-size"),
@@ -58,6 +61,8 @@ fn tests_that_it_cannot_run_are_refused_with_the_reason() {
         ("duration", json!("20s"), "is not an ISO 8601 duration"),
         ("parallel", json!(1000), "parallel is 1000, which is outside"),
         ("parallel", json!("4"), "invalid type: string"),
+        ("bandwidth", json!("1G"), "invalid type: string"),
+        ("bandwidth", json!(0.5), "invalid type: floating point"),
         ("ip-version", json!(5), "ip-version must be 4 or 6"),
     ] {
         let given = reasons("throughput", with(name, value));

@@ -83,7 +83,7 @@ pub enum Error {
     Ambiguous {
         /// The key, as the user wrote it.
         key: String,
-        /// The matching runs, each as `scenario/id`.
+        /// The matching runs, each as `scenario/id`; the directories if they are records of one run.
         candidates: Vec<String>,
     },
 }

@@ -142,7 +142,7 @@ fn index_of(entries: &[RunEntry], location: &str, key: &str) -> Result<usize, Er
         Some((scenario, id)) => (Some(scenario), id),
         None => (None, key),
     };
-    let id = id_of(id);
+    let (directory, id) = (id, id_of(id));
     let scenario_runs: Vec<(usize, &RunEntry)> = entries
         .iter()
         .enumerate()
@@ -163,12 +163,23 @@ fn index_of(entries: &[RunEntry], location: &str, key: &str) -> Result<usize, Er
     if matches.is_empty() && !id.is_empty() {
         matches = matching(&|own| own.starts_with(id));
     }
+    // A copy of a store beside the record itself: `ID` and `run=ID`.
+    let is_one_run = matches.windows(2).all(|pair| entries[pair[0]].name() == entries[pair[1]].name());
+    if is_one_run && matches.len() > 1 {
+        let is_named = |index: &usize| directory_name(&entries[*index].path).as_deref() == Some(directory);
+        if let Some(named) = matches.iter().copied().find(is_named) {
+            return Ok(named);
+        }
+    }
     match matches.as_slice() {
         [] => Err(not_found(location, key, hint(entries, key))),
         [index] => Ok(*index),
         several => Err(Error::Ambiguous {
             key: key.to_owned(),
-            candidates: several.iter().map(|index| entries[*index].name()).collect(),
+            candidates: several
+                .iter()
+                .map(|index| if is_one_run { entries[*index].location() } else { entries[*index].name() })
+                .collect(),
         }),
     }
 }

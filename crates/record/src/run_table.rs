@@ -1,7 +1,8 @@
 //! The summaries of several runs as one table: a row for each run and flow, with every figure of the flow summary in SI units.
 //!
 //! The columns are those of [`schema::FlowSummary`] as JSON. Times are in seconds: `min_rtt_us` becomes `min_rtt_s`. Nested
-//! figures have a dotted name, as in `limited.loss`. Sentences (evidence, remedy) are omitted. A column of numbers is a DOUBLE.
+//! figures have a dotted name, as in `limited.loss`. Sentences (evidence, remedy) are omitted. A column of numbers is a DOUBLE;
+//! seeds are texts if one of them is above 2^53.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -35,6 +36,9 @@ const RUN_COLUMNS: [&str; 12] = [
 ];
 /// Sentences, which are not figures.
 const TEXTS: [&str; 2] = ["evidence", "remedy"];
+
+/// All integers up to this one are exact as f64.
+const MAX_EXACT: u64 = 1 << 53;
 
 /// A cell; absent where a run or flow does not have the figure.
 #[derive(Debug, Clone, PartialEq)]
@@ -175,7 +179,7 @@ fn run_cells(run: &Run) -> (BTreeMap<String, Cell>, Vec<String>) {
         text(&summary.engine.to_string()),
         summary.kernel.as_deref().and_then(text),
         summary.variant.as_deref().and_then(text),
-        Some(Cell::Number(summary.seed as f64)),
+        Some(seed_cell(summary.seed)),
         Some(Cell::Number(f64::from(summary.repeat))),
         text(&summary.started),
         Some(Cell::Number(summary.duration_s)),
@@ -189,6 +193,11 @@ fn run_cells(run: &Run) -> (BTreeMap<String, Cell>, Vec<String>) {
     let swept: Vec<(String, Cell)> = swept.collect();
     let names = swept.iter().map(|(name, _)| name.clone()).collect();
     (cells.chain(swept).collect(), names)
+}
+
+/// A seed; as text if it is not a number that a DOUBLE represents exactly.
+fn seed_cell(seed: u64) -> Cell {
+    if seed <= MAX_EXACT { Cell::Number(seed as f64) } else { Cell::Text(seed.to_string()) }
 }
 
 /// Adds the figures within `value` under their column names.
@@ -265,6 +274,23 @@ mod tests {
         assert_eq!((of("goodput_bps"), of("min_rtt_s"), of("verdict")), ("1500000000", "0.020003", "loss"));
         assert!(names.contains(&"limited.loss") && !names.contains(&"remedy"), "{names:?}");
         assert!(lines[2].contains("100p,\"ping, \"\"b\"\"\""), "{}", lines[2]);
+    }
+
+    #[test]
+    fn large_seeds_keep_their_digits() {
+        let mut large = run("one", None, FlowSummary::default());
+        large.summary.runs[0].seed = (1 << 53) + 1;
+        let table = RunTable::of(&[large, run("two", None, FlowSummary::default())]);
+        let csv = table.to_csv();
+        assert!(csv.contains(",9007199254740993,") && csv.contains(",two,1,"), "{csv}");
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&table.to_parquet(Path::new("t.parquet")).unwrap()).unwrap();
+        let reader = SerializedFileReader::new(file).unwrap();
+        let rows: Vec<String> =
+            reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect();
+        for (row, seed) in rows.iter().zip(["9007199254740993", "1"]) {
+            assert!(row.contains(&format!("seed: \"{seed}\"")), "{row}");
+        }
     }
 
     #[test]

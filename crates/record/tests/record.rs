@@ -227,6 +227,27 @@ fn runs_are_found_by_id_prefix_and_relative_name() {
 }
 
 #[test]
+fn a_record_and_its_copy_from_a_store_are_both_found() {
+    let dir = tempfile::tempdir().unwrap();
+    three_runs(dir.path());
+    let record = dir.path().join("x/20261122T000000Z-model");
+    let copy = dir.path().join("x/run=20261122T000000Z-model");
+    fs::create_dir(&copy).unwrap();
+    for name in names(&record) {
+        fs::copy(record.join(&name), copy.join(&name)).unwrap();
+    }
+    let path = |key: &str| find(dir.path(), key).unwrap().path;
+    assert_eq!(path("20261122T000000Z-model"), record);
+    assert_eq!(path("x/20261122T000000Z-model"), record);
+    assert_eq!(path("x/run=20261122T000000Z-model"), copy);
+    let message = find(dir.path(), "20261122").unwrap_err().to_string();
+    assert!(message.contains(&format!("{}, ", record.display())), "{message}");
+    assert!(message.contains(&*copy.to_string_lossy()), "{message}");
+    fs::remove_dir_all(&record).unwrap();
+    assert_eq!(path("20261122T000000Z-model"), copy);
+}
+
+#[test]
 fn keys_without_a_unique_match_are_explained() {
     let dir = tempfile::tempdir().unwrap();
     three_runs(dir.path());

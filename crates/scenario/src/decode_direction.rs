@@ -57,6 +57,8 @@ pub(crate) fn decode_direction(node: &Node, files: &Files, problems: &mut Proble
                 reader.report(key, message, "give this direction a rate");
             }
         }
+    } else if reader.node("trace").is_some() && reader.node("burst").is_some() {
+        reader.report("burst", "\"burst\" has no effect with a trace", "remove it");
     }
     let queue = if is_limited { queue.unwrap_or(PipeSpec::DEFAULT_QUEUE) } else { QueueLimit::Unlimited };
     let overhead = reader
@@ -82,7 +84,7 @@ pub(crate) fn decode_direction(node: &Node, files: &Files, problems: &mut Proble
 }
 
 /// Overlays a direction with the keys of a layer or a change. A rate replaces a trace and a trace replaces a
-/// rate. A loss, a qdisc or a trace that is complete by itself replaces the previous one as a whole.
+/// rate and its burst. A loss, a qdisc or a trace that is complete by itself replaces the previous one as a whole.
 pub(crate) fn overlay_direction(below: &mut Node, top: Node) {
     if let (Some(table), Some(above)) = (below.table_mut(), top.table()) {
         let mut replaced: Vec<&str> = Vec::new();
@@ -90,7 +92,7 @@ pub(crate) fn overlay_direction(below: &mut Node, top: Node) {
             replaced.extend(["trace", "trace_format", "trace_period"]);
         }
         if above.get("trace").is_some() {
-            replaced.push("rate");
+            replaced.extend(["rate", "burst"]);
         }
         if above.get("loss").is_some_and(names_a_loss) {
             replaced.push("loss");

@@ -460,6 +460,11 @@ fn disciplines() {
         ),
         (
             r#"rate = "10mbit""#,
+            r#"trace = { mahimahi = [1, 2] }, burst = "10kB""#,
+            r#"f.toml:11:52: "burst" has no effect with a trace; remove it"#,
+        ),
+        (
+            r#"rate = "10mbit""#,
             r#"qdisc = "codel""#,
             r#"f.toml:11:21: "qdisc" has no effect without "rate"; give this direction a rate"#,
         ),

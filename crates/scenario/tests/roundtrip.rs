@@ -195,12 +195,12 @@ const NETWORK: &str = r#"
     [[links]]
     ends = ["s1", "r2"]
     forward = { rate = "1gbit", qdisc = { kind = "dualpi2", step = "2ms", alpha = 0.5 }, loss = { at = ["5s", "1s"], count = 3, unit = "super-packet" } }
-    backward = { rate = "1gbit", qdisc = { kind = "xcp", shuffle = 0.25 }, loss = { rate = "1%", unit = "super-packet" } }
+    backward = { rate = "1gbit", burst = "10kB", qdisc = { kind = "xcp", shuffle = 0.25 }, loss = { rate = "1%", unit = "super-packet" } }
     [[links]]
     name = "trunk"
     ends = ["r1", "r2"]
     forward = { trace = [[0, "10mbit"], ["5s", "0bit"]], trace_period = "10s", queue = "30p", mtu = 1400, down = true }
-    backward = { trace = { mahimahi = [0, 1, 1, 7] }, burst = "10kB", qdisc = { kind = "droptail", mark_above = "20p" } }
+    backward = { trace = { mahimahi = [0, 1, 1, 7] }, qdisc = { kind = "droptail", mark_above = "20p" } }
     [[links.changes]]
     at = "20s"
     forward = { rate = "5mbit", down = false, jitter = "0s" }

@@ -4,7 +4,7 @@ use std::{cell::RefCell, sync::Arc};
 
 use net::{Rate, RateTrace};
 use scenario::{Scenario, ScenarioFile};
-use units::{BitRate, Time};
+use units::{BitRate, Bytes, Time};
 
 const FILE: &str = r#"
 duration = "9s"
@@ -79,6 +79,12 @@ fn a_rate_replaces_a_trace_and_vice_versa() {
     assert_eq!(rates(&fixed), [(); 2].map(|()| Rate::Constant(BitRate(5_000_000))));
     let set = [("links.h1-h2.forward.trace".to_owned(), "down.csv".to_owned())];
     assert_eq!(rates(&file.resolve(Some("fixed"), &set).unwrap())[0], down());
+    // A trace has no burst, so it replaces that as well.
+    let rate = r#"links."h1-h2".both.rate = "5mbit""#;
+    let text = FILE.replace(rate, &format!("{rate}\nlinks.\"h1-h2\".both.burst = \"20kB\""));
+    let file = ScenarioFile::parse_with("x.toml", &text, &load).unwrap_or_else(|e| panic!("{e}"));
+    let link = &file.resolve(Some("fixed"), &set).unwrap().links[0];
+    assert_eq!((link.forward.burst, link.backward.burst), (None, Some(Bytes(20_000))));
 }
 
 #[test]

@@ -8,6 +8,8 @@ const FRAGMENT_HEADER: u32 = 8;
 /// Some or all fragments of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fragments {
+    /// Where the first fragment begins in the datagram's IP payload, bytes.
+    pub(crate) offset: u32,
     /// IP payload bytes of each fragment but the last.
     pub(crate) bytes: u32,
     /// IP payload bytes of the last fragment.
@@ -26,6 +28,7 @@ impl Fragments {
         let total_bytes = payload;
         if payload + ip_header <= mtu {
             return Fragments {
+                offset: 0,
                 bytes: payload,
                 last_bytes: payload,
                 count: 1,
@@ -36,7 +39,7 @@ impl Fragments {
         let bytes = fragment_payload(mtu, ip_header);
         let count = payload.div_ceil(bytes);
         let last_bytes = payload - (count - 1) * bytes;
-        Fragments { bytes, last_bytes, count: count as u16, dont_fragment: false, total_bytes }
+        Fragments { offset: 0, bytes, last_bytes, count: count as u16, dont_fragment: false, total_bytes }
     }
 
     /// Bytes of the headers of IP in each packet of this object.
@@ -61,7 +64,8 @@ impl Fragments {
 
     /// Keeps the first `at` fragments and returns the others.
     pub(crate) fn split_off(&mut self, at: u32) -> Self {
-        let others = Fragments { count: self.count - at as u16, ..*self };
+        let offset = self.offset + at * self.bytes;
+        let others = Fragments { offset, count: self.count - at as u16, ..*self };
         *self = Fragments { count: at as u16, last_bytes: self.bytes, ..*self };
         others
     }
@@ -74,7 +78,8 @@ impl Fragments {
             let bytes = if index + 1 == self.count { self.last_bytes } else { self.bytes };
             let count = bytes.div_ceil(max).max(1);
             let last_bytes = bytes - (count - 1) * max;
-            parts.push(Fragments { bytes: max, last_bytes, count: count as u16, ..*self });
+            let offset = self.offset + u32::from(index) * self.bytes;
+            parts.push(Fragments { offset, bytes: max, last_bytes, count: count as u16, ..*self });
         }
         parts
     }
@@ -93,11 +98,26 @@ fn fragment_header_bytes(ip_header: u32) -> u32 {
 /// Maximum number of datagrams in reassembly; the oldest is discarded.
 const MAX_INCOMPLETE: usize = 64;
 
-/// Reassembles datagrams from fragments: counts the bytes received of each incomplete datagram.
+/// Reassembles datagrams from fragments: stores which parts of each incomplete datagram have arrived, since fragments may be duplicated.
 #[derive(Debug, Default)]
 pub(crate) struct Reassembly {
-    /// Number of each incomplete datagram, and IP payload bytes received.
-    incomplete: std::collections::VecDeque<(u64, u32)>,
+    /// Number of each incomplete datagram, and the parts of its IP payload that have arrived.
+    incomplete: std::collections::VecDeque<(u64, Parts)>,
+}
+
+/// Disjoint parts of an IP payload, each from its first byte to the byte after its last.
+type Parts = Vec<(u32, u32)>;
+
+/// Adds a part; parts that overlap or touch it are merged with it.
+fn add(parts: &mut Parts, mut begin: u32, mut end: u32) {
+    parts.retain(|(other_begin, other_end)| {
+        let is_merged = *other_begin <= end && begin <= *other_end;
+        if is_merged {
+            (begin, end) = (begin.min(*other_begin), end.max(*other_end));
+        }
+        !is_merged
+    });
+    parts.push((begin, end));
 }
 
 impl Reassembly {
@@ -106,16 +126,17 @@ impl Reassembly {
         if fragments.is_whole() {
             return true;
         }
-        let received = fragments.payload_bytes();
+        let (begin, end) = (fragments.offset, fragments.offset + fragments.payload_bytes());
         let Some(index) = self.incomplete.iter().position(|(other, _)| *other == number) else {
             if self.incomplete.len() == MAX_INCOMPLETE {
                 self.incomplete.pop_front();
             }
-            self.incomplete.push_back((number, received));
+            self.incomplete.push_back((number, vec![(begin, end)]));
             return false;
         };
-        self.incomplete[index].1 += received;
-        if self.incomplete[index].1 < fragments.total_bytes {
+        let parts = &mut self.incomplete[index].1;
+        add(parts, begin, end);
+        if *parts != [(0, fragments.total_bytes)] {
             return false;
         }
         self.incomplete.remove(index);
@@ -161,5 +182,23 @@ mod tests {
         let mut reassembly = Reassembly::default();
         assert!(!reassembly.completes(1, &parts[0]) && !reassembly.completes(1, &parts[2]));
         assert!(reassembly.completes(1, &parts[1]));
+    }
+
+    #[test]
+    fn a_duplicate_is_not_the_missing_fragment() {
+        let mut first = Fragments::new(3 * 1480, 1500, 20);
+        let mut second = first.split_off(1);
+        let third = second.split_off(1);
+        assert_eq!([first.offset, second.offset, third.offset], [0, 1480, 2960]);
+        let mut reassembly = Reassembly::default();
+        for fragment in [&third, &first, &third, &first, &third] {
+            assert!(!reassembly.completes(1, fragment));
+        }
+        assert!(reassembly.completes(1, &second));
+        // A router's parts of a fragment have its offset.
+        let parts = Fragments::new(4_008, 1500, 20).refragment(1400, 20);
+        assert_eq!(parts.iter().map(|part| part.offset).collect::<Vec<_>>(), [0, 1480, 2960]);
+        assert!(!reassembly.completes(2, &parts[2]) && !reassembly.completes(2, &parts[0]));
+        assert!(!reassembly.completes(2, &parts[0]) && reassembly.completes(2, &parts[1]));
     }
 }

@@ -70,6 +70,18 @@ fn udt_fills_a_clean_path_and_slows_down_for_random_losses() {
 }
 
 #[test]
+fn the_round_trip_times_of_udt_are_measured_ones() {
+    let forward = "rate = \"100mbit\", delay = \"1ms\", queue = \"500kB\"";
+    let flows = &["kind = \"udt\"\nrate = \"20mbit\""][..];
+    let top = "duration = \"2s\"\nfixed_neighbours = true\n";
+    let outcome = Path { top, forward, backward: "delay = \"1ms\"", flows, ..Path::default() }.run();
+    let times: Vec<i64> = outcome.flows.iter().filter_map(|row| row.srtt_us).collect();
+    assert!(!times.is_empty());
+    // UDT itself begins with 100 ms.
+    assert!(times.iter().all(|time| (2_000..4_000).contains(time)), "{times:?}");
+}
+
+#[test]
 fn the_same_seed_gives_the_same_rows_and_another_seed_others() {
     let flows =
         ["kind = \"udt\"", "kind = \"tsunami\"\nrate = \"30mbit\"", "cc = \"cubic\"", "kind = \"quic\""];

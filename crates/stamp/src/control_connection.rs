@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, Read, Write},
-    net::{IpAddr, SocketAddr, TcpStream},
+    net::{SocketAddr, TcpStream},
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
@@ -52,18 +52,21 @@ impl<'a> ControlConnection<'a> {
         Ok(connection)
     }
 
-    /// The address of this end.
+    /// Any port of the address of this end.
     ///
     /// # Errors
     /// If the kernel does not know the address.
-    pub(crate) fn own_address(&self) -> Result<IpAddr, Error> {
-        let own = self.stream.local_addr().attempted(|| "cannot read a connection's address".into())?;
-        Ok(own.ip())
+    pub(crate) fn own_end(&self) -> Result<SocketAddr, Error> {
+        let mut own = self.stream.local_addr().attempted(|| "cannot read a connection's address".into())?;
+        own.set_port(0);
+        Ok(own)
     }
 
-    /// The address of the server.
-    pub(crate) fn server_address(&self) -> IpAddr {
-        self.server.ip()
+    /// A port of the server.
+    pub(crate) fn server_end(&self, port: u16) -> SocketAddr {
+        let mut server = self.server;
+        server.set_port(port);
+        server
     }
 
     /// Requests a session.

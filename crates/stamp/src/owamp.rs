@@ -42,13 +42,13 @@ pub(crate) fn measure_packets(
 ) -> Result<MeasuredPackets, Error> {
     let options = SenderOptions { key: None, ..options.clone() };
     let mut connection = ControlConnection::open(ControlProtocol::Owamp, options.to, stop)?;
-    let (own, server) = (connection.own_address()?, connection.server_address());
-    let forward_socket = test_socket::open(SocketAddr::new(own, 0))?;
-    let backward_socket = test_socket::open(SocketAddr::new(own, 0))?;
+    let (own, server) = (connection.own_end()?, options.to.ip());
+    let forward_socket = test_socket::open(own)?;
+    let backward_socket = test_socket::open(own)?;
     backward_socket
         .set_read_timeout(Some(POLL_INTERVAL))
         .attempted(|| "cannot set a socket's timeout".into())?;
-    let own_end = |socket: &Socket| SocketAddr::new(own, test_socket::port(socket));
+    let own_end = |socket: &Socket| SocketAddr::new(own.ip(), test_socket::port(socket));
     let slots = [options.slot()];
     let start_ns = realtime_ns() + START_DELAY.as_nanos() as i64;
     let request = SessionRequest {
@@ -67,13 +67,13 @@ pub(crate) fn measure_packets(
     };
     let accepted = connection.request(request, &slots)?;
     let forward = SessionRequest { sid: accepted.sid, ..request };
-    let mut sender = OneWaySender::new(&forward, &slots, SocketAddr::new(server, accepted.port));
+    let mut sender = OneWaySender::new(&forward, &slots, connection.server_end(accepted.port));
     let backward = SessionRequest {
         server_sends: true,
         server_receives: false,
         sender: SocketAddr::new(server, 0),
         receiver: own_end(&backward_socket),
-        sid: new_sid(own)?,
+        sid: new_sid(own.ip())?,
         ..request
     };
     connection.request(backward, &slots)?;

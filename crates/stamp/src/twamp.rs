@@ -22,11 +22,10 @@ pub(crate) fn measure_packets(
 ) -> Result<MeasuredPackets, Error> {
     let options = SenderOptions { key: None, session: 0, ..options.clone() };
     let mut connection = ControlConnection::open(ControlProtocol::Twamp, options.to, stop)?;
-    let server = connection.server_address();
-    let socket = test_socket::open(SocketAddr::new(connection.own_address()?, 0))?;
+    let socket = test_socket::open(connection.own_end()?)?;
     // Unspecified addresses are those of the control connection, which a translator of addresses may have
     // changed (RFC 5357 section 3.5).
-    let anywhere = test_socket::unspecified(server).ip();
+    let anywhere = test_socket::unspecified(options.to.ip()).ip();
     // Some servers insist on a port; this one is as good as any.
     let port = test_socket::port(&socket);
     let request = SessionRequest {
@@ -45,7 +44,7 @@ pub(crate) fn measure_packets(
     };
     let accepted = connection.request(request, &[])?;
     connection.start()?;
-    let to = SocketAddr::new(server, accepted.port);
+    let to = connection.server_end(accepted.port);
     let measured = exchange(&socket, &SenderOptions { to, ..options }, stop, on_reply)?;
     let message = connection.control.stop_two_way(1);
     // The packets have been measured; a server that closed early does not matter.

@@ -1,6 +1,6 @@
 //! The path MTU in the kernel's routing cache, and sockets whose packets are never fragmented.
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 
 use socket2::Socket;
 
@@ -39,16 +39,16 @@ pub fn mtu_of(socket: &Socket, peer: SocketAddr) -> Result<u32, Error> {
     Ok(u32::try_from(mtu).unwrap_or(DEFAULT_MTU))
 }
 
-/// The MTU of the route to an address in the kernel's routing cache, bytes of IP: the device's MTU, or less if a
+/// The MTU of the route to an address, whatever its port, in the kernel's routing cache, bytes of IP: the device's MTU, or less if a
 /// router reported less.
 ///
 /// # Errors
 /// If there is no route to the address.
-pub fn route_mtu(to: IpAddr) -> Result<u32, Error> {
+pub fn route_mtu(mut to: SocketAddr) -> Result<u32, Error> {
     let any: SocketAddr = if to.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
-    let what = || format!("cannot create a UDP socket to {to}");
+    to.set_port(DISCARD_PORT);
+    let what = || format!("cannot create a UDP socket to {}", to.ip());
     let socket = UdpSocket::bind(any).attempted(what)?;
-    let peer = SocketAddr::new(to, DISCARD_PORT);
-    socket.connect(peer).attempted(what)?;
-    mtu_of(&socket.into(), peer)
+    socket.connect(to).attempted(what)?;
+    mtu_of(&socket.into(), to)
 }

@@ -83,6 +83,8 @@ impl Sampled {
                     row.bytes_received = None;
                 } else {
                     row.bytes_received = i64::try_from(receiver.received_bytes).ok();
+                    row.srtt_us = receiver.rtt.map(|(rtt, _)| rtt.as_micros() as i64);
+                    row.rttvar_us = receiver.rtt.map(|(_, deviation)| deviation.as_micros() as i64);
                     row.min_rtt_us = receiver.min_rtt.map(|rtt| rtt.as_micros() as i64);
                 }
                 vec![row]

@@ -210,6 +210,7 @@ impl UdtStream {
             *due = now + Time::from_duration(PUBLISH_INTERVAL);
             let receiver = ReceiverCounts {
                 received_bytes: self.read_bytes,
+                rtt: self.connection.measured_rtt(),
                 min_rtt: self.connection.min_rtt(),
                 ..ReceiverCounts::default()
             };

@@ -103,6 +103,7 @@ impl TrackedConnection {
         self.sample.info = sample.info;
         self.sample.memory = sample.memory;
         self.sample.wqueue_bytes = sample.wqueue_bytes;
+        self.sampled_ns = sample.time_ns;
         self.counters.add_sample(sample.time_ns, &sample.info);
     }
 

@@ -46,7 +46,7 @@ pub struct SenderCounts {
     pub rate_bps: Option<u64>,
     /// The receiver's measured rate of arrivals, bit/s of payload.
     pub arrival_rate_bps: Option<u64>,
-    /// Smoothed round-trip time and its mean deviation.
+    /// Smoothed round-trip time and its mean deviation, if the sender measures it.
     pub rtt: Option<(Time, Time)>,
     /// Smallest round-trip time, if the sender measures it.
     pub min_rtt: Option<Time>,
@@ -61,6 +61,8 @@ pub struct ReceiverCounts {
     pub received_bytes: u64,
     /// Packets received again.
     pub duplicate_packets: u64,
+    /// Smoothed round-trip time and its mean deviation, if the receiver measures it.
+    pub rtt: Option<(Time, Time)>,
     /// Smallest round-trip time, if the receiver measures it.
     pub min_rtt: Option<Time>,
     /// The play-out of a stream.
@@ -94,7 +96,8 @@ impl SenderCounts {
             peer_window_packets: Some(u64::from(path.max_window)),
             rate_bps: connection.sending_rate_bps(),
             arrival_rate_bps: bits(if is_measured { path.receive_rate } else { 0 }),
-            rtt: is_measured.then(|| (path.rtt, connection.rtt_deviation())),
+            // The receiver measures it. Its reports to the sender are averages that begin with an assumed round-trip time.
+            rtt: None,
             min_rtt: None,
         }
     }

@@ -79,6 +79,7 @@ impl StreamReceiver {
             is_complete: self.0.is_over(),
             received_bytes: self.0.received_bytes(),
             duplicate_packets: playout.duplicates,
+            rtt: None,
             min_rtt: self.0.min_rtt(),
             playout: Some(playout),
         }

@@ -78,6 +78,7 @@ impl TsunamiReceiver {
             is_complete: self.0.is_complete(),
             received_bytes: self.0.file_bytes().map_or(0, |_| self.0.received_bytes()),
             duplicate_packets: self.0.statistics().duplicate_blocks,
+            rtt: None,
             min_rtt: None,
             playout: None,
         }

@@ -134,6 +134,7 @@ impl UdtReceiver {
             is_complete: self.bytes.is_some_and(|bytes| self.received >= bytes),
             received_bytes: self.received,
             duplicate_packets: statistics.useless_packets,
+            rtt: self.connection.as_ref().and_then(Connection::measured_rtt),
             min_rtt: self.connection.as_ref().and_then(Connection::min_rtt),
             playout: None,
         }

@@ -20,7 +20,13 @@ use units::{BitRate, Time};
 use view::number;
 
 use super::{test::args, transfer::exit};
-use crate::{config_file::Config, exit::Exit, interrupt, ip_version::IpVersionArgs, iperf3_values, output};
+use crate::{
+    config_file::Config,
+    exit::{Exit, chain},
+    interrupt,
+    ip_version::IpVersionArgs,
+    iperf3_values, output,
+};
 
 /// The schema of the document that `--json` prints.
 const SCHEMA: &str = "longfat.stream/1";
@@ -92,11 +98,20 @@ pub fn run(args: &StreamArgs, config: &Config, runs: &RunsLocation, is_json: boo
     };
     let runs_dir = (!args.no_record).then(|| runs.writable()).transpose()?;
     let mut recorded = Vec::new();
+    let mut failure = None;
     for rate in &args.rate {
         if !is_json {
             output::note(&args.announcement(*rate));
         }
-        let mut one = stream(args, &client, *rate, runs_dir.as_deref())?;
+        let mut one = match stream(args, &client, *rate, runs_dir.as_deref()) {
+            Ok(one) => one,
+            Err(error) if recorded.is_empty() => return Err(error),
+            // The results at the earlier rates are printed first.
+            Err(error) => {
+                failure = Some(error);
+                break;
+            }
+        };
         one.path = one.path.map(|path| runs.name_of(&path).into());
         let is_sustainable = is_sustainable(&one.run);
         recorded.push(one);
@@ -107,17 +122,22 @@ pub fn run(args: &StreamArgs, config: &Config, runs: &RunsLocation, is_json: boo
     let summaries: Vec<RunSummary> = recorded.iter().map(|one| one.run.clone()).collect();
     let best = best_rate(&summaries);
     if is_json {
-        return output::json(&json!({
+        let mut document = json!({
             "schema": SCHEMA,
             "host": args.host,
             "port": args.port,
             "direction": args.direction(),
             "sustainable_up_to_bps": best,
             "runs": summaries,
-        }));
+        });
+        if let Some(error) = &failure {
+            document["error"] = chain(error).into();
+        }
+        output::json(&document)?;
+    } else {
+        output::text(&text(&recorded, &summaries, best, failure.is_some()))?;
     }
-    output::text(&text(&recorded, &summaries, best))?;
-    Ok(())
+    failure.map_or(Ok(()), Err)
 }
 
 /// Runs one stream and records it.
@@ -226,7 +246,7 @@ fn best_rate(runs: &[RunSummary]) -> Option<f64> {
 }
 
 /// The table, the reasons, and the verdict.
-fn text(recorded: &[RecordedStream], runs: &[RunSummary], best: Option<f64>) -> String {
+fn text(recorded: &[RecordedStream], runs: &[RunSummary], best: Option<f64>, has_failed: bool) -> String {
     let mut out = view::table::streams(runs, output::width());
     for run in runs {
         let rate = run.sweep.get("rate").map_or("", String::as_str);
@@ -243,7 +263,9 @@ fn text(recorded: &[RecordedStream], runs: &[RunSummary], best: Option<f64>) -> 
             format!("Sustainable: yes, up to {} ({beyond} is not).\n", number::rate(best))
         }
         (Some(best), None) => {
-            format!("Sustainable: yes, up to {} (the highest rate tried).\n", number::rate(best))
+            let reason =
+                if has_failed { "the stream at the next rate failed" } else { "the highest rate tried" };
+            format!("Sustainable: yes, up to {} ({reason}).\n", number::rate(best))
         }
         (None, _) => "Sustainable: no.\n".into(),
     };

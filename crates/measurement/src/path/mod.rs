@@ -9,7 +9,10 @@ mod error;
 mod mtu;
 mod series;
 
-use std::{net::IpAddr, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use diagnosis::{Burst, DatagramPlan, Mtu, Path, RoundTrips, TcpPlan, TcpResult};
 use iperf3::{
@@ -98,7 +101,7 @@ impl Path for MeasuredPath<'_> {
     }
 
     fn route_mtu(&mut self) -> Option<u32> {
-        traffic::path_mtu::route_mtu(self.address).ok()
+        traffic::path_mtu::route_mtu(SocketAddr::new(self.address, 0)).ok()
     }
 
     fn datagrams(&mut self, plan: &DatagramPlan) -> Result<Option<Burst>, Error> {

@@ -1,7 +1,7 @@
 //! The record of watched connections: a flow per direction that carries data.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -38,6 +38,8 @@ pub struct Recording {
     names: FlowNames,
     events: Vec<Event>,
     tracks: HashMap<SocketCookie, Track>,
+    /// Closed connections whose last sample was added.
+    ended: HashSet<SocketCookie>,
     devices: Devices,
 }
 
@@ -120,6 +122,7 @@ impl Recording {
             names: FlowNames::default(),
             events: Vec::new(),
             tracks: HashMap::new(),
+            ended: HashSet::new(),
             devices: Devices::default(),
         })
     }
@@ -132,8 +135,13 @@ impl Recording {
         let pairs = Pairs::of(watcher);
         let mut rows = Vec::new();
         let mut new_events = Vec::new();
-        for connection in watcher.connections().filter(|connection| connection.closed_ns.is_none()) {
-            let other = pairs.other_end(connection);
+        let is_new = |connection: &&TrackedConnection| {
+            connection.closed_ns.is_none() || self.ended.insert(connection.sample.cookie)
+        };
+        let connections: Vec<&TrackedConnection> = watcher.connections().filter(is_new).collect();
+        for connection in connections {
+            // After a connection is closed, another one may have its ports.
+            let other = pairs.other_end(connection).filter(|_| connection.closed_ns.is_none());
             if flows::acked(connection) > 0 || connection.sample.wqueue_bytes > 0 {
                 self.row(watcher, connection, other, true, &mut rows, &mut new_events);
             }
@@ -172,6 +180,11 @@ impl Recording {
             false => (flows::incoming(connection), [None, cookie], connection.sample.addresses.reversed()),
         };
         let name = self.names.of(ports, sockets);
+        // A closed connection only continues its flow. The sender's last sample has the totals.
+        let flow = self.flows.get(&name);
+        if connection.closed_ns.is_some() && flow.is_none_or(|flow| !sends && flow.sender.is_some()) {
+            return;
+        }
         let counted = if sends { flows::acked(connection) } else { flows::received(connection) };
         let mut row = FlowSample { time_us, flow: name.clone(), ..FlowSample::default() };
         match sends {
@@ -196,7 +209,9 @@ impl Recording {
         if flow.sampled_us.replace(time_us) == Some(time_us) {
             return;
         }
-        flow.congestion = connection.sample.congestion.clone().filter(|_| sends);
+        if sends {
+            flow.congestion.clone_from(&connection.sample.congestion);
+        }
         flow.bytes = counted.saturating_sub(flow.before);
         match flow.rows.last() {
             Some(last) if !connection.counters.is_traced => watch::detect_events(last, &row, new_events),

@@ -158,6 +158,10 @@ impl Trail {
         if sends != self.sends {
             *self = Trail { sends, ..Trail::default() };
         }
+        // The last sample of a closed connection has no rate.
+        if connection.closed_ns.is_some() && !self.rows.is_empty() {
+            return;
+        }
         // Nothing new in this sample.
         if self.rows.back().is_some_and(|last| last.time_us >= time_us) {
             return;

@@ -86,7 +86,8 @@ impl Session {
         let role = match (request.two_way, request.server_sends) {
             (true, _) => Role::Reflector(0),
             (false, true) => {
-                let to = SocketAddr::new(client.ip(), request.receiver.port());
+                let mut to = client;
+                to.set_port(request.receiver.port());
                 Role::Sender(Box::new(OneWaySender::new(&request, &slots, to)))
             }
             (false, false) => Role::Receiver(OneWayReceiver::default()),

@@ -226,6 +226,7 @@ impl ReceiverReport {
             is_complete: self.has_ended,
             received_bytes: self.received_bytes,
             duplicate_packets: self.duplicates,
+            rtt: None,
             min_rtt: self.min_rtt_us.map(Time::from_micros),
             playout: Some(PlayoutCounts {
                 due: self.due,

@@ -113,8 +113,11 @@ pub struct Connection {
     rate: Box<dyn RateControl>,
     arrivals: Arrivals,
     pending: VecDeque<Control>,
+    /// The protocol's estimate, which begins with [`INITIAL_RTT`].
     rtt: Time,
     rtt_var: Time,
+    /// Smoothed round-trip time that this end measured, and its mean deviation.
+    measured_rtt: Option<(Time, Time)>,
     /// The smallest round-trip time that this end measured.
     min_rtt: Option<Time>,
     /// Receive rate and path capacity, packets/s: the smoothed reports of the peer.
@@ -188,6 +191,7 @@ impl Connection {
             pending: VecDeque::new(),
             rtt: INITIAL_RTT,
             rtt_var: Time(INITIAL_RTT.0 / 2),
+            measured_rtt: None,
             min_rtt: None,
             receive_rate: 16,
             capacity: 1,
@@ -329,13 +333,14 @@ impl Connection {
             .then(|| (self.payload_bytes() as f64 * 8.0 / period.as_secs_f64()) as u64)
     }
 
-    /// The mean deviation of the round-trip time.
-    pub fn rtt_deviation(&self) -> Time {
-        self.rtt_var
+    /// Smoothed round-trip time that this end measured and its mean deviation. A measurement lasts from an acknowledgement to the
+    /// sender's reply to it, so only receivers have one. Unlike the `rtt` of [`Connection::path`], it does not begin with an assumed
+    /// round-trip time.
+    pub fn measured_rtt(&self) -> Option<(Time, Time)> {
+        self.measured_rtt
     }
 
-    /// The smallest round-trip time that this end measured: from an acknowledgement to the sender's reply to it, so
-    /// only receivers have it.
+    /// The smallest round-trip time that this end measured; only receivers have it.
     pub fn min_rtt(&self) -> Option<Time> {
         self.min_rtt
     }

@@ -153,6 +153,11 @@ impl Connection {
                 if let Some((_, index, sent)) = acknowledged {
                     let sample = now.saturating_sub(sent);
                     self.update_rtt(sample);
+                    self.measured_rtt = Some(match self.measured_rtt {
+                        // The first sample as in RFC 6298, section 2.2.
+                        None => (sample, Time(sample.0 / 2)),
+                        Some((rtt, deviation)) => smooth_rtt(rtt, deviation, sample),
+                    });
                     self.min_rtt = Some(self.min_rtt.map_or(sample, |min| min.min(sample)));
                     self.ack.confirmed = self.ack.confirmed.max(index);
                 }
@@ -210,9 +215,13 @@ impl Connection {
     fn update_rtt(&mut self, sample: Time) {
         // A peer's report may be any number.
         let sample = sample.min(Time::from_secs(60));
-        self.rtt_var = Time((self.rtt_var.0 * 3 + sample.abs_diff(self.rtt).0) / 4);
-        self.rtt = Time((self.rtt.0 * 7 + sample.0) / 8);
+        (self.rtt, self.rtt_var) = smooth_rtt(self.rtt, self.rtt_var, sample);
     }
+}
+
+/// The smoothed round-trip time and its mean deviation after a sample.
+fn smooth_rtt(rtt: Time, deviation: Time, sample: Time) -> (Time, Time) {
+    (Time((rtt.0 * 7 + sample.0) / 8), Time((deviation.0 * 3 + sample.abs_diff(rtt).0) / 4))
 }
 
 /// Moving average with a weight of 1/8 for the report; a report of 0 is ignored.

@@ -6,7 +6,7 @@ mod udpmon_pictures;
 mod udpmon_text;
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
@@ -200,7 +200,7 @@ pub fn run(command: &ProbeCommand, json: bool) -> anyhow::Result<()> {
 /// Runs a probe that needs no server at the other end.
 fn run_without_server<A>(
     args: &HostArgs,
-    probe: impl FnOnce(IpAddr, &AtomicBool, &mut dyn FnMut(&str)) -> Result<A, probe_transport::Error>,
+    probe: impl FnOnce(SocketAddr, &AtomicBool, &mut dyn FnMut(&str)) -> Result<A, probe_transport::Error>,
 ) -> anyhow::Result<A> {
     let stop = interrupt::flag()?;
     let to = probe_transport::resolve(&args.host, args.ip_version.required())
@@ -220,10 +220,12 @@ fn delay(args: &DelayArgs, json: bool) -> anyhow::Result<()> {
     }
     let stop = interrupt::flag()?;
     let host = &args.host.host;
-    let to = probe_transport::resolve(host, args.host.ip_version.required()).map_err(|e| failed(host, e))?;
+    let mut to =
+        probe_transport::resolve(host, args.host.ip_version.required()).map_err(|e| failed(host, e))?;
+    to.set_port(args.port.unwrap_or(default_port));
     let options = SenderOptions {
         protocol,
-        to: SocketAddr::new(to, args.port.unwrap_or(default_port)),
+        to,
         count: args.count,
         interval: Time::from_duration(args.interval),
         spacing: match args.spacing {

@@ -17,8 +17,12 @@ use watch::Watcher;
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum bytes read of a request.
 const MAX_REQUEST_BYTES: usize = 8192;
+/// Maximum number of clients that are served at the same time; more are disconnected.
+const MAX_CLIENTS: usize = 16;
+/// Pause after an error of accept(2), as when no descriptor is free.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves clients one at a time on a dedicated thread until the process ends.
+/// Serves clients on a dedicated thread each until the process ends, so that a client that sends nothing does not delay the others.
 pub struct Exporter {
     text: Arc<Mutex<String>>,
 }
@@ -33,10 +37,25 @@ impl Exporter {
         std::thread::Builder::new()
             .name("prometheus".into())
             .spawn(move || {
-                for stream in listener.incoming().flatten() {
+                // Each client's thread has a reference.
+                let clients = Arc::new(());
+                for stream in listener.incoming() {
+                    let Ok(stream) = stream else {
+                        std::thread::sleep(ACCEPT_PAUSE);
+                        continue;
+                    };
+                    if Arc::strong_count(&clients) > MAX_CLIENTS {
+                        continue;
+                    }
                     let text = shared.lock().unwrap_or_else(|e| e.into_inner()).clone();
-                    // Errors of a client that disconnects early are ignored.
-                    let _ = respond(stream, &text);
+                    let client = Arc::clone(&clients);
+                    let serve = move || {
+                        let _client = client;
+                        // Errors of a client that disconnects early are ignored.
+                        let _ = respond(stream, &text);
+                    };
+                    // Without a thread the client is disconnected.
+                    let _ = std::thread::Builder::new().name("prometheus client".into()).spawn(serve);
                 }
             })
             .context("cannot start a thread")?;

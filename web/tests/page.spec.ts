@@ -26,6 +26,11 @@ test('the list has every run and can be searched', async ({ browser }) => {
   expect(trouble).toEqual([]);
 });
 
+test('an address with a wrong encoding opens the page', async ({ browser }) => {
+  const { page } = await visit(browser, `${new URL(await site.page()).origin}/#/run/lab8/%`);
+  await expect(page.getByRole('alert')).toBeVisible();
+});
+
 for (const engine of ['sim', 'model', 'lab', 'test']) {
   test(`a record of ${engine} is drawn as it was measured`, async ({ browser }) => {
     test.skip(engine === 'lab' && !site.hasLab, 'this machine cannot make a lab');

@@ -100,7 +100,7 @@ mod tests {
                     panic!("no request")
                 };
                 reply.send(Reply::Ok(true.into())).unwrap();
-                Ok(text.len())
+                Ok::<_, std::io::Error>(text.len())
             };
             tokio::try_join!(serve(server, &inbox), agent).unwrap().1
         });

@@ -313,6 +313,7 @@ def open(key: PathLike = "last", runs: PathLike = "runs") -> Run:
     """
     key, runs = os.fspath(key), os.fspath(runs)
     if key.startswith(_STORE):
+        key = key.rstrip("/")
         runs = key.rsplit("/", 2)[0]
     if runs.startswith(_STORE):
         from longfat._program import run_json

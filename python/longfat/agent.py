@@ -10,6 +10,7 @@ microseconds since 1970.
 
 from __future__ import annotations
 
+import http.client
 import json
 import time
 import urllib.error
@@ -303,8 +304,8 @@ class Agent:
             if error.code == 400:
                 raise BadInput(text) from None
             raise AgentError(f"{self.url}: {text}", error.code) from None
-        # URLError is an OSError, as are timeouts within a response.
-        except OSError as error:
+        # URLError is an OSError, as are timeouts within a response. A response that ends early is not.
+        except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             raise AgentError(f"cannot reach the measurement point {self.url}: {reason}") from error
 

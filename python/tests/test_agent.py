@@ -240,6 +240,21 @@ def test_a_redirection_does_not_get_the_token():
     assert refused.value.status == 307 and requests == ["/api/v1/cancel", "/api/v1/status"]
 
 
+def test_a_response_that_ends_early_is_an_agent_error():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def reply():
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
+
+        threading.Thread(target=reply, daemon=True).start()
+        point = longfat.Agent(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        with pytest.raises(longfat.AgentError, match="cannot reach"):
+            point.status()
+
+
 def test_examples_run(mesh, point, tmp_path, monkeypatch):
     """The examples of docs/python.md that need a measurement point."""
     monkeypatch.chdir(tmp_path)

@@ -63,7 +63,8 @@ def test_a_record_in_a_store_is_written_listed_and_opened(program, scenario, sto
     # Once more with an empty cache.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
     by_id = longfat.open(entry["id"], runs=URL)
-    for run in (written, longfat.open(entry["path"]), longfat.open("last", runs=URL), by_id):
+    by_address = [longfat.open(address) for address in (entry["path"], entry["path"] + "/")]
+    for run in (written, *by_address, longfat.open("last", runs=URL), by_id):
         assert run.summary["flows"] == local.summary["flows"] and run.verdict == local.verdict
         for name in ("flows", "links", "events"):
             assert getattr(run, name).to_arrow().equals(getattr(local, name).to_arrow()), name

@@ -114,11 +114,20 @@ function routeOf(hash: string): Route {
     const runs = path
       .slice(4)
       .split('&')
-      .map(decodeURIComponent)
+      .map(decoded)
       .filter((key) => key.includes('/'));
     if (runs.length > 0) return { view: 'run', runs, query };
   }
   return { view: 'runs', runs: [], query };
+}
+
+/** A part of an address; unchanged if its percent signs are not those of an encoding. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
 }
 
 /** The address of one run, or of several to compare. */

@@ -104,9 +104,23 @@ test('the page names the cause of a fault, marks the change, and fits a phone', 
       typical_rtt_us: 1000,
       verdict: null,
     };
-    await route.fulfill({ response, json: { ...pair, hours: [hour, { ...hour, kind: 'throughput' }] } });
+    const hours = route.request().url().includes('since_us=0&') ? [hour, { ...hour, kind: 'throughput' }] : [];
+    await route.fulfill({ response, json: { ...pair, hours } });
   });
   await page.goto(`${url}#/pair/kashima/washington`);
-  await expect(page.locator('circle title', { hasText: 'mean of the hour' })).toHaveCount(2);
+  const means = page.locator('circle title', { hasText: 'mean of the hour' });
+  await expect(means).toHaveCount(2);
+
+  // The reply for a span is not shown if it arrives after another one was chosen.
+  await page.route(/since_us=0&/, async (route) => {
+    await new Promise((done) => setTimeout(done, 1500));
+    await route.fallback();
+  });
+  const late = await page.waitForRequest(/since_us=0&/);
+  await page.getByRole('button', { name: '1 h', exact: true }).click();
+  await expect(means).toHaveCount(0);
+  await late.response();
+  await page.waitForTimeout(200);
+  expect(await means.count()).toBe(0);
   expect(trouble).toEqual([]);
 });

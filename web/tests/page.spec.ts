@@ -26,6 +26,23 @@ test('the list has every run and can be searched', async ({ browser }) => {
   expect(trouble).toEqual([]);
 });
 
+test('the worker of a new run ends when another view is opened', async ({ browser }) => {
+  const { page } = await visit(browser, await site.page());
+  await expect(page.locator('table.runs tbody tr').first()).toBeVisible();
+  const tab = page.getByRole('link', { name: 'New run', exact: true });
+  test.skip(!(await tab.isVisible()), 'the playground is not built (scripts/playground.sh build)');
+  await tab.click();
+  await expect(page.locator('.state')).toContainText('Computed in');
+  expect(page.workers()).toHaveLength(1);
+  await page.getByRole('link', { name: 'Runs', exact: true }).click();
+  await expect.poll(() => page.workers().length).toBe(0);
+});
+
+test('an address with a wrong encoding opens the page', async ({ browser }) => {
+  const { page } = await visit(browser, `${new URL(await site.page()).origin}/#/run/lab8/%`);
+  await expect(page.getByRole('alert')).toBeVisible();
+});
+
 for (const engine of ['sim', 'model', 'lab', 'test']) {
   test(`a record of ${engine} is drawn as it was measured`, async ({ browser }) => {
     test.skip(engine === 'lab' && !site.hasLab, 'this machine cannot make a lab');

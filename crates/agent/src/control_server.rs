@@ -12,13 +12,15 @@ use crate::{
     Error,
     control::{self, Reply, Request},
     files,
-    framing::{self, FRAME_TIMEOUT, MAX_JOIN_BYTES},
+    framing::{self, FRAME_TIMEOUT},
     inbound::Inbound,
     users::user_name,
 };
 
 /// Maximum number of simultaneous requests.
 const MAX_REQUESTS: usize = 32;
+/// The longest request, bytes: longer than a document of the HTTP interface, which becomes one.
+const MAX_REQUEST_BYTES: usize = 1 << 16;
 /// Timeout of the agent's own work on a request.
 const WORK_TIMEOUT: Duration = Duration::from_secs(8);
 
@@ -58,7 +60,7 @@ pub(crate) async fn listen(listener: UnixListener, inbox: mpsc::Sender<Inbound>)
 
 async fn serve(mut stream: UnixStream, inbox: &mpsc::Sender<Inbound>) -> std::io::Result<()> {
     let user = user_name(stream.peer_cred()?.uid());
-    let request: Option<Request> = framing::receive(&mut stream, FRAME_TIMEOUT, MAX_JOIN_BYTES).await?;
+    let request: Option<Request> = framing::receive(&mut stream, FRAME_TIMEOUT, MAX_REQUEST_BYTES).await?;
     let Some(request) = request else { return Ok(()) };
     let late = match &request {
         Request::Calendar { point: Some(point), .. } => format!("{point} does not reply"),
@@ -82,6 +84,28 @@ async fn serve(mut stream: UnixStream, inbox: &mpsc::Sender<Inbound>) -> std::io
 mod tests {
     use super::*;
     use crate::framing::MAX_FRAME_BYTES;
+
+    #[test]
+    fn a_request_may_be_as_long_as_a_document_of_the_http_interface() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let length = runtime.block_on(async {
+            let (mut client, server) = UnixStream::pair().unwrap();
+            let (inbox, mut requests) = mpsc::channel(1);
+            let request = Request::Cancel { id: "a/1".into(), text: "a".repeat(16 * 1024), token: None };
+            framing::send(&mut client, &request).await.unwrap();
+            let agent = async {
+                let request = requests.recv().await;
+                let Some(Inbound::Control { request: Request::Cancel { text, .. }, reply, .. }) = request
+                else {
+                    panic!("no request")
+                };
+                reply.send(Reply::Ok(true.into())).unwrap();
+                Ok::<_, std::io::Error>(text.len())
+            };
+            tokio::try_join!(serve(server, &inbox), agent).unwrap().1
+        });
+        assert_eq!(length, 16 * 1024);
+    }
 
     #[test]
     fn a_reply_that_is_too_long_is_an_error() {

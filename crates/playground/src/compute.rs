@@ -28,7 +28,7 @@ pub struct Request {
     pub toml: String,
     /// `model` or `sim`.
     pub engine: String,
-    /// The variant; `None`: the first one of the file.
+    /// The variant. Without one, or if the file no longer has it, the first one of the file.
     #[serde(default)]
     pub variant: Option<String>,
 }
@@ -114,7 +114,9 @@ fn checked(request: &Request, library: &dyn Library) -> Result<Checked, Answer> 
     let no_files = |_: &str| Err("a page has no access to files; use `longfat run`".to_owned());
     let file = ScenarioFile::parse_with(&request.name, &request.toml, &no_files)?;
     file.check_runnable()?;
-    let variant = request.variant.clone().or_else(|| file.variants().next().map(Into::into));
+    let wanted = request.variant.as_deref();
+    let variant = file.variants().find(|name| Some(*name) == wanted).or_else(|| file.variants().next());
+    let variant = variant.map(str::to_owned);
     let scenario = file.resolve_with(variant.as_deref(), &[], &no_files)?;
     let mistakes = cc_mistakes(&scenario, &engine, library);
     if !mistakes.is_empty()
@@ -335,6 +337,20 @@ cc = "cubic"
         let goodput = run.flows[0].steady_goodput_bps.unwrap();
         assert!((90e6..97e6).contains(&goodput), "{goodput}");
         assert_eq!(computed.end_s, 2.0);
+    }
+
+    #[test]
+    fn a_variant_that_the_file_no_longer_has_is_the_first() {
+        let toml = format!("{SCENARIO}[[variants]]\nname = \"one\"\n[[variants]]\nname = \"two\"\n");
+        for (toml, wanted, computed) in
+            [(&*toml, "two", Some("two")), (&*toml, "old", Some("one")), (SCENARIO, "old", None)]
+        {
+            let (toml, variant) = (toml.to_owned(), Some(wanted.to_owned()));
+            let request = Request { name: "x.toml".into(), toml, engine: "model".into(), variant };
+            let (answer, _) = compute(&request, &mut NamesOnly, &mut ());
+            let Answer::Run(run) = answer else { panic!("no run") };
+            assert_eq!(run.summary.runs[0].variant.as_deref(), computed);
+        }
     }
 
     #[test]

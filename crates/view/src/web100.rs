@@ -6,7 +6,7 @@
 use schema::{FlowSample, TraceKind, TraceRow};
 use serde::Serialize;
 
-use crate::text_table::{drop_columns, table};
+use crate::text_table::{UNKNOWN, drop_columns, table};
 
 /// Maximum number of parts of the run that the table shows.
 const MAX_PARTS: i64 = 10;
@@ -200,8 +200,8 @@ pub fn trace_counts_table(flow: &FlowTraceCounts, width: Option<usize>) -> Strin
         "CurCwnd",
         "CurSsthresh",
     ];
-    let range = |range: Option<(i64, i64)>| match range {
-        None => "infinite".to_owned(),
+    let range = |range: Option<(i64, i64)>, without: &str| match range {
+        None => without.to_owned(),
         Some((min, max)) if min == max => min.to_string(),
         Some((min, max)) => format!("{min} to {max}"),
     };
@@ -216,8 +216,9 @@ pub fn trace_counts_table(flow: &FlowTraceCounts, width: Option<usize>) -> Strin
             counts.slow_start.to_string(),
             counts.cong_avoid.to_string(),
             counts.cwnd_reductions.to_string(),
-            range(counts.cwnd_segs),
-            range(counts.ssthresh_segs),
+            range(counts.cwnd_segs, UNKNOWN),
+            // A part without rows has neither.
+            range(counts.ssthresh_segs, if counts.cwnd_segs.is_some() { "infinite" } else { UNKNOWN }),
         ]
     };
     let mut rows = vec![header.map(str::to_owned).to_vec()];
@@ -289,6 +290,16 @@ mod tests {
         assert_eq!((flow.parts.len(), flow.parts[0].slow_start, flow.parts[1].cong_avoid), (2, 2, 1));
         let text = trace_counts_table(flow, None);
         assert!(text.contains("infinite") && text.contains("2 instants"), "{text}");
+    }
+
+    #[test]
+    fn a_part_in_which_nothing_was_sent_has_no_windows() {
+        let trace = [row(1, TraceKind::Ack, 10, 2, None), row(2_000_001, TraceKind::Ack, 20, 2, None)];
+        let text = trace_counts_table(&trace_counts(&trace, &[])[0], None);
+        let windows =
+            |line: &str| line.split_whitespace().rev().take(2).map(str::to_owned).collect::<Vec<_>>();
+        let found: Vec<_> = text.lines().skip(2).map(windows).collect();
+        assert_eq!(found, [["infinite", "2"], ["-", "-"], ["infinite", "2"], ["infinite", "2"]], "{text}");
     }
 
     #[test]

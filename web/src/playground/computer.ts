@@ -88,7 +88,11 @@ export class Computer {
 
   /** Ends the run in progress. */
   end() {
-    if (!this.isRunning) return;
+    if (this.isRunning) this.close();
+  }
+
+  /** Ends the worker, with the run in progress and the rows of the last one. */
+  close() {
     this.worker?.terminate();
     this.worker = undefined;
     this.isRunning = false;

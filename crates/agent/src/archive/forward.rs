@@ -202,7 +202,8 @@ impl Archive {
     /// Executes one step of the common archive's retention; true if more steps are due. Records are stored by the points that led
     /// their tests, which also remove them.
     fn apply_common_retention(&mut self, now_us: i64, retention: &Retention) -> Result<bool, Error> {
-        let records = now_us.saturating_sub(i64::from(retention.records_days) * super::retention::DAY_US);
+        let kept_us = i64::from(retention.records_days).saturating_mul(super::retention::DAY_US);
+        let records = now_us.saturating_sub(kept_us);
         let update = "UPDATE tests SET record = NULL WHERE record IS NOT NULL AND start_us < ?1";
         self.write(|database| database.execute(update, values![records]).map(drop))?;
         self.apply_retention_to_rows(now_us, retention)
@@ -322,6 +323,18 @@ mod tests {
                 row
             })
             .collect()
+    }
+
+    #[test]
+    fn records_are_kept_for_any_number_of_days() {
+        let mut archive = Archive::open(Path::new(":memory:"), None).unwrap();
+        let stored = row("a/1", 10);
+        archive.put(&stored, &[]).unwrap();
+        for records_days in [110_000_000, u32::MAX] {
+            let retention = Retention { records_days, ..Retention::default() };
+            archive.apply_common_retention(20, &retention).unwrap();
+        }
+        assert_eq!(archive.get("a/1").unwrap().unwrap().record, stored.record);
     }
 
     #[test]

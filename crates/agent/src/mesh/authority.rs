@@ -340,6 +340,27 @@ mod tests {
         assert!(authority.renew("a", &[4; 64]).is_err());
     }
 
+    /// As on a host that starts with a clock that is behind.
+    #[test]
+    fn a_certificate_that_is_not_valid_yet_is_not_renewed() {
+        let state = tempfile::tempdir().unwrap();
+        let (authority, identity) = Authority::create(state.path(), "a").unwrap();
+        let own = KeyPair::from_pem(&files::read(&authority.directory.join("key.pem")).unwrap()).unwrap();
+        let issuer_params = authority_params(None);
+        let issuer = Issuer::from_params(&issuer_params, own);
+        let day = Duration::from_secs(86_400);
+        let dns_name = format!("a{POINT}");
+        let mut params = CertificateParams::new(vec![dns_name.clone()]).unwrap();
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        set_validity(&mut params, SystemTime::now() + day * 400, POINT_DAYS);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &issuer).unwrap().der().to_vec();
+        let root = identity.authority_certificate().to_vec();
+        let later = Identity::new(certificate, key.serialize_der(), root, &dns_name);
+        assert!(later.is_valid_for(day).unwrap());
+        assert!(!later.is_valid_for(day * 1300).unwrap());
+    }
+
     #[test]
     fn a_mesh_is_founded_once() {
         let state = tempfile::tempdir().unwrap();

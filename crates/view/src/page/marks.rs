@@ -40,9 +40,14 @@ impl Events {
         if !files.starts_with(&self.files) {
             *self = Events::default();
         }
-        for (path, _) in &files[self.files.len()..] {
+        let read = files[self.files.len()..].iter().try_for_each(|(path, _)| {
             let file = ColumnFile::open(path)?;
-            (0..file.groups()).try_for_each(|group| self.read(&file, group))?;
+            (0..file.groups()).try_for_each(|group| self.read(&file, group))
+        });
+        if read.is_err() {
+            // The rows before the error would be read once more.
+            *self = Events::default();
+            return read;
         }
         self.rows.sort_by_key(|row| row.0);
         self.files = files;
@@ -98,4 +103,34 @@ fn number(names: &mut Vec<String>, name: &str) -> u32 {
         names.push(name.to_owned());
         names.len() - 1
     }) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::{Event, EventKind};
+
+    use super::*;
+
+    /// As of a run that ends while its parts are read.
+    #[test]
+    fn events_count_once_after_an_error() {
+        let runs = tempfile::tempdir().unwrap();
+        let summary = serde_json::from_str(record::EXAMPLE_SUMMARY).unwrap();
+        let mut writer =
+            record::Writer::create(runs.path(), "x", "20261121T040000Z-lab", "", &summary).unwrap();
+        for time_us in [10_000_000, 100_000_000] {
+            let event = Event { time_us, subject: "a".into(), kind: EventKind::Retransmit, value: 1 };
+            writer.append(&[], &[], &[event]).unwrap();
+        }
+        let run = Run::open(writer.path()).unwrap();
+        let last = run.files(TableName::Events).unwrap().pop().unwrap();
+        let content = std::fs::read(&last).unwrap();
+        let mut events = Events::default();
+        std::fs::write(&last, "").unwrap();
+        assert!(events.update(&run).is_err());
+        std::fs::write(&last, content).unwrap();
+        events.update(&run).unwrap();
+        let counts: Vec<u32> = events.marks((0, 200_000_000), 2).iter().map(|mark| mark.count).collect();
+        assert_eq!(counts, [1, 1]);
+    }
 }

@@ -27,7 +27,7 @@ use crate::{
     control::{Control, Frame, HANDSHAKE_TIMEOUT, control_check},
     data_stream::{
         DEFAULT_QUIC_CONGESTION, DataStream, MSS_RANGE, SabulStream, datagram_mss, quic_congestion,
-        read_exact,
+        read_exact, with_port,
     },
     error::failed,
     evidence::{Meter, Task},
@@ -237,7 +237,7 @@ fn run<'scope, 'env>(
     let mut data = match (options.transport, port) {
         (Transport::Tcp, None) if options.streams == 1 => Data::Tcp,
         (Transport::Tcp, Some(port)) => {
-            let peer = SocketAddr::new(peer.ip(), port);
+            let peer = with_port(peer, port);
             let set_up = |stream: &TcpStream| set_up_tcp(stream, options);
             Data::TcpStreams(TcpStreams::connect(peer, options.streams, key.as_bytes(), control, set_up)?)
         }
@@ -259,13 +259,13 @@ fn run<'scope, 'env>(
                     _ => None,
                 },
             };
-            let peer = SocketAddr::new(peer.ip(), port);
+            let peer = with_port(peer, port);
             let check = &mut control_check(control);
             Data::Stream(Box::new(QuicStream::connect(peer, &quic_options, HANDSHAKE_TIMEOUT, check)?))
         }
         (Transport::Tsunami, Some(_)) => {
             let local = control.stream().local_addr().map_err(failed("cannot get a socket's address"))?;
-            let (socket, _) = tsunami::socket(SocketAddr::new(local.ip(), 0))?;
+            let (socket, _) = tsunami::socket(with_port(local, 0))?;
             Data::Tsunami(TsunamiSender { socket, key })
         }
         (_, None) => return Err(Error::Protocol("no port for the data".into())),
@@ -468,7 +468,7 @@ fn connect_udt(
     let mss = datagram_mss(options.mss, peer);
     let rate = choice.control(random_id()?.into(), mss);
     let config = udt::Config { mss, ..udt::Config::default() };
-    let peer = SocketAddr::new(peer.ip(), port);
+    let peer = with_port(peer, port);
     let stream = UdtStream::connect(peer, config, rate, &mut control_check(control))?;
     let mut stream: Box<dyn DataStream> = match options.transport {
         Transport::Sabul => Box::new(SabulStream(stream)),
@@ -530,7 +530,7 @@ fn send_file(
             let reader = FileReader::start(duplicate, entry.path.clone(), hasher, from, bytes, meter)?;
             let mut source = tsunami::Source::new((&file, &entry.path), reader, (from, bytes), meter, counts);
             let key = key.as_bytes();
-            packets = Some(tsunami::serve(control, socket, peer.ip(), key, &mut source, |at| {
+            packets = Some(tsunami::serve(control, socket, peer, key, &mut source, |at| {
                 observer.progress(at)
             })?);
             source.finish()?

@@ -22,6 +22,7 @@ use traffic::udp::{Incoming, Outgoing, bind_bulk, elapsed};
 use crate::{
     Error,
     control::{CHECK_INTERVAL, Control, Frame, IDLE_TIMEOUT},
+    data_stream::with_port,
     error::failed,
     evidence::Meter,
     file_reader::FileReader,
@@ -106,7 +107,7 @@ impl<'a> Source<'a> {
 pub(crate) fn serve(
     control: &mut Control<'_>,
     socket: &Socket,
-    peer: IpAddr,
+    peer: SocketAddr,
     secret: &[u8],
     source: &mut Source<'_>,
     mut progress: impl FnMut(u64),
@@ -145,7 +146,7 @@ pub(crate) fn serve(
             return Err(Error::Tsunami(error));
         }
         if let (Some(port), false) = (server.udp_port(), is_connected) {
-            let peer = SocketAddr::new(peer, port);
+            let peer = with_port(peer, port);
             socket.connect(&SockAddr::from(peer)).map_err(failed(format!("cannot connect to {peer}")))?;
             is_connected = true;
         }

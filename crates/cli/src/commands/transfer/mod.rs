@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    io::IsTerminal,
+    io::{IsTerminal, Write},
     net::{SocketAddr, ToSocketAddrs},
     path::PathBuf,
     sync::{
@@ -315,7 +315,7 @@ impl<'a> Display<'a> {
     /// Removes the line of progress.
     fn clear(&self) {
         if self.is_terminal {
-            eprint!("\r\x1b[K");
+            rewrite_line("");
         }
     }
 }
@@ -401,7 +401,7 @@ impl Observer for Display<'_> {
         let Current { name, progress, began, .. } = &*current;
         let (percent, goodput) = (progress.percent(bytes), progress.goodput(bytes, began.elapsed()));
         let name = output::printable(name);
-        eprint!("\r\x1b[K{name}: {percent:.0} % of {}, {goodput}", Bytes(progress.bytes));
+        rewrite_line(&format!("{name}: {percent:.0} % of {}, {goodput}", Bytes(progress.bytes)));
     }
 
     fn end(&self, report: &FileReport) {
@@ -428,6 +428,11 @@ impl Observer for Display<'_> {
     fn note(&self, text: &str) {
         output::note(text);
     }
+}
+
+/// Replaces the line of progress. A terminal that is closed, as by the end of a remote login, does not end the transfer.
+fn rewrite_line(text: &str) {
+    let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
 }
 
 /// One line per file.

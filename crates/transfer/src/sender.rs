@@ -47,6 +47,8 @@ use crate::{
 pub struct SenderOptions {
     /// The receiver.
     pub receiver: SocketAddr,
+    /// Other addresses of the receiver, tried in this order if the first accepts no connection.
+    pub other_addresses: Vec<SocketAddr>,
     /// The directory for the files, relative to the receiver's directory.
     pub directory: String,
     /// The transport of the data.
@@ -82,8 +84,7 @@ pub fn send(
 ) -> Result<Vec<FileReport>, Error> {
     check(options)?;
     let files = expand(files, observer)?;
-    let stream = TcpStream::connect_timeout(&options.receiver, options.connect_timeout)
-        .map_err(failed(format!("cannot connect to {}", options.receiver)))?;
+    let stream = connect(options)?;
     if options.transport == Transport::Tcp && options.streams == 1 {
         set_up_tcp(&stream, options)?;
     }
@@ -93,6 +94,16 @@ pub fn send(
         control.report(error, Duration::ZERO);
     }
     result
+}
+
+/// Connects to the first address that accepts the connection. If none does, the error is that of the first.
+fn connect(options: &SenderOptions) -> Result<TcpStream, Error> {
+    let connect = |to: &SocketAddr| {
+        TcpStream::connect_timeout(to, options.connect_timeout)
+            .map_err(failed(format!("cannot connect to {to}")))
+    };
+    connect(&options.receiver)
+        .or_else(|error| options.other_addresses.iter().find_map(|to| connect(to).ok()).ok_or(error))
 }
 
 fn check(options: &SenderOptions) -> Result<(), Error> {
@@ -530,9 +541,8 @@ fn send_file(
             let reader = FileReader::start(duplicate, entry.path.clone(), hasher, from, bytes, meter)?;
             let mut source = tsunami::Source::new((&file, &entry.path), reader, (from, bytes), meter, counts);
             let key = key.as_bytes();
-            packets = Some(tsunami::serve(control, socket, peer, key, &mut source, |at| {
-                observer.progress(at)
-            })?);
+            packets =
+                Some(tsunami::serve(control, socket, peer, key, &mut source, |at| observer.progress(at))?);
             source.finish()?
         }
         Data::TcpStreams(streams) => {

@@ -38,6 +38,8 @@ pub struct ConnectionCounters {
     pub is_traced: bool,
     /// Number of samples.
     pub samples: u64,
+    /// Time with data to send before the first sample, us.
+    pub busy_before_us: u64,
     /// Times that slow start began.
     pub slow_starts: u64,
     /// Times that congestion avoidance began.
@@ -110,6 +112,9 @@ impl ConnectionCounters {
 
     /// Counts a sample.
     pub fn add_sample(&mut self, time_ns: u64, info: &TcpInfo) {
+        if self.samples == 0 {
+            self.busy_before_us = info.busy_time_us().unwrap_or(0);
+        }
         self.samples += 1;
         if let Some(rto) = info.rto_us() {
             self.rto_us.add(rto);

@@ -96,7 +96,15 @@ pub fn run(args: &StreamArgs, config: &Config, runs: &RunsLocation, is_json: boo
         if !is_json {
             output::note(&args.announcement(*rate));
         }
-        let mut one = stream(args, &client, *rate, runs_dir.as_deref())?;
+        let mut one = match stream(args, &client, *rate, runs_dir.as_deref()) {
+            Ok(one) => one,
+            Err(error) => {
+                if !is_json && !recorded.is_empty() {
+                    output::text(&text(&recorded))?;
+                }
+                return Err(error);
+            }
+        };
         one.path = one.path.map(|path| runs.name_of(&path).into());
         let is_sustainable = is_sustainable(&one.run);
         recorded.push(one);
@@ -104,19 +112,18 @@ pub fn run(args: &StreamArgs, config: &Config, runs: &RunsLocation, is_json: boo
             break;
         }
     }
-    let summaries: Vec<RunSummary> = recorded.iter().map(|one| one.run.clone()).collect();
-    let best = best_rate(&summaries);
     if is_json {
+        let summaries = summaries(&recorded);
         return output::json(&json!({
             "schema": SCHEMA,
             "host": args.host,
             "port": args.port,
             "direction": args.direction(),
-            "sustainable_up_to_bps": best,
+            "sustainable_up_to_bps": best_rate(&summaries),
             "runs": summaries,
         }));
     }
-    output::text(&text(&recorded, &summaries, best))?;
+    output::text(&text(&recorded))?;
     Ok(())
 }
 
@@ -215,6 +222,10 @@ fn run_recorder(args: &StreamArgs, is_json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn summaries(recorded: &[RecordedStream]) -> Vec<RunSummary> {
+    recorded.iter().map(|one| one.run.clone()).collect()
+}
+
 fn is_sustainable(run: &RunSummary) -> bool {
     run.flows.iter().filter_map(|flow| flow.stream).all(|stream| stream.is_sustainable)
 }
@@ -226,9 +237,10 @@ fn best_rate(runs: &[RunSummary]) -> Option<f64> {
 }
 
 /// The table, the reasons, and the verdict.
-fn text(recorded: &[RecordedStream], runs: &[RunSummary], best: Option<f64>) -> String {
-    let mut out = view::table::streams(runs, output::width());
-    for run in runs {
+fn text(recorded: &[RecordedStream]) -> String {
+    let runs = summaries(recorded);
+    let mut out = view::table::streams(&runs, output::width());
+    for run in &runs {
         let rate = run.sweep.get("rate").map_or("", String::as_str);
         for sentence in run.flows.iter().flat_map(|flow| &flow.evidence) {
             out += &format!("{rate}: {sentence}\n");
@@ -238,7 +250,7 @@ fn text(recorded: &[RecordedStream], runs: &[RunSummary], best: Option<f64>) -> 
         out += &format!("record: {}\n", path.display());
     }
     let beyond = runs.iter().find(|run| !is_sustainable(run)).and_then(|run| run.sweep.get("rate"));
-    out += &match (best, beyond) {
+    out += &match (best_rate(&runs), beyond) {
         (Some(best), Some(beyond)) => {
             format!("Sustainable: yes, up to {} ({beyond} is not).\n", number::rate(best))
         }

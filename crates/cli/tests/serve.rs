@@ -543,6 +543,13 @@ fn server_limits_are_enforced() {
         assert!(refused.stderr.contains(why), "{args:?}: {}", refused.stderr);
     }
     assert_eq!(run(&["-t", "0.5", "-b", "20M"]).code, 0);
+    let args = ["stream", "127.0.0.1", "-p", &port, "--rate", "1mbit,60mbit", "-t", "0.3", "--no-record"];
+    let streamed = test_dir.run(&[&args[..], &["--tolerate-loss", "99"]].concat());
+    assert_eq!(streamed.code, 1, "{streamed:?}");
+    assert!(
+        streamed.stdout.contains("Sustainable: yes, up to 1"),
+        "the first rate has a result: {streamed:?}"
+    );
 }
 
 #[test]

@@ -13,6 +13,7 @@ use traffic::Attempted;
 use crate::{
     test_set_up::{addresses, from, header, no_address},
     udp_client,
+    wire::{Amount, MAX_AMOUNT_BYTES},
 };
 
 /// The port of iperf 2's servers.
@@ -21,16 +22,30 @@ pub const DEFAULT_PORT: u16 = 5001;
 /// Tests with an iperf 2 server. Options that iperf 2's protocol does not have are ignored. Ends early when `stop`
 /// is set.
 pub fn test(options: &ClientOptions, stop: &AtomicBool, observer: &mut dyn Observer) -> TestOutcome {
-    let outcome = match options.spec.protocol {
+    let outcome = check_amount(options).and_then(|()| match options.spec.protocol {
         Protocol::Tcp => connect(options, observer).map(|test| plain_streams::run(test, stop, observer)),
         Protocol::Udp => udp_client::test(options, stop, observer),
-    };
+    });
     outcome.unwrap_or_else(|error| {
         let mut outcome = TestOutcome::default();
         outcome.report.error = Some(error.to_string());
         outcome.error = Some(error);
         outcome
     })
+}
+
+/// Refuses an amount that a server cannot be asked to send: it would send less, without an error.
+fn check_amount(options: &ClientOptions) -> Result<(), Error> {
+    match header(options).amount {
+        Amount::Bytes(bytes)
+            if options.spec.direction != Direction::Forward && bytes.0 > MAX_AMOUNT_BYTES =>
+        {
+            Err(Error::Iperf2(format!(
+                "a server of iperf 2 sends at most {MAX_AMOUNT_BYTES} bytes on a stream: use -t instead of -n"
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Connects all streams and sends their headers.
@@ -101,4 +116,27 @@ fn connect_one(
         }
     }
     Err(failed.map_or_else(|| no_address(options, "no address of the requested IP version"), Error::from))
+}
+
+#[cfg(test)]
+mod tests {
+    use iperf3::report::TestSpec;
+    use units::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn servers_are_not_asked_for_more_than_a_header_can_hold() {
+        for (direction, bytes, is_possible) in [
+            (Direction::Reverse, MAX_AMOUNT_BYTES, true),
+            (Direction::Reverse, MAX_AMOUNT_BYTES + 1, false),
+            (Direction::Both, MAX_AMOUNT_BYTES + 1, false),
+            (Direction::Forward, MAX_AMOUNT_BYTES + 1, true),
+        ] {
+            let amount = report::Amount::Bytes(Bytes(bytes));
+            let spec = TestSpec { direction, ..TestSpec::new(Protocol::Tcp, amount) };
+            let checked = check_amount(&ClientOptions::new("localhost", spec));
+            assert_eq!(checked.is_ok(), is_possible, "{direction:?} {bytes}");
+        }
+    }
 }

@@ -164,14 +164,8 @@ impl TrainReceiver {
         loop {
             let count = match buffers.receive(&self.socket, WaitMode::Never) {
                 Ok(count) => count,
-                Err(e)
-                    if matches!(
-                        e.kind(),
-                        ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionRefused
-                    ) =>
-                {
-                    return Ok(());
-                }
+                // Nothing has arrived, or an ICMP message reports that an earlier reply was rejected or too large for the way back.
+                Err(e) if is_about_reply(&e) => return Ok(()),
                 Err(e) => return Err(e).attempted(|| "cannot receive a probe's packets".into())?,
             };
             for index in 0..count {
@@ -292,9 +286,14 @@ fn reply(socket: &Socket, reply: &mut [u8], header: Header, arrived_ns: i64) -> 
     write_reply(beginning, header, held_ns);
     match socket.send(reply) {
         Ok(_) => Ok(()),
-        Err(e) if e.raw_os_error() == Some(libc::EMSGSIZE) || ancillary::is_transient(&e) => Ok(()),
+        Err(e) if is_about_reply(&e) => Ok(()),
         Err(e) => Err(e).attempted(|| "cannot reply to a probe".into())?,
     }
+}
+
+/// Whether the socket is still usable: the error concerns one reply, this one or an earlier one.
+fn is_about_reply(error: &std::io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EMSGSIZE) || ancillary::is_transient(error)
 }
 
 #[cfg(test)]
@@ -310,5 +309,12 @@ mod tests {
         let (stamps, arrivals) = arrivals_by_one_clock(&[packet(0, Some(7)), packet(1, None)]);
         assert_eq!((stamps, arrivals[0]), (ArrivalStamps::Software, Arrival { index: 0, at_ns: 100 }));
         assert_eq!(arrivals_by_one_clock(&[]).0, ArrivalStamps::Software);
+    }
+
+    #[test]
+    fn a_reply_that_a_router_rejects_does_not_end_the_session() {
+        let concerns_reply = |errno| is_about_reply(&std::io::Error::from_raw_os_error(errno));
+        let errors = [libc::EMSGSIZE, libc::ECONNREFUSED, libc::EHOSTUNREACH, libc::EAGAIN, libc::EBADF];
+        assert_eq!(errors.map(concerns_reply), [true, true, true, true, false]);
     }
 }

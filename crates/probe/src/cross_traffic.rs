@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use crate::{
     statistics::{mean, minimum, quantile, slope},
-    train::TrainObservation,
+    train::{ReceivedPacket, TrainObservation},
 };
 
 /// Minimum number of packets over which a train is evaluated.
@@ -115,10 +115,13 @@ pub(crate) fn estimate_tokens(
 /// their curve is not straight.
 pub(crate) fn growing_bps(observation: &TrainObservation, margin_ns: f64) -> Option<f64> {
     let growing = queue_start(observation, margin_ns)..first_loss(observation);
+    // Times since 1970 have more digits than f64.
+    let start_ns = observation.received().next()?.arrived_ns;
+    let since_start = |packet: &ReceivedPacket| packet.arrived_ns.saturating_sub(start_ns) as f64;
     let points: Vec<(f64, f64)> = observation
         .received()
         .filter(|packet| growing.contains(&packet.number))
-        .map(|packet| (packet.arrived_ns as f64, packet.number as f64 * f64::from(observation.bytes) * 8e9))
+        .map(|packet| (since_start(&packet), packet.number as f64 * f64::from(observation.bytes) * 8e9))
         .collect();
     // The later half, as for all slopes: a token bucket may have let the earlier packets pass at once. If it
     // still bends, there is no estimate.
@@ -178,6 +181,20 @@ mod tests {
             })
             .collect();
         TrainObservation { bytes: 1500, sent_ns, arrived_ns, host_drops: 0 }
+    }
+
+    #[test]
+    fn fast_links_are_measured_at_any_time() {
+        // Packets of 1500 bytes, sent at once, at 40 Gb/s.
+        let begin_ns = 1_764_000_000_123_456_789;
+        let observation = TrainObservation {
+            bytes: 1500,
+            sent_ns: vec![begin_ns; 5000],
+            arrived_ns: (0..5000).map(|i| Some(begin_ns + 300 * i)).collect(),
+            host_drops: 0,
+        };
+        let found = growing_bps(&observation, 0.0).unwrap();
+        assert!((found / 40e9 - 1.0).abs() < 1e-6, "{found}");
     }
 
     #[test]

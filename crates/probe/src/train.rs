@@ -133,7 +133,8 @@ pub struct ReceivedPacket {
 impl ReceivedPacket {
     /// One-way delay plus the unknown offset of the clocks, ns.
     pub fn delay_ns(&self) -> f64 {
-        self.arrived_ns as f64 - self.sent_ns as f64
+        // Times since 1970 have more digits than f64.
+        self.arrived_ns.saturating_sub(self.sent_ns) as f64
     }
 }
 
@@ -174,5 +175,12 @@ mod tests {
         assert_eq!(Train::paced(1000, 5, 8e3).max_bytes_per_second(), 2000);
         let chirp = Train::chirp(1000, 3, 8e6, 2.0);
         assert_eq!(chirp.offsets_ns, [0, 1_000_000, 1_500_000]);
+    }
+
+    #[test]
+    fn delays_are_exact_at_any_time() {
+        let sent_ns = 1_764_000_000_123_456_789;
+        let packet = ReceivedPacket { number: 0, sent_ns, arrived_ns: sent_ns + 137 };
+        assert_eq!(packet.delay_ns(), 137.0);
     }
 }

@@ -32,6 +32,12 @@ pub(crate) fn datagram_mss(mss: u32, peer: SocketAddr) -> u32 {
     }
 }
 
+/// The same address with another port. It keeps the zone, without which a link-local address is invalid.
+pub(crate) fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
+    address.set_port(port);
+    address
+}
+
 /// The congestion control of QUIC connections.
 pub(crate) const DEFAULT_QUIC_CONGESTION: &str = "cubic";
 /// A connection for files' data. Its calls block, and end with an error if the control connection reports one.
@@ -272,5 +278,11 @@ mod tests {
         assert_eq!(mss(1500, "[2001:db8::1]:1"), 1480);
         assert_eq!(mss(1500, "[::ffff:192.0.2.1]:1"), 1500);
         assert_eq!((mss(10, "192.0.2.1:1"), mss(80, "[2001:db8::1]:1")), (76, 76));
+    }
+
+    #[test]
+    fn another_port_of_a_link_local_address_keeps_its_zone() {
+        let address: SocketAddr = "[fe80::1%3]:5".parse().unwrap();
+        assert_eq!(with_port(address, 7).to_string(), "[fe80::1%3]:7");
     }
 }

@@ -29,7 +29,7 @@ use units::BitRate;
 use crate::{
     EndEvidence, Error, FileReport, Observer, Session, Transport, UdtListener,
     control::{CHECK_INTERVAL, Control, HANDSHAKE_TIMEOUT, control_check},
-    data_stream::{DataStream, SabulStream, datagram_mss, quic_congestion, read_exact},
+    data_stream::{DataStream, SabulStream, datagram_mss, quic_congestion, read_exact, with_port},
     error::failed,
     evidence::{Meter, Task},
     message::{CHALLENGE_BYTES, KEY_BYTES, Message, PROTOCOL},
@@ -394,7 +394,7 @@ fn agree(control: &mut Control<'_>, options: &ReceiverOptions) -> Result<Agreeme
 /// Opens the port for the data, reports it, and waits for the data connection.
 fn open_data(control: &mut Control<'_>, agreement: &Agreement, token: Option<&Token>) -> Result<Data, Error> {
     let local = control.stream().local_addr().map_err(failed("cannot get a socket's address"))?;
-    let local = SocketAddr::new(local.ip(), 0);
+    let local = with_port(local, 0);
     let peer = control.peer()?;
     let is_peer = |from: SocketAddr| from.ip().to_canonical() == peer.ip().to_canonical();
     let [ours, theirs] = &agreement.challenges;

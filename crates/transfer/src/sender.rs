@@ -27,7 +27,7 @@ use crate::{
     control::{Control, Frame, HANDSHAKE_TIMEOUT, control_check},
     data_stream::{
         DEFAULT_QUIC_CONGESTION, DataStream, MSS_RANGE, SabulStream, datagram_mss, quic_congestion,
-        read_exact,
+        read_exact, with_port,
     },
     error::failed,
     evidence::{Meter, Task},
@@ -47,6 +47,8 @@ use crate::{
 pub struct SenderOptions {
     /// The receiver.
     pub receiver: SocketAddr,
+    /// Other addresses of the receiver, tried in this order if the first accepts no connection.
+    pub other_addresses: Vec<SocketAddr>,
     /// The directory for the files, relative to the receiver's directory.
     pub directory: String,
     /// The transport of the data.
@@ -82,8 +84,7 @@ pub fn send(
 ) -> Result<Vec<FileReport>, Error> {
     check(options)?;
     let files = expand(files, observer)?;
-    let stream = TcpStream::connect_timeout(&options.receiver, options.connect_timeout)
-        .map_err(failed(format!("cannot connect to {}", options.receiver)))?;
+    let stream = connect(options)?;
     if options.transport == Transport::Tcp && options.streams == 1 {
         set_up_tcp(&stream, options)?;
     }
@@ -93,6 +94,16 @@ pub fn send(
         control.report(error, Duration::ZERO);
     }
     result
+}
+
+/// Connects to the first address that accepts the connection. If none does, the error is that of the first.
+fn connect(options: &SenderOptions) -> Result<TcpStream, Error> {
+    let connect = |to: &SocketAddr| {
+        TcpStream::connect_timeout(to, options.connect_timeout)
+            .map_err(failed(format!("cannot connect to {to}")))
+    };
+    connect(&options.receiver)
+        .or_else(|error| options.other_addresses.iter().find_map(|to| connect(to).ok()).ok_or(error))
 }
 
 fn check(options: &SenderOptions) -> Result<(), Error> {
@@ -237,7 +248,7 @@ fn run<'scope, 'env>(
     let mut data = match (options.transport, port) {
         (Transport::Tcp, None) if options.streams == 1 => Data::Tcp,
         (Transport::Tcp, Some(port)) => {
-            let peer = SocketAddr::new(peer.ip(), port);
+            let peer = with_port(peer, port);
             let set_up = |stream: &TcpStream| set_up_tcp(stream, options);
             Data::TcpStreams(TcpStreams::connect(peer, options.streams, key.as_bytes(), control, set_up)?)
         }
@@ -259,13 +270,13 @@ fn run<'scope, 'env>(
                     _ => None,
                 },
             };
-            let peer = SocketAddr::new(peer.ip(), port);
+            let peer = with_port(peer, port);
             let check = &mut control_check(control);
             Data::Stream(Box::new(QuicStream::connect(peer, &quic_options, HANDSHAKE_TIMEOUT, check)?))
         }
         (Transport::Tsunami, Some(_)) => {
             let local = control.stream().local_addr().map_err(failed("cannot get a socket's address"))?;
-            let (socket, _) = tsunami::socket(SocketAddr::new(local.ip(), 0))?;
+            let (socket, _) = tsunami::socket(with_port(local, 0))?;
             Data::Tsunami(TsunamiSender { socket, key })
         }
         (_, None) => return Err(Error::Protocol("no port for the data".into())),
@@ -468,7 +479,7 @@ fn connect_udt(
     let mss = datagram_mss(options.mss, peer);
     let rate = choice.control(random_id()?.into(), mss);
     let config = udt::Config { mss, ..udt::Config::default() };
-    let peer = SocketAddr::new(peer.ip(), port);
+    let peer = with_port(peer, port);
     let stream = UdtStream::connect(peer, config, rate, &mut control_check(control))?;
     let mut stream: Box<dyn DataStream> = match options.transport {
         Transport::Sabul => Box::new(SabulStream(stream)),
@@ -530,9 +541,8 @@ fn send_file(
             let reader = FileReader::start(duplicate, entry.path.clone(), hasher, from, bytes, meter)?;
             let mut source = tsunami::Source::new((&file, &entry.path), reader, (from, bytes), meter, counts);
             let key = key.as_bytes();
-            packets = Some(tsunami::serve(control, socket, peer.ip(), key, &mut source, |at| {
-                observer.progress(at)
-            })?);
+            packets =
+                Some(tsunami::serve(control, socket, peer, key, &mut source, |at| observer.progress(at))?);
             source.finish()?
         }
         Data::TcpStreams(streams) => {

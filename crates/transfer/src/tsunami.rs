@@ -23,6 +23,7 @@ use crate::{
     Error,
     buffers::Buffer,
     control::{CHECK_INTERVAL, Control, Frame, IDLE_TIMEOUT},
+    data_stream::with_port,
     error::failed,
     evidence::Meter,
     file_reader::FileReader,
@@ -109,7 +110,7 @@ impl<'a> Source<'a> {
 pub(crate) fn serve(
     control: &mut Control<'_>,
     socket: &Socket,
-    peer: IpAddr,
+    peer: SocketAddr,
     secret: &[u8],
     source: &mut Source<'_>,
     mut progress: impl FnMut(u64),
@@ -148,7 +149,7 @@ pub(crate) fn serve(
             return Err(Error::Tsunami(error));
         }
         if let (Some(port), false) = (server.udp_port(), is_connected) {
-            let peer = SocketAddr::new(peer, port);
+            let peer = with_port(peer, port);
             socket.connect(&SockAddr::from(peer)).map_err(failed(format!("cannot connect to {peer}")))?;
             is_connected = true;
         }

@@ -61,6 +61,7 @@ fn both_ends_have_the_evidence_of_both() {
         .unwrap();
         let options = SenderOptions {
             receiver: receiver.address().unwrap(),
+            other_addresses: Vec::new(),
             directory: String::new(),
             transport,
             rate: RateChoice::Fixed(BitRate(40_000_000)),

@@ -67,6 +67,7 @@ impl Running {
     pub fn options(&self, transport: Transport) -> SenderOptions {
         SenderOptions {
             receiver: self.address,
+            other_addresses: Vec::new(),
             directory: String::new(),
             transport,
             rate: RateChoice::Fixed(BitRate(400_000_000)),
@@ -218,6 +219,21 @@ fn names_outside_of_the_directory_are_refused() {
 }
 
 /// Connections of others to the port for several streams do not become a part of the transfer.
+#[test]
+fn another_address_of_the_receiver_is_tried() {
+    let source = tempfile::tempdir().unwrap();
+    let path = file(source.path(), "f", 100_000);
+    let running = Running::start(None);
+    // A free port, where nothing listens.
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let options = SenderOptions { receiver: closed, ..running.options(Transport::Udt) };
+    let error = send_quietly(std::slice::from_ref(&path), &options).unwrap_err().to_string();
+    assert!(error.contains(&closed.to_string()), "{error}");
+    let options = SenderOptions { other_addresses: vec![closed, running.address], ..options };
+    send_quietly(std::slice::from_ref(&path), &options).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), fs::read(running.directory.path().join("f")).unwrap());
+}
+
 #[test]
 fn streams_need_the_sessions_key() {
     let source = tempfile::tempdir().unwrap();

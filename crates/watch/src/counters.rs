@@ -38,6 +38,8 @@ pub struct ConnectionCounters {
     pub is_traced: bool,
     /// Number of samples.
     pub samples: u64,
+    /// Time with data to send before the first sample, us.
+    pub busy_before_us: u64,
     /// Times that slow start began.
     pub slow_starts: u64,
     /// Times that congestion avoidance began.
@@ -110,6 +112,9 @@ impl ConnectionCounters {
 
     /// Counts a sample.
     pub fn add_sample(&mut self, time_ns: u64, info: &TcpInfo) {
+        if self.samples == 0 {
+            self.busy_before_us = info.busy_time_us().unwrap_or(0);
+        }
         self.samples += 1;
         if let Some(rto) = info.rto_us() {
             self.rto_us.add(rto);
@@ -214,10 +219,14 @@ impl ConnectionCounters {
 
     /// Adds the time since the last call to the current phase.
     fn add_phase_time(&mut self, time_ns: u64) {
-        if let Some(phase) = self.phase {
-            self.phase_us[phase as usize] += time_ns.saturating_sub(self.phase_since_ns) / 1000;
-        }
-        self.phase_since_ns = time_ns.max(self.phase_since_ns);
+        let Some(phase) = self.phase else {
+            self.phase_since_ns = time_ns.max(self.phase_since_ns);
+            return;
+        };
+        let elapsed_us = time_ns.saturating_sub(self.phase_since_ns) / 1000;
+        self.phase_us[phase as usize] += elapsed_us;
+        // The rest of a microsecond counts in the next call: ACKs arrive every few microseconds.
+        self.phase_since_ns += 1000 * elapsed_us;
     }
 
     fn count_windows(&mut self, received: Option<u32>, sent: Option<u32>, is_connected: bool) {
@@ -271,6 +280,15 @@ mod tests {
         assert_eq!(counters.ssthresh.range, Some((10, 20)));
         assert_eq!((counters.snd_wnd.range, counters.zero_windows_received), (Some((0, 100)), 2));
         assert_eq!(counters.phase(), Some(SenderPhase::SlowStart));
+    }
+
+    #[test]
+    fn times_of_phases_are_not_rounded_down_at_each_sample() {
+        let mut counters = ConnectionCounters::default();
+        for number in 0..=1000 {
+            counters.add_sample(1_000_000 + 1900 * number, &info(0, 10, INFINITE_SSTHRESH, 100));
+        }
+        assert_eq!(counters.phase_us, [1900, 0, 0]);
     }
 
     #[test]

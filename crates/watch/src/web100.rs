@@ -70,7 +70,9 @@ fn option_bit(sample: &SocketSample, bit: u8) -> Option<u64> {
 /// Time with nothing to send since the connection was first seen, us.
 fn app_idle_us(connection: &TrackedConnection) -> Option<u64> {
     let observed_us = connection.sampled_ns.saturating_sub(connection.first_seen_ns) / 1000;
-    Some(observed_us.saturating_sub(info(connection).busy_time_us()?))
+    // The kernel counts since the connection began.
+    let busy_us = info(connection).busy_time_us()?.saturating_sub(connection.counters.busy_before_us);
+    Some(observed_us.saturating_sub(busy_us))
 }
 
 /// Declares the table, one instrument per line.
@@ -306,6 +308,10 @@ mod tests {
         assert_eq!(value(&of, "SndLimTimeRwin"), Some(1_000_000));
         assert_eq!(value(&of, "SndLimTimeCwnd"), Some(1_500_000));
         assert_eq!(value(&of, "SndLimTimeSnd"), Some(2_500_000));
+        let mut seen_later = connection(TcpInfo::from_bytes(&bytes));
+        bytes[168..176].copy_from_slice(&2_000_000u64.to_ne_bytes());
+        seen_later.counters.add_sample(0, &TcpInfo::from_bytes(&bytes));
+        assert_eq!(value(&seen_later, "SndLimTimeSnd"), Some(4_500_000), "busy for 1 s of 5 s");
         assert_eq!((value(&of, "SACKEnabled"), value(&of, "TimestampsEnabled")), (Some(1), Some(0)));
         assert_eq!((value(&of, "SndWinScale"), value(&of, "RcvWinScale")), (Some(10), Some(7)));
         assert_eq!((value(&of, "CurAppRQueue"), value(&of, "IpTos")), (Some(11), Some(4)));

@@ -232,6 +232,9 @@ impl ClientHeader {
     }
 }
 
+/// The largest amount of bytes of a header.
+pub const MAX_AMOUNT_BYTES: u64 = 0x7fff_ffff;
+
 /// A time is negative, in units of 10 ms; an amount of bytes has 31 bits.
 fn encode_amount(amount: Amount) -> u32 {
     match amount {
@@ -239,7 +242,7 @@ fn encode_amount(amount: Amount) -> u32 {
             let units = (time.as_millis() / 10).clamp(1, i32::MAX as u128) as i32;
             (-units) as u32
         }
-        Amount::Bytes(bytes) => bytes.0.min(0x7fff_ffff) as u32,
+        Amount::Bytes(bytes) => bytes.0.min(MAX_AMOUNT_BYTES) as u32,
     }
 }
 

@@ -12,8 +12,8 @@ mod fuzzing;
 mod server_report;
 
 pub use client_header::{
-    Amount, ClientHeader, HEADER_BYTES, MAX_HEADER_BYTES, TestMode, WireError, acknowledgement,
-    header_length, is_iperf3_cookie,
+    Amount, ClientHeader, HEADER_BYTES, MAX_AMOUNT_BYTES, MAX_HEADER_BYTES, TestMode, WireError,
+    acknowledgement, header_length, is_iperf3_cookie,
 };
 pub use datagram::{DATAGRAM_HEADER_BYTES, DatagramHeader};
 pub use fuzzing::fuzz;

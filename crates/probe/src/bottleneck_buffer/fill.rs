@@ -100,10 +100,13 @@ impl BottleneckBuffer {
             passed: first as f64 * f64::from(observation.bytes),
             sent_bps: sent,
             share_bps: {
+                // Times since 1970 have more digits than f64.
+                let start_ns = received.first()?.arrived_ns;
+                let since_start = |p: &ReceivedPacket| p.arrived_ns.saturating_sub(start_ns) as f64;
                 let growing: Vec<(f64, f64)> = received
                     .iter()
                     .take_while(|p| p.number < first)
-                    .map(|p| (p.arrived_ns as f64, p.number as f64 * f64::from(observation.bytes) * 8e9))
+                    .map(|p| (since_start(p), p.number as f64 * f64::from(observation.bytes) * 8e9))
                     .collect();
                 slope(&growing[growing.len() / 2..])
             },
@@ -168,7 +171,7 @@ impl BottleneckBuffer {
     fn set_plot(&mut self, size: usize, observation: &TrainObservation) {
         let base = self.sizes[size].min_delay.unwrap_or(0.0);
         let queueing = |(number, (sent, arrived)): (usize, (&i64, &Option<i64>))| {
-            (number, arrived.map(|arrived| (arrived as f64 - *sent as f64 - base) / 1e6))
+            (number, arrived.map(|arrived| (arrived.saturating_sub(*sent) as f64 - base) / 1e6))
         };
         self.plot =
             observation.sent_ns.iter().zip(&observation.arrived_ns).enumerate().map(queueing).collect();

@@ -221,9 +221,11 @@ impl Method for Capacity {
     }
 
     fn add_observations(&mut self, observations: &[TrainObservation]) {
-        if observations.iter().any(|observation| observation.host_drops > 0) {
-            self.warnings
-                .push("the receiving host dropped packets, so the host was measured and not the path".into());
+        let warning = "a host dropped packets, so the host was measured and not the path";
+        if observations.iter().any(|observation| observation.host_drops > 0)
+            && !self.warnings.iter().any(|given| given == warning)
+        {
+            self.warnings.push(warning.into());
         }
         match self.phase {
             CapacityPhase::Grow { packets } => self.grow_bursts(packets, observations),
@@ -333,5 +335,21 @@ impl Method for Capacity {
             }
             CapacityPhase::Done => "done".into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_of_a_host_in_several_fleets_are_one_warning() {
+        let limits = ProbeLimits { max_bytes_per_second: 12_500_000, mtu: 1500, resolution_ns: 100.0 };
+        let mut capacity = Capacity::new(limits);
+        let observation = TrainObservation { host_drops: 1, ..TrainObservation::default() };
+        capacity.add_observations(&[observation.clone()]);
+        capacity.add_observations(&[observation]);
+        let reasons = capacity.result().validity.reasons;
+        assert_eq!(reasons.iter().filter(|reason| reason.contains("a host dropped packets")).count(), 1);
     }
 }

@@ -81,9 +81,13 @@ pub(crate) fn parse_reply(mut bytes: &[u8], sequence: u32, samples: &mut Vec<Soc
         if u32_at(header, 8) == Some(sequence) {
             changed |= u16_at(header, 6).is_some_and(|flags| flags & NLM_F_DUMP_INTR != 0);
             match u16_at(header, 4) {
-                Some(NLMSG_DONE) => return if changed { ReplyStatus::Changed } else { ReplyStatus::Done },
+                // The end of a dump has the dump's result, which is negative for an error.
+                Some(NLMSG_DONE) => match u32_at(payload, 0).map_or(0, |n| n as i32) {
+                    error @ ..0 => return ReplyStatus::Refused(error.wrapping_neg()),
+                    _ => return if changed { ReplyStatus::Changed } else { ReplyStatus::Done },
+                },
                 Some(NLMSG_ERROR) => {
-                    return ReplyStatus::Refused(u32_at(payload, 0).map_or(0, |n| -(n as i32)));
+                    return ReplyStatus::Refused(u32_at(payload, 0).map_or(0, |n| (n as i32).wrapping_neg()));
                 }
                 _ => samples.extend(parse_connection(payload)),
             }
@@ -258,6 +262,9 @@ mod tests {
     fn a_refusal_contains_the_errno() {
         let bytes = message(NLMSG_ERROR, 1, &(-1i32).to_ne_bytes());
         assert_eq!(parse_reply(&bytes, 1, &mut Vec::new()), ReplyStatus::Refused(1));
+        // As from a kernel without tcp_diag.
+        let bytes = message(NLMSG_DONE, 1, &(-2i32).to_ne_bytes());
+        assert_eq!(parse_reply(&bytes, 1, &mut Vec::new()), ReplyStatus::Refused(2));
     }
 
     proptest! {

@@ -55,6 +55,11 @@ impl Diag {
             match message::parse_reply(&self.buffer[..length], self.sequence, samples) {
                 ReplyStatus::More => {}
                 ReplyStatus::Done | ReplyStatus::Changed => return Ok(()),
+                ReplyStatus::Refused(libc::ENOENT) => {
+                    let cause = "this kernel has no tcp_diag (CONFIG_INET_TCP_DIAG)";
+                    return Err(std::io::Error::new(std::io::ErrorKind::NotFound, cause))
+                        .attempted(operation);
+                }
                 ReplyStatus::Refused(errno) => {
                     return Err(std::io::Error::from_raw_os_error(errno)).attempted(operation);
                 }

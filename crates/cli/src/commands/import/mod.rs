@@ -130,9 +130,34 @@ fn import_reports(
 }
 
 fn read_text(file: &Path) -> anyhow::Result<String> {
-    let bytes = read_import(file, MAX_BYTES)?;
-    let text = String::from_utf8(bytes).map_err(|_| {
-        Exit::BadInput(format!("cannot read {}: stream did not contain valid UTF-8", file.display()))
-    });
+    let text = decode(read_import(file, MAX_BYTES)?)
+        .ok_or_else(|| Exit::BadInput(format!("cannot read {}: its text is not UTF-8", file.display())));
     Ok(text?)
+}
+
+/// The text of a file without its byte order mark: UTF-8, or UTF-16 as PowerShell 5 writes redirected output.
+fn decode(bytes: Vec<u8>) -> Option<String> {
+    if let Some(words) = bytes.strip_prefix(b"\xff\xfe") {
+        let words: Vec<u16> = words.as_chunks::<2>().0.iter().map(|word| u16::from_le_bytes(*word)).collect();
+        return String::from_utf16(&words).ok();
+    }
+    let mut text = String::from_utf8(bytes).ok()?;
+    if text.starts_with('\u{feff}') {
+        text.remove(0);
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn byte_order_marks_are_not_part_of_the_text() {
+        let wide = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+        assert_eq!(decode(wide("\u{feff}{ é }")), Some("{ é }".into()));
+        assert_eq!(decode("\u{feff}{ é }".into()), Some("{ é }".into()));
+        assert_eq!(decode("{ é }".into()), Some("{ é }".into()));
+        assert_eq!(decode(vec![b'{', 0xe9]), None);
+    }
 }

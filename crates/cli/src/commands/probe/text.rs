@@ -144,7 +144,10 @@ pub fn mtu(result: &MtuResult) -> String {
         true => " Larger packets are lost without an ICMP error: an MTU black hole.",
         false => "",
     };
-    format!("The path MTU is {mtu} bytes of IP.{hole}")
+    match mtu < super::MAX_MTU {
+        true => format!("The path MTU is {mtu} bytes of IP.{hole}"),
+        false => format!("The path MTU is at least {mtu} bytes of IP; larger packets are not sent."),
+    }
 }
 
 /// The path MTU if it limited the packets of the session; otherwise nothing.
@@ -251,6 +254,22 @@ fn range(of: Interval) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_largest_size_that_is_tried_is_not_stated_as_the_path_mtu() {
+        let of = |bytes| {
+            let mut search = probe::MtuSearch::between(576, bytes);
+            while search.next_size().is_some() {
+                search.add_outcome(probe::MtuOutcome::Replied);
+            }
+            mtu(&search.result())
+        };
+        assert_eq!(of(1500), "The path MTU is 1500 bytes of IP.");
+        assert_eq!(
+            of(super::super::MAX_MTU),
+            "The path MTU is at least 9216 bytes of IP; larger packets are not sent."
+        );
+    }
 
     #[test]
     fn an_inconclusive_figure_is_not_stated_as_a_fact() {

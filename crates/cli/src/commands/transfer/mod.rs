@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    io::IsTerminal,
+    io::{IsTerminal, Write},
     net::{SocketAddr, ToSocketAddrs},
     path::PathBuf,
     sync::{
@@ -156,8 +156,10 @@ pub fn send(args: &SendArgs, runs: &RunsLocation, is_json: bool) -> anyhow::Resu
         }
         (None, None) => RateChoice::Automatic,
     };
+    let (receiver, other_addresses) = resolve(host, args.port)?;
     let options = SenderOptions {
-        receiver: resolve(host, args.port)?,
+        receiver,
+        other_addresses,
         directory: directory.to_string(),
         transport: args.protocol.into(),
         rate,
@@ -180,7 +182,7 @@ pub fn send(args: &SendArgs, runs: &RunsLocation, is_json: bool) -> anyhow::Resu
     if is_json {
         let mut document = json!({
             "schema": SEND_SCHEMA,
-            "receiver": options.receiver.to_string(),
+            "receiver": display.receiver().unwrap_or(options.receiver).to_string(),
             "protocol": options.transport,
             "files": reports,
         });
@@ -259,9 +261,11 @@ fn host_and_directory(target: &str) -> Option<(&str, &str)> {
     (!host.is_empty()).then_some((host, directory))
 }
 
-fn resolve(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
+/// The host's first address, and its others.
+fn resolve(host: &str, port: u16) -> anyhow::Result<(SocketAddr, Vec<SocketAddr>)> {
     let mut addresses = (host, port).to_socket_addrs().with_context(|| format!("cannot resolve {host}"))?;
-    addresses.next().with_context(|| format!("{host} has no address"))
+    let first = addresses.next().with_context(|| format!("{host} has no address"))?;
+    Ok((first, addresses.collect()))
 }
 
 /// The records of running sessions.
@@ -279,6 +283,8 @@ struct Display<'a> {
     records: Records<'a>,
     /// At the sender: its transfer.
     recorded: Mutex<Option<RecordedTransfer>>,
+    /// The other end of the latest session.
+    peer: Mutex<Option<SocketAddr>>,
     is_json: bool,
     verb: &'static str,
     is_terminal: bool,
@@ -299,6 +305,7 @@ impl<'a> Display<'a> {
         Display {
             records,
             recorded: Mutex::default(),
+            peer: Mutex::default(),
             is_json,
             verb,
             is_terminal: std::io::stderr().is_terminal(),
@@ -312,10 +319,15 @@ impl<'a> Display<'a> {
         }
     }
 
+    /// At the sender: the address of the receiver that accepted the connection.
+    fn receiver(&self) -> Option<SocketAddr> {
+        *self.peer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Removes the line of progress.
     fn clear(&self) {
         if self.is_terminal {
-            eprint!("\r\x1b[K");
+            rewrite_line("");
         }
     }
 }
@@ -341,6 +353,7 @@ impl Display<'_> {
 
 impl Observer for Display<'_> {
     fn connected(&self, session: &Session) {
+        *self.peer.lock().unwrap_or_else(PoisonError::into_inner) = Some(session.peer);
         let peer = self.records.receiver.clone();
         let peer = peer.unwrap_or_else(|| session.peer.ip().to_canonical().to_string());
         let mut recorder = TransferRecorder::new(self.records.runs_dir.as_deref(), &peer);
@@ -401,7 +414,7 @@ impl Observer for Display<'_> {
         let Current { name, progress, began, .. } = &*current;
         let (percent, goodput) = (progress.percent(bytes), progress.goodput(bytes, began.elapsed()));
         let name = output::printable(name);
-        eprint!("\r\x1b[K{name}: {percent:.0} % of {}, {goodput}", Bytes(progress.bytes));
+        rewrite_line(&format!("{name}: {percent:.0} % of {}, {goodput}", Bytes(progress.bytes)));
     }
 
     fn end(&self, report: &FileReport) {
@@ -428,6 +441,11 @@ impl Observer for Display<'_> {
     fn note(&self, text: &str) {
         output::note(text);
     }
+}
+
+/// Replaces the line of progress. A terminal that is closed, as by the end of a remote login, does not end the transfer.
+fn rewrite_line(text: &str) {
+    let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
 }
 
 /// One line per file.

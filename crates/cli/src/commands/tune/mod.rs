@@ -100,7 +100,7 @@ fn run_action(args: &TuneArgs, json: bool) -> anyhow::Result<()> {
     if args.revert {
         return revert(&HostPaths::of_applied()?, json);
     }
-    let facts = tune::inspect();
+    let facts = if args.check { tune::inspect().without_counters() } else { tune::inspect() };
     let goal = goal(args, &facts)?;
     let Some(goal) = goal else {
         return match (args.check, args.plan || args.apply || args.export.is_some()) {

@@ -409,3 +409,18 @@ fn drops_before_the_advice_was_followed_do_not_count_in_a_check() {
     assert_eq!(status(&advised, name), Some((&RecommendationStatus::Change, "16000")));
     assert_eq!(status(&advise(&facts.without_counters(), &goal).unwrap(), name), None);
 }
+
+#[test]
+fn timestamps_without_random_offsets_are_on() {
+    let mut facts = host("6.12.0");
+    let name = "net.ipv4.tcp_timestamps";
+    for (now, expected) in [
+        ("0", (RecommendationStatus::Change, "1")),
+        ("1", (RecommendationStatus::Satisfied, "1")),
+        ("2", (RecommendationStatus::Satisfied, "2")),
+    ] {
+        set(&mut facts, name, now);
+        let advice = advise(&facts, &goal("10gbit", "50ms", 1)).unwrap();
+        assert_eq!(status(&advice, name), Some((&expected.0, expected.1)), "{now}");
+    }
+}

@@ -5,12 +5,7 @@ use std::fs;
 use serde::Serialize;
 
 use crate::{
-    advise::advise,
-    error::Error,
-    facts::HostFacts,
-    host_paths::HostPaths,
-    journal::Journal,
-    setting, sysctl,
+    advise::advise, error::Error, facts::HostFacts, host_paths::HostPaths, journal::Journal, setting, sysctl,
 };
 
 /// Settings that limit the throughput of a long fat path at once when they are wrong: the windows and the

@@ -75,6 +75,25 @@ pub(crate) fn device_with_address(address: IpAddr) -> io::Result<Option<u32>> {
     Ok(found)
 }
 
+/// Interface index of the device through which packets to `to` leave; an error of the kernel without a route. The source address that
+/// the route selects can be that of another device.
+pub(crate) fn device_towards(to: IpAddr) -> io::Result<Option<u32>> {
+    let (family, prefix_length, destination) = match to {
+        IpAddr::V4(to) => (AddressFamily::Inet, 32, RouteAddress::Inet(to)),
+        IpAddr::V6(to) => (AddressFamily::Inet6, 128, RouteAddress::Inet6(to)),
+    };
+    let mut request = RouteMessage::default();
+    request.header.address_family = family;
+    request.header.destination_prefix_length = prefix_length;
+    request.attributes = vec![RouteAttribute::Destination(destination)];
+    let reply = RouteSocket::open()?.get(RouteNetlinkMessage::GetRoute(request))?;
+    let Some(RouteNetlinkMessage::NewRoute(route)) = reply else { return Ok(None) };
+    Ok(route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Oif(index) => Some(*index),
+        _ => None,
+    }))
+}
+
 /// IPv4 and IPv6 routes that have metrics. `names` maps interface indices to names.
 pub(crate) fn routes(names: &BTreeMap<u32, String>) -> io::Result<Vec<Route>> {
     let mut found = Vec::new();

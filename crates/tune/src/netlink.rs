@@ -102,14 +102,22 @@ pub(crate) fn routes(names: &BTreeMap<u32, String>) -> io::Result<Vec<Route>> {
         request.header.address_family = family;
         dump(RouteNetlinkMessage::GetRoute(request), |message| {
             if let RouteNetlinkMessage::NewRoute(message) = message {
-                let route = route(&message, names);
-                if !route.metrics.is_empty() {
-                    found.push(route);
-                }
+                found.extend(route_with_metrics(&message, family, names));
             }
         })?;
     }
     Ok(found)
+}
+
+/// The route of a message, if it has metrics and is of this family. A kernel without IPv6 replies to a request for its routes with those of all
+/// families (rtnetlink_rcv_msg).
+fn route_with_metrics(
+    message: &RouteMessage,
+    family: AddressFamily,
+    names: &BTreeMap<u32, String>,
+) -> Option<Route> {
+    let route = route(message, names);
+    (message.header.address_family == family && !route.metrics.is_empty()).then_some(route)
 }
 
 fn route(message: &RouteMessage, names: &BTreeMap<u32, String>) -> Route {
@@ -159,4 +167,19 @@ fn add_metric(metric: &RouteMetric, route: &mut Route) {
 /// Sends a dump request, and calls `handle` with each message of the reply.
 fn dump(request: RouteNetlinkMessage, handle: impl FnMut(RouteNetlinkMessage)) -> io::Result<()> {
     RouteSocket::open()?.dump(request, handle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routes_of_another_family_than_requested_are_not_counted_twice() {
+        let mut message = RouteMessage::default();
+        message.header.address_family = AddressFamily::Inet;
+        message.attributes = vec![RouteAttribute::Metrics(vec![RouteMetric::InitCwnd(20)])];
+        let found = |family| route_with_metrics(&message, family, &BTreeMap::new());
+        assert_eq!(found(AddressFamily::Inet).unwrap().metrics["initcwnd"], 20);
+        assert_eq!(found(AddressFamily::Inet6), None);
+    }
 }

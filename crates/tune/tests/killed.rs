@@ -265,6 +265,25 @@ fn in_a_namespace() {
     settings_that_a_device_rejects_are_skipped();
     settings_that_a_replaced_device_lacks_are_not_restored();
     the_device_towards_a_host_is_that_of_the_route();
+    segmentation_that_was_off_stays_off();
+}
+
+/// `ethtool -K lo tso on` would turn on all kinds of segmentation.
+fn segmentation_that_was_off_stays_off() {
+    for feature in ["on", "off"] {
+        let out =
+            Command::new("ethtool").args(["-K", "lo", "tx-tcp-mangleid-segmentation", feature]).output();
+        assert!(out.unwrap().status.success());
+        let features = || Command::new("ethtool").args(["-k", "lo"]).output().unwrap().stdout;
+        let before = features();
+        let directory = directories(1);
+        let paths = host_paths(directory.path(), Path::new("/proc/sys"));
+        let settings = vec![("lo tso".into(), "off".into())];
+        apply(&paths, &RequestedSettings { settings, ..requested(&paths.proc_sys) }, |_| {}).unwrap();
+        assert_ne!(features(), before);
+        revert(&paths, |_| {}).unwrap();
+        assert_eq!(features(), before);
+    }
 }
 
 /// The address of a host with several paths may be on a device that none of them uses.

@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, Permissions},
+    io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::atomic::AtomicBool,
@@ -88,6 +89,7 @@ pub fn build(
         (None, KernelSource::Package { .. }) => None,
         (None, KernelSource::Tree(path) | KernelSource::File(path)) => Some(cache::name_of(&absolute(path)?)),
     };
+    check_utf8(cache.directory())?;
     cache.remove_leftovers()?;
     let work = WorkDirectory::create(cache.directory())?;
     let log = work.join(image::LOG);
@@ -305,12 +307,40 @@ fn objects(version: KernelVersion) -> u64 {
 }
 
 fn absolute(path: &Path) -> Result<PathBuf> {
-    path.canonicalize().attempted(|| format!("find {}", path.display()))
+    let found = path.canonicalize().attempted(|| format!("find {}", path.display()))?;
+    check_utf8(&found)?;
+    Ok(found)
+}
+
+/// Checks a path in advance: the kernel's record and apt's configuration are text, so a build with another path would fail
+/// at its end.
+fn check_utf8(path: &Path) -> Result<()> {
+    match path.to_str() {
+        Some(_) => Ok(()),
+        None => Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is not valid UTF-8; rename it"))
+            .attempted(|| format!("use {}", path.display())),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+
     use super::*;
+
+    #[test]
+    fn paths_that_a_record_cannot_contain_are_refused_in_advance() {
+        let directory = tempfile::tempdir().unwrap();
+        let tree = directory.path().join(OsStr::from_bytes(b"linux\xff"));
+        fs::create_dir(&tree).unwrap();
+        let refused = absolute(&tree).unwrap_err().to_string();
+        assert!(refused.ends_with("the path is not valid UTF-8; rename it"), "{refused}");
+        absolute(directory.path()).unwrap();
+        let source = KernelSource::Tree(directory.path().into());
+        let request = BuildRequest { source, name: Some("x".into()), jobs: 1, force: false };
+        build(&Cache::at(&tree), &request, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
+        assert_eq!(fs::read_dir(&tree).unwrap().count(), 0, "nothing was begun");
+    }
 
     #[test]
     fn estimates_are_those_of_the_nearest_earlier_version() {

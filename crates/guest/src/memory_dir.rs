@@ -1,14 +1,23 @@
 //! Chooses the directory of a guest's memory file: UML maps an unlinked file as the guest's physical memory. The directory
 //! must have enough space and not be mounted noexec; a tmpfs is best.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
 use crate::{Error, sys};
 
 /// The first suitable directory for `bytes` of memory. The file is sparse, so the guest may need less; but a full
 /// /dev/shm (64 MB in most containers) kills the guest.
 pub(crate) fn choose(bytes: u64) -> Result<PathBuf, Error> {
-    let own = std::env::var_os("TMPDIR").map(PathBuf::from);
+    choose_with(std::env::var_os("TMPDIR"), bytes)
+}
+
+/// `own`: the value of the variable TMPDIR.
+fn choose_with(own: Option<OsString>, bytes: u64) -> Result<PathBuf, Error> {
+    // The kernel has another working directory than this process.
+    let own = own.and_then(|dir| std::path::absolute(dir).ok());
     let candidates = ["/dev/shm", "/tmp", "/var/tmp"].map(PathBuf::from);
     let mut tried = Vec::new();
     for dir in own.into_iter().chain(candidates) {
@@ -34,6 +43,13 @@ fn why_unsuitable(dir: &Path, bytes: u64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_relative_directory_is_passed_as_absolute() {
+        let dir = choose_with(Some(".".into()), 1 << 20).unwrap();
+        assert!(dir.is_absolute(), "{}", dir.display());
+        assert!(choose_with(Some(OsString::new()), 1 << 20).is_ok());
+    }
 
     #[test]
     fn a_directory_without_space_is_named() {

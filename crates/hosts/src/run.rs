@@ -75,7 +75,7 @@ fn continue_lost(
     let began = Instant::now();
     let mut is_announced = false;
     while began.elapsed() < timeout {
-        let now = Time(u64::try_from(os::realtime_ns() - zero_ns).unwrap_or(0));
+        let now = time_since(zero_ns, os::realtime_ns());
         let rest = remainder_of(scenario, measured, now);
         if rest.flows.is_empty() {
             return Ok(false);
@@ -106,6 +106,11 @@ fn continue_lost(
         }
     }
     Ok(false)
+}
+
+/// The time from the run's start, which a server's clock can determine and which therefore may be any number, to `now_ns`.
+fn time_since(zero_ns: i64, now_ns: i64) -> Time {
+    Time(u64::try_from(now_ns.saturating_sub(zero_ns)).unwrap_or(0))
 }
 
 /// The scenario with the remaining time of the lost flows at a time since the run's start.
@@ -164,6 +169,13 @@ impl Measured {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn any_start_of_the_run_has_a_time_since_then() {
+        assert_eq!(time_since(1_000, 3_000), Time(2_000));
+        assert_eq!(time_since(i64::MIN, 1), Time(i64::MAX as u64));
+        assert_eq!(time_since(i64::MAX, -1), Time(0));
+    }
 
     #[test]
     fn continuations_have_unused_names() {

@@ -90,9 +90,17 @@ impl Journal {
         if os::is_root() && Path::new("/run").is_dir() {
             return Journal("/run/longfat".into());
         }
-        match std::env::var_os("XDG_RUNTIME_DIR") {
-            Some(dir) if Path::new(&dir).is_dir() => Journal(Path::new(&dir).join("longfat")),
-            _ => Journal(std::env::temp_dir().join(format!("longfat-{}", os::effective_ids().0))),
+        Journal::below(std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from), os::effective_ids().0)
+    }
+
+    /// The journal of `user` in this directory for runtime files, or else in the directory for temporary files. After `su`
+    /// the variable can name the directory of another user.
+    fn below(runtime: Option<PathBuf>, user: u32) -> Self {
+        let is_usable =
+            |found: fs::Metadata| found.is_dir() && (found.uid() == user || found.mode() & 0o002 != 0);
+        match runtime.filter(|directory| fs::metadata(directory).is_ok_and(is_usable)) {
+            Some(directory) => Journal(directory.join("longfat")),
+            None => Journal(std::env::temp_dir().join(format!("longfat-{user}"))),
         }
     }
 
@@ -362,6 +370,18 @@ mod tests {
     };
 
     use super::*;
+
+    #[test]
+    fn the_runtime_directory_of_another_user_is_not_used() {
+        let directory = tempfile::tempdir().unwrap();
+        let below = |user: u32| Journal::below(Some(directory.path().into()), user).0;
+        let own = os::effective_ids().0;
+        assert_eq!(below(own), directory.path().join("longfat"));
+        assert_eq!(below(own + 1), std::env::temp_dir().join(format!("longfat-{}", own + 1)));
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(below(own + 1), directory.path().join("longfat"), "others may write to it");
+        assert_eq!(Journal::below(None, own).0, std::env::temp_dir().join(format!("longfat-{own}")));
+    }
 
     #[test]
     fn only_entries_of_dead_owners_are_removed() {

@@ -1,4 +1,4 @@
-//! Which processors a run's threads use, and how busy the machine's processors are during the run.
+//! Which processors a run's threads use, and how busy the processors that it may use are during the run.
 
 use std::time::{Duration, Instant};
 
@@ -45,12 +45,13 @@ pub(crate) fn move_to(cpus: Option<&[usize]>) {
     }
 }
 
-/// Measures the use of the machine's processors, second by second.
+/// Measures the use of the processors that the run may use, second by second.
 pub(crate) struct CpuMonitor {
+    cpus: Vec<usize>,
     before: CpuTimes,
     at: Instant,
     spun_ns: u64,
-    /// The machine's times, the wall clock, and this program's user time at the start.
+    /// The processors' times, the wall clock, and this program's user time at the start.
     first: (CpuTimes, Instant, Time),
     /// This process, including its flows, was started at real-time priority.
     is_real_time: bool,
@@ -59,9 +60,11 @@ pub(crate) struct CpuMonitor {
 }
 
 impl CpuMonitor {
-    pub(crate) fn begin() -> Result<Self, Error> {
-        let (before, at) = (CpuTimes::now()?, Instant::now());
+    /// Begins with `cpus`; with all processors if it is empty.
+    pub(crate) fn begin(cpus: &[usize]) -> Result<Self, Error> {
+        let (before, at) = (CpuTimes::now(cpus)?, Instant::now());
         Ok(CpuMonitor {
+            cpus: cpus.to_vec(),
             before,
             at,
             first: (before, at, sys::own_user_time()),
@@ -78,7 +81,7 @@ impl CpuMonitor {
         if wall < min {
             return Ok(());
         }
-        let now = CpuTimes::now()?;
+        let now = CpuTimes::now(&self.cpus)?;
         let spinning = Duration::from_nanos(spun_ns - self.spun_ns);
         let used = match self.is_real_time {
             true => now.with_nice_as_idle().since(&self.before.with_nice_as_idle(), wall, spinning),

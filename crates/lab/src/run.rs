@@ -243,7 +243,8 @@ fn drive(
                 scope.spawn(move || flow.run(from, to, timeout, cpus));
             }
         }
-        let watched = collect_rows(recorder, &rows, &samples, shared, &time, &cancel);
+        let allowed = original_cpus.as_deref().unwrap_or_default();
+        let watched = collect_rows(recorder, &rows, &samples, shared, &time, (&cancel, allowed));
         if watched.is_err() {
             cancel.store(true, Ordering::Relaxed);
         }
@@ -277,16 +278,16 @@ fn drive(
     }
 }
 
-/// Receives rows and reports progress until the sampler ends; returns how the processors were used.
+/// Receives rows and reports progress until the sampler ends; returns how `cpus` were used.
 fn collect_rows(
     recorder: &mut Recorder<'_>,
     rows: &Receiver<LinkRow>,
     samples: &Receiver<SampleBatch>,
     shared: &Shared,
     time: &RunTime,
-    cancel: &AtomicBool,
+    (cancel, cpus): (&AtomicBool, &[usize]),
 ) -> Result<CpuUse, Error> {
-    let mut cpu = CpuMonitor::begin()?;
+    let mut cpu = CpuMonitor::begin(cpus)?;
     let mut reported = Instant::now();
     let mut failed = None;
     loop {

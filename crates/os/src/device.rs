@@ -84,6 +84,15 @@ impl DeviceControl {
     /// # Errors
     /// If there is no such device, or this user may not change it.
     pub fn turn_off_features(&self, device: &str, names: &[&str]) -> io::Result<()> {
+        self.set_features(device, names, false)
+    }
+
+    /// Turns features of a device on or off by their names in `ethtool -k`. Names that the kernel does not have, and features that
+    /// the device does not have, are ignored.
+    ///
+    /// # Errors
+    /// If there is no such device, or this user may not change it.
+    pub fn set_features(&self, device: &str, names: &[&str], is_on: bool) -> io::Result<()> {
         let known = self.feature_names(device)?;
         // ETHTOOL_SFEATURES: the number of blocks, and for each block of 32 features those to change and their new values.
         let blocks = known.len().div_ceil(32);
@@ -91,7 +100,9 @@ impl DeviceControl {
         words[..2].copy_from_slice(&[ETHTOOL_SFEATURES, blocks as u32]);
         for (index, name) in known.iter().enumerate() {
             if names.contains(&name.as_str()) {
-                words[2 + index / 32 * 2] |= 1 << (index % 32);
+                let (changed, bit) = (2 + index / 32 * 2, 1 << (index % 32));
+                words[changed] |= bit;
+                words[changed + 1] |= if is_on { bit } else { 0 };
             }
         }
         // SAFETY: the structure has as many blocks as it states.

@@ -176,7 +176,9 @@ impl Advisor<'_> {
         exactly("net.ipv4.tcp_sack", "1", sack, "RFC 2018");
         let stamps = "sequence numbers wrap within seconds at these rates (PAWS needs timestamps), and \
             timestamps measure round trips";
-        exactly("net.ipv4.tcp_timestamps", "1", stamps, "RFC 7323");
+        // 2: on, without random offsets (ip-sysctl.rst).
+        let stamps_on = if self.host.number("net.ipv4.tcp_timestamps") == Some(2) { "2" } else { "1" };
+        exactly("net.ipv4.tcp_timestamps", stamps_on, stamps, "RFC 7323");
         let moderate = "without it receive buffers stay at the initial size (second value of tcp_rmem)";
         exactly("net.ipv4.tcp_moderate_rcvbuf", "1", moderate, "tcp(7)");
         let metrics =

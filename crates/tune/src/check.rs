@@ -5,12 +5,7 @@ use std::fs;
 use serde::Serialize;
 
 use crate::{
-    advise::advise,
-    error::Error,
-    facts::{HostFacts, Reading},
-    host_paths::HostPaths,
-    journal::Journal,
-    setting, sysctl,
+    advise::advise, error::Error, facts::HostFacts, host_paths::HostPaths, journal::Journal, setting, sysctl,
 };
 
 /// Settings that limit the throughput of a long fat path at once when they are wrong: the windows and the
@@ -79,9 +74,7 @@ pub fn check(paths: &HostPaths, facts: &HostFacts) -> Result<Option<Vec<Differen
 /// Settings that `--apply` did not change because they were good enough, and that it would change now.
 fn unsuitable(journal: &Journal, facts: &HostFacts) -> Vec<Difference> {
     let Some(goal) = &journal.goal else { return Vec::new() };
-    // The counters of received packets are not settings.
-    let facts = HostFacts { softnet: Reading::unknown("not compared"), ..facts.clone() };
-    let advice = match advise(&facts, goal) {
+    let advice = match advise(&facts.clone().without_counters(), goal) {
         Ok(advice) => advice,
         Err(error) => {
             let (name, now) = ("this host".into(), Some("not suitable".into()));

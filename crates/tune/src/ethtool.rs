@@ -18,6 +18,7 @@ const GPAUSEPARAM: u32 = 0x12;
 const GRXCSUM: u32 = 0x14;
 const GTXCSUM: u32 = 0x16;
 const GTSO: u32 = 0x1e;
+const STSO: u32 = 0x1f;
 const GGSO: u32 = 0x23;
 const GFLAGS: u32 = 0x25;
 const GGRO: u32 = 0x2b;
@@ -25,6 +26,9 @@ const GGRO: u32 = 0x2b;
 const LRO: u32 = 1 << 15;
 const SCOALESCE: u32 = 0x0f;
 const SRINGPARAM: u32 = 0x11;
+/// The features of TSO by their names in `ethtool -k`, without `tx-tcp-mangleid-segmentation`: that is off by default, and ETHTOOL_STSO
+/// would turn it on too. The kernel turns it off while there is no TSO (netdev_fix_features).
+const TSO_FEATURES: [&str; 3] = ["tx-tcp-segmentation", "tx-tcp-ecn-segmentation", "tx-tcp6-segmentation"];
 /// SPEED_UNKNOWN, composed of two 16-bit halves.
 const SPEED_UNKNOWN: u32 = u32::MAX;
 const DUPLEX_HALF: u8 = 0;
@@ -219,7 +223,7 @@ impl Offload {
         let (get, set) = match name {
             "rx" => (GRXCSUM, 0x15),
             "tx" => (GTXCSUM, 0x17),
-            "tso" => (GTSO, 0x1f),
+            "tso" => (GTSO, STSO),
             "gso" => (GGSO, 0x24),
             "gro" => (GGRO, 0x2c),
             _ => return None,
@@ -240,7 +244,15 @@ pub(crate) fn set_offload(
     offload: Offload,
     is_on: bool,
 ) -> io::Result<()> {
-    ethtool(devices, device, &mut [offload.set, u32::from(is_on)])
+    if offload.set != STSO {
+        return ethtool(devices, device, &mut [offload.set, u32::from(is_on)]);
+    }
+    devices.set_features(device, &TSO_FEATURES, is_on)?;
+    // The kernel ignores features that the device does not have.
+    match (get::<2>(devices, device, offload.get)?[1] != 0) == is_on {
+        true => Ok(()),
+        false => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
+    }
 }
 
 /// Duplex in struct ethtool_cmd, the third byte of its fourth word. A bridge has a speed, but no duplex (DUPLEX_UNKNOWN,

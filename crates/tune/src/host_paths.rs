@@ -71,8 +71,16 @@ impl HostPaths {
     /// # Errors
     /// If the network namespace cannot be identified.
     pub fn of_applied() -> Result<HostPaths, Error> {
-        let (with_file, live) = (HostPaths::of_this_host(false)?, HostPaths::of_this_host(true)?);
-        Ok(if live.journal_path().exists() { live } else { with_file })
+        Ok(HostPaths::applied(HostPaths::of_this_host(true)?, HostPaths::of_this_host(false)?))
+    }
+
+    /// The paths of the two modes with which settings were applied.
+    fn applied(live: HostPaths, with_file: HostPaths) -> HostPaths {
+        match live.journal_path().try_exists() {
+            Ok(false) => with_file,
+            // Without the right to see the journal it must not count as absent: reading it reports the missing right.
+            Ok(true) | Err(_) => live,
+        }
     }
 
     /// Paths on this machine. Without a sysctl file (`live`, and always on a host of a lab) the journal is in
@@ -134,6 +142,22 @@ mod tests {
         let moved = text.replace(&format!("\"namespace\": {own}"), &format!("\"namespace\": {}", own + 1));
         assert_ne!(moved, text);
         fs::write(&path, moved).unwrap();
+    }
+
+    #[test]
+    fn a_journal_that_cannot_be_seen_does_not_count_as_absent() {
+        let directory = tempfile::tempdir().unwrap();
+        let with_file = paths(directory.path(), Some("90-longfat.conf"), "tune.json");
+        let live = paths(directory.path(), None, "tune-1.json");
+        let applied = || HostPaths::applied(live.clone(), with_file.clone());
+        assert_eq!(applied(), with_file);
+        // The error is another one than for an ordinary user, because root may see everything.
+        fs::write(&live.state_dir, "not a directory").unwrap();
+        assert_eq!(applied(), live);
+        fs::remove_file(&live.state_dir).unwrap();
+        fs::create_dir(&live.state_dir).unwrap();
+        fs::write(live.journal_path(), "{}").unwrap();
+        assert_eq!(applied(), live);
     }
 
     #[test]

@@ -166,21 +166,18 @@ fn interrupts(sysfs_device: &Path) -> Reading<Vec<Interrupt>> {
 }
 
 /// The name of the device through which packets to `to` leave, by the kernel's routing table; `None` without
-/// a route.
+/// a route, or if they do not leave this host.
 pub fn device_towards(to: std::net::IpAddr) -> Option<String> {
-    let unspecified = match to {
-        std::net::IpAddr::V4(_) => "0.0.0.0:0",
-        std::net::IpAddr::V6(_) => "[::]:0",
-    };
-    // Connecting a UDP socket sends no packet; the kernel selects the route and the source address.
-    let socket = std::net::UdpSocket::bind(unspecified).ok()?;
-    socket.connect((to, 9)).ok()?;
-    device_with_address(socket.local_addr().ok()?.ip())
+    device_name(netlink::device_towards(to.to_canonical()).ok().flatten()?)
 }
 
 /// The name of the device that has an address; `None` if none has, or the loopback device.
 pub fn device_with_address(address: std::net::IpAddr) -> Option<String> {
-    let index = netlink::device_with_address(address).ok().flatten()?;
+    device_name(netlink::device_with_address(address).ok().flatten()?)
+}
+
+/// The name of the device with an interface index; `None` for the loopback device.
+fn device_name(index: u32) -> Option<String> {
     netlink::devices().ok()?.into_iter().find(|device| device.index == index).map(|device| device.name)
 }
 

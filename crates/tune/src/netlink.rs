@@ -75,6 +75,25 @@ pub(crate) fn device_with_address(address: IpAddr) -> io::Result<Option<u32>> {
     Ok(found)
 }
 
+/// Interface index of the device through which packets to `to` leave; an error of the kernel without a route. The source address that
+/// the route selects can be that of another device.
+pub(crate) fn device_towards(to: IpAddr) -> io::Result<Option<u32>> {
+    let (family, prefix_length, destination) = match to {
+        IpAddr::V4(to) => (AddressFamily::Inet, 32, RouteAddress::Inet(to)),
+        IpAddr::V6(to) => (AddressFamily::Inet6, 128, RouteAddress::Inet6(to)),
+    };
+    let mut request = RouteMessage::default();
+    request.header.address_family = family;
+    request.header.destination_prefix_length = prefix_length;
+    request.attributes = vec![RouteAttribute::Destination(destination)];
+    let reply = RouteSocket::open()?.get(RouteNetlinkMessage::GetRoute(request))?;
+    let Some(RouteNetlinkMessage::NewRoute(route)) = reply else { return Ok(None) };
+    Ok(route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Oif(index) => Some(*index),
+        _ => None,
+    }))
+}
+
 /// IPv4 and IPv6 routes that have metrics. `names` maps interface indices to names.
 pub(crate) fn routes(names: &BTreeMap<u32, String>) -> io::Result<Vec<Route>> {
     let mut found = Vec::new();
@@ -83,14 +102,22 @@ pub(crate) fn routes(names: &BTreeMap<u32, String>) -> io::Result<Vec<Route>> {
         request.header.address_family = family;
         dump(RouteNetlinkMessage::GetRoute(request), |message| {
             if let RouteNetlinkMessage::NewRoute(message) = message {
-                let route = route(&message, names);
-                if !route.metrics.is_empty() {
-                    found.push(route);
-                }
+                found.extend(route_with_metrics(&message, family, names));
             }
         })?;
     }
     Ok(found)
+}
+
+/// The route of a message, if it has metrics and is of this family. A kernel without IPv6 replies to a request for its routes with those of all
+/// families (rtnetlink_rcv_msg).
+fn route_with_metrics(
+    message: &RouteMessage,
+    family: AddressFamily,
+    names: &BTreeMap<u32, String>,
+) -> Option<Route> {
+    let route = route(message, names);
+    (message.header.address_family == family && !route.metrics.is_empty()).then_some(route)
 }
 
 fn route(message: &RouteMessage, names: &BTreeMap<u32, String>) -> Route {
@@ -140,4 +167,19 @@ fn add_metric(metric: &RouteMetric, route: &mut Route) {
 /// Sends a dump request, and calls `handle` with each message of the reply.
 fn dump(request: RouteNetlinkMessage, handle: impl FnMut(RouteNetlinkMessage)) -> io::Result<()> {
     RouteSocket::open()?.dump(request, handle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routes_of_another_family_than_requested_are_not_counted_twice() {
+        let mut message = RouteMessage::default();
+        message.header.address_family = AddressFamily::Inet;
+        message.attributes = vec![RouteAttribute::Metrics(vec![RouteMetric::InitCwnd(20)])];
+        let found = |family| route_with_metrics(&message, family, &BTreeMap::new());
+        assert_eq!(found(AddressFamily::Inet).unwrap().metrics["initcwnd"], 20);
+        assert_eq!(found(AddressFamily::Inet6), None);
+    }
 }

@@ -69,10 +69,27 @@ pub(crate) fn inspect(root: &Path, name: &str) -> Reading<SysctlValue> {
 
 /// Writes a sysctl.
 pub(crate) fn write(root: &Path, name: &str, value: &str) -> io::Result<()> {
+    // The kernel sees no write of no bytes: a line break empties a list such as net.ipv4.ip_local_reserved_ports.
+    let value = if value.is_empty() { "\n" } else { value };
     fs::write(path(root, name), value)
 }
 
 /// Replaces each run of white space by one space.
 pub(crate) fn normalize_spaces(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_value_is_written_as_a_line_break() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("net")).unwrap();
+        write(directory.path(), "net.ports", "8080").unwrap();
+        write(directory.path(), "net.ports", "").unwrap();
+        assert_eq!(fs::read_to_string(directory.path().join("net/ports")).unwrap(), "\n");
+        assert_eq!(read(directory.path(), "net.ports").unwrap(), "");
+    }
 }

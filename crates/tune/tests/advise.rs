@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use tune::{
     Advice, Coalescing, Device, Goal, HostFacts, InfeasibleGoal, Offloads, Reading, RecommendationStatus,
-    Rings, SysctlValue, Target, advise,
+    Rings, Softnet, SysctlValue, Target, advise,
 };
 use units::{BitRate, Bytes, Time};
 
@@ -394,5 +394,33 @@ fn check_reports_every_setting_that_became_worse() {
         for item in &advised.items {
             assert!(checked.contains(&item.target.name().as_str()), "{} is not tested", item.target.name());
         }
+    }
+}
+
+/// The counters count since the machine started: a check that used them would never be satisfied again.
+#[test]
+fn drops_before_the_advice_was_followed_do_not_count_in_a_check() {
+    let mut facts = host("6.12.0");
+    facts.softnet = Reading::Known(Softnet { processed: 1000, dropped: 1, squeezed: 1000 });
+    set(&mut facts, "net.core.netdev_max_backlog", "4000");
+    let name = "net.core.netdev_max_backlog";
+    let goal = goal("10gbit", "50ms", 1);
+    let advised = advise(&facts, &goal).unwrap();
+    assert_eq!(status(&advised, name), Some((&RecommendationStatus::Change, "16000")));
+    assert_eq!(status(&advise(&facts.without_counters(), &goal).unwrap(), name), None);
+}
+
+#[test]
+fn timestamps_without_random_offsets_are_on() {
+    let mut facts = host("6.12.0");
+    let name = "net.ipv4.tcp_timestamps";
+    for (now, expected) in [
+        ("0", (RecommendationStatus::Change, "1")),
+        ("1", (RecommendationStatus::Satisfied, "1")),
+        ("2", (RecommendationStatus::Satisfied, "2")),
+    ] {
+        set(&mut facts, name, now);
+        let advice = advise(&facts, &goal("10gbit", "50ms", 1)).unwrap();
+        assert_eq!(status(&advice, name), Some((&expected.0, expected.1)), "{now}");
     }
 }

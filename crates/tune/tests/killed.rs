@@ -264,6 +264,37 @@ fn in_a_namespace() {
     assert!(kill_at_each("revert", host) >= 8);
     settings_that_a_device_rejects_are_skipped();
     settings_that_a_replaced_device_lacks_are_not_restored();
+    the_device_towards_a_host_is_that_of_the_route();
+    segmentation_that_was_off_stays_off();
+}
+
+/// `ethtool -K lo tso on` would turn on all kinds of segmentation.
+fn segmentation_that_was_off_stays_off() {
+    for feature in ["on", "off"] {
+        let out =
+            Command::new("ethtool").args(["-K", "lo", "tx-tcp-mangleid-segmentation", feature]).output();
+        assert!(out.unwrap().status.success());
+        let features = || Command::new("ethtool").args(["-k", "lo"]).output().unwrap().stdout;
+        let before = features();
+        let directory = directories(1);
+        let paths = host_paths(directory.path(), Path::new("/proc/sys"));
+        let settings = vec![("lo tso".into(), "off".into())];
+        apply(&paths, &RequestedSettings { settings, ..requested(&paths.proc_sys) }, |_| {}).unwrap();
+        assert_ne!(features(), before);
+        revert(&paths, |_| {}).unwrap();
+        assert_eq!(features(), before);
+    }
+}
+
+/// The address of a host with several paths may be on a device that none of them uses.
+fn the_device_towards_a_host_is_that_of_the_route() {
+    let script = "ip link add a0 type veth peer name a1; ip link add e0 type veth peer name e1; \
+                  for device in lo a0 a1 e0 e1; do ip link set $device up; done; \
+                  ip address add 10.9.9.9/32 dev a0 && ip route add 192.0.2.0/24 dev e0 src 10.9.9.9";
+    assert!(Command::new("sh").args(["-c", script]).status().unwrap().success());
+    assert_eq!(tune::device_towards([192, 0, 2, 1].into()).as_deref(), Some("e0"));
+    assert_eq!(tune::device_towards([10, 9, 9, 9].into()), None, "this host");
+    assert_eq!(tune::device_towards([198, 51, 100, 1].into()), None, "no route");
 }
 
 /// After a reboot the name may be that of another device. The loopback device has no rings.

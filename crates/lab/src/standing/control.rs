@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use super::isolate::receive_fds;
 use crate::{Error, error::Attempted, stalls::LATE_NS};
 
-/// Maximum length of a line.
-const MAX_LINE_BYTES: u64 = 1 << 20;
+/// Maximum length of a line: the status of a lab takes about 600 bytes per host.
+const MAX_LINE_BYTES: u64 = 64 << 20;
 /// Maximum time in which a lab replies.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Number of descriptors of a host's namespaces: mount, PID and network, and user for a lab without root.
@@ -270,6 +270,17 @@ mod tests {
             drop(a);
             assert!(read_line::<Request>(&b, Duration::from_secs(1)).is_err(), "{text:?}");
         }
+    }
+
+    /// `exec` and `down` request the status first, so a lab with a longer one could not be taken down.
+    #[test]
+    fn the_status_of_a_lab_with_thousands_of_hosts_is_read() {
+        let (a, b) = UnixStream::pair().unwrap();
+        let reply = Reply::Text { text: "h".repeat(5000 * 600) };
+        let sent = reply.clone();
+        let lab = std::thread::spawn(move || write_line(&a, &sent));
+        assert_eq!(read_line::<Reply>(&b, REPLY_TIMEOUT).unwrap(), reply);
+        lab.join().unwrap().unwrap();
     }
 
     /// If it were accepted, the program would run outside of any host.

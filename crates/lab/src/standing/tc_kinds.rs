@@ -11,6 +11,10 @@ use super::tc_units::{percent, rate, size, time};
 const CODEL_LIMIT: u64 = 1000;
 /// Default limit of fq_codel's queue, packets (sch_fq_codel.c).
 const FQ_CODEL_LIMIT: u64 = 10_240;
+/// Limits of fq_codel's number of flows and quantum, bytes (sch_fq_codel.c, fq_codel_change).
+const FQ_CODEL_MAX_FLOWS: u32 = 65_536;
+const FQ_CODEL_MIN_QUANTUM: u32 = 256;
+const FQ_CODEL_MAX_QUANTUM: u32 = 1 << 20;
 /// Length of the transmit queue, the default of pfifo and of htb's classes, packets.
 pub(crate) const TX_QUEUE: u64 = 1000;
 
@@ -192,8 +196,10 @@ pub(crate) fn codel(kind: &str, arguments: Arguments<'_, '_>) -> Result<QueueKin
             "limit" => limit = count(value()?)?,
             "target" => fair.codel.target = time(value()?)?,
             "interval" => fair.codel.interval = time(value()?)?,
-            "flows" if is_fair => fair.flows = small(value()?)?,
-            "quantum" if is_fair => fair.quantum = small(value()?)?,
+            "flows" if is_fair => fair.flows = up_to(FQ_CODEL_MAX_FLOWS, value()?)?,
+            "quantum" if is_fair => {
+                fair.quantum = up_to(FQ_CODEL_MAX_QUANTUM, value()?)?.max(FQ_CODEL_MIN_QUANTUM);
+            }
             other => return Err(format!("{kind} {other} is not supported on an emulated port")),
         }
     }
@@ -211,9 +217,10 @@ pub(crate) fn codel(kind: &str, arguments: Arguments<'_, '_>) -> Result<QueueKin
     })
 }
 
-/// A number of flows or bytes; at least 1.
-fn small(text: &str) -> Result<u32, String> {
-    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| format!("{text:?} is not a number from 1 on"))
+/// A number of flows or bytes: at least 1, at most `max`.
+fn up_to(max: u32, text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|n| (1..=max).contains(n));
+    number.ok_or_else(|| format!("{text:?} is not a number from 1 to {max}"))
 }
 
 /// red (tc-red(8)). The weight follows from `burst` as tc computes it.
@@ -359,6 +366,16 @@ mod tests {
             fifo("bfifo", &mut arguments("limit 10kb").into_iter()).unwrap().limit,
             QueueLimit::Bytes(Bytes(10_240))
         );
+    }
+
+    /// One list per flow would take all memory, and a small quantum thousands of rounds per packet.
+    #[test]
+    fn fq_codel_has_the_limits_of_linux() {
+        let parsed = |line: &str| codel("fq_codel", &mut arguments(line).into_iter());
+        assert!(parsed("flows 65536 quantum 1").unwrap().shown.contains(" flows 65536 quantum 256 "));
+        for line in ["flows 65537", "flows 4294967295", "flows 0", "quantum 1048577"] {
+            assert!(parsed(line).unwrap_err().contains("is not a number from 1 to "), "{line}");
+        }
     }
 
     #[test]

@@ -100,7 +100,7 @@ fn run_action(args: &TuneArgs, json: bool) -> anyhow::Result<()> {
     if args.revert {
         return revert(&HostPaths::of_applied()?, json);
     }
-    let facts = tune::inspect();
+    let facts = if args.check { tune::inspect().without_counters() } else { tune::inspect() };
     let goal = goal(args, &facts)?;
     let Some(goal) = goal else {
         return match (args.check, args.plan || args.apply || args.export.is_some()) {
@@ -174,7 +174,20 @@ pub fn set(roots: &HostPaths, requested: &RequestedSettings) -> anyhow::Result<A
     if let Some(note) = hosts::restore_left_settings_with_note() {
         output::note(&format!("longfat: {note}"));
     }
+    refuse_during_run(&HostPaths::for_run()?)?;
     tune::apply(roots, requested, |_| {}).map_err(failure)
+}
+
+/// Refuses to change settings while those of a run are in effect: its values would count as the former ones, and its end
+/// would undo the change. `run`: the paths of settings that runs change.
+fn refuse_during_run(run: &HostPaths) -> anyhow::Result<()> {
+    match run.journal_path().exists() {
+        true => {
+            let why = "a run has changed settings of this host and not restored them yet";
+            Err(Exit::Failed(format!("{why}; try again when it has ended")).into())
+        }
+        false => Ok(()),
+    }
 }
 
 /// The path of the options; `None` if none is given.
@@ -253,6 +266,7 @@ fn revert(roots: &HostPaths, json: bool) -> anyhow::Result<()> {
         hosts::Error::Settings(error) => failure(error),
         other => other.into(),
     })?;
+    refuse_during_run(&HostPaths::for_run()?)?;
     let reverted = tune::revert(roots, |_| {}).map_err(failure)?;
     if json {
         return output::json(
@@ -352,5 +366,20 @@ fn failure(error: tune::Error) -> anyhow::Error {
             Exit::Missing(format!("{error} (changing settings needs root: try sudo)")).into()
         }
         _ => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_not_changed_while_those_of_a_run_are_in_effect() {
+        let directory = tempfile::tempdir().unwrap();
+        let run = HostPaths { state_dir: directory.path().into(), ..HostPaths::for_run().unwrap() };
+        refuse_during_run(&run).unwrap();
+        std::fs::write(run.journal_path(), "{}").unwrap();
+        let refused = refuse_during_run(&run).unwrap_err();
+        assert!(refused.to_string().contains("when it has ended"), "{refused}");
     }
 }

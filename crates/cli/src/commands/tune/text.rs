@@ -227,7 +227,7 @@ pub fn reverted(reverted: &Reverted) -> String {
     for (name, value) in &reverted.changed_since {
         lines.push(format!("note: {name} had been changed to {value} since"));
     }
-    lines.extend(reverted.file.iter().map(|path| format!("{}: unchanged", path.display())));
+    lines.extend(reverted.file.iter().map(|path| format!("{}: restored", path.display())));
     if !reverted.file_lines.is_empty() {
         lines.push("note: these lines had been added to it and are removed with it:".into());
         lines.extend(reverted.file_lines.iter().map(|line| format!("  {line}")));
@@ -245,4 +245,16 @@ fn shown<T, D: Display>(reading: &Reading<T>, show: impl Fn(&T) -> D) -> String 
 
 fn rounded(bytes: u64) -> Bytes {
     Bytes(units::three_digits(bytes as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_removed_file_does_not_count_as_unchanged() {
+        let file = Some("/etc/sysctl.d/90-longfat.conf".into());
+        let text = reverted(&Reverted { file, ..Reverted::default() });
+        assert_eq!(text, "/etc/sysctl.d/90-longfat.conf: restored\nAll settings are restored.");
+    }
 }

@@ -1,4 +1,5 @@
-//! Reads and writes single rows: a row, the number of rows in its state, and the statistics of its pair change together.
+//! Reads and writes single rows: writing a row also updates the number of rows in its state and the statistics of its
+//! pair.
 
 use super::{
     columns::{COLUMNS, UPDATES, read, values_of},

@@ -1,4 +1,4 @@
-//! An open archive: tests are put into it, listed, and sent from its outbox.
+//! An open archive: stores and lists tests, and keeps the outbox of tests to be sent.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ use crate::{
 
 /// An open archive.
 pub(crate) struct Archive {
-    /// For messages: a path, or `PostgreSQL`.
+    /// Its name in messages: a path, or `PostgreSQL`.
     pub(super) name: String,
     /// The file of an embedded archive.
     pub(super) path: Option<PathBuf>,
@@ -98,7 +98,7 @@ impl Archive {
         self.latest_start_us = time_us;
     }
 
-    /// The start of the newest test until now.
+    /// The start of the newest test that has begun.
     pub fn newest_start(&self, now_us: i64) -> Result<Option<i64>, Error> {
         let query = "SELECT start_us FROM tests WHERE start_us <= ?1 ORDER BY start_us DESC LIMIT 1";
         read_first(&*self.database, query, values![now_us], |row| row.next()).map_err(self.failed("read"))
@@ -285,7 +285,7 @@ mod tests {
     use crate::{State, database::sql::Row, test_row::tests::row};
 
     #[test]
-    fn lists_are_read_from_an_index_with_all_their_conditions() {
+    fn each_list_is_read_from_an_index_on_all_its_conditions() {
         let archive = Archive::open(Path::new(":memory:"), None).unwrap();
         for number in 0..16 {
             let is_set = |bit: u32| number & (1 << bit) != 0;
@@ -311,7 +311,7 @@ mod tests {
                 plan[0].contains(" USING INDEX tests_") && plan[0].ends_with(&end),
                 "{filter:?}: {plan:?}"
             );
-            // Tests of the same start only are sorted.
+            // Only tests with the same start are sorted.
             assert!(!plan.iter().any(|step| step.ends_with("TEMP B-TREE FOR ORDER BY")), "{plan:?}");
         }
     }
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn each_receiver_gets_its_rows_in_the_order_of_their_starts() {
         let mut archive = Archive::open(Path::new(":memory:"), None).unwrap();
-        // b is absent for long.
+        // b is unreachable for a long time.
         for number in 1..=1500 {
             archive.put_in_batch(&row(&format!("a/{number}"), number), &["b".into()]).unwrap();
         }
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_number_is_that_of_the_own_reservations() {
+    fn the_highest_number_counts_this_points_reservations_only() {
         let mut archive = Archive::open(Path::new(":memory:"), None).unwrap();
         assert_eq!(archive.highest_number(&"a".into()).unwrap(), 0);
         for id in ["a/9", "a/100", "a/99", "a-b/500", "b/700", "a0/800"] {

@@ -1,4 +1,4 @@
-//! The outcome of the arrivals that are handled together.
+//! The outcome of the events that are handled together.
 
 use reservation::{Action, Event, Message, PointName, ReservationId, Step};
 use tokio::sync::oneshot;

@@ -1,4 +1,4 @@
-//! The lead's part in a test: the client, and the record.
+//! The lead's role in a test: it runs the client and writes the record.
 
 use std::{
     fs,

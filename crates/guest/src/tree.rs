@@ -2,7 +2,7 @@
 //!
 //! 1. `arch/um/Kconfig` fixes HZ at 100; distributions use 250. TCP's timers depend on it.
 //! 2. Reading the clock takes 256 ns of virtual time in User-Mode Linux, and its resolution is 256 ns. With the patch it takes
-//!       no virtual time, except in an endless loop, and the resolution is 1 ns: programs act at the instant at which their timers expire.
+//!    no virtual time, except in an endless loop, and the resolution is 1 ns: programs act at the instant at which their timers expire.
 //! 3. Before 6.13 User-Mode Linux has a buffer of 2,696 bytes for a program's vector registers, which is too small for processors
 //!    with AMX: the machine's kernel restores all registers or none, so the guest would panic before its
 //!    first program. With the patch the buffer is larger.

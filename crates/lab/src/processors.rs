@@ -45,7 +45,7 @@ pub(crate) fn move_to(cpus: Option<&[usize]>) {
     }
 }
 
-/// Measures the use of the machine's processors, second by second.
+/// Measures the use of the machine's processors in each second.
 pub(crate) struct CpuMonitor {
     before: CpuTimes,
     at: Instant,

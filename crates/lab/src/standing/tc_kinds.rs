@@ -136,7 +136,7 @@ pub(crate) fn htb_class(arguments: Arguments<'_, '_>, minor: u32, parent: u32) -
             "ceil" => ceil = Some(rate(value)?),
             "burst" | "buffer" | "maxburst" => bucket = Some(burst(value)?),
             "cburst" | "cbuffer" | "cmaxburst" => ceil_bucket = Some(burst(value)?),
-            // They divide what several active classes share; here one class has all packets.
+            // They determine the shares of several active classes; here one class has all packets.
             "prio" | "quantum" => {}
             other => return Err(format!("htb {other} is not supported on an emulated port")),
         }
@@ -292,7 +292,7 @@ pub(crate) fn police(arguments: Arguments<'_, '_>) -> Result<Police, String> {
         match argument {
             "rate" => speed = Some(rate(value)?),
             "burst" | "buffer" | "maxburst" => bucket = Some(burst(value)?),
-            // Larger packets than every MTU of a lab.
+            // Larger than every MTU of a lab.
             "mtu" if size(value)?.0 >= 10_000 => {}
             "conform-exceed" if matches!(value, "drop" | "drop/ok" | "drop/pass" | "drop/pipe") => {}
             "flowid" | "classid" | "index" => {}
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_weight_lets_the_burst_pass() {
+    fn the_weight_of_red_follows_from_burst() {
         // tc with burst 20, min 30000, avpkt 1500 (20 packets): ewma 1.
         assert_eq!(red_weight(20, 20.0), Some(0.5));
         assert!(red_weight(60, 5.0).unwrap() < 0.01);
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policer_drops() {
+    fn a_policer_supports_rate_burst_and_drop_only() {
         let policer =
             police(&mut arguments("rate 1mbit burst 10k conform-exceed drop flowid :1").into_iter()).unwrap();
         assert_eq!((policer.rate, policer.burst), (BitRate(1_000_000), Bytes(10_240)));

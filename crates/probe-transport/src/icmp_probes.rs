@@ -222,8 +222,8 @@ impl IcmpProber {
             let is_time_exceeded = error.kind.0 == TIME_EXCEEDED[usize::from(self.to.is_ipv6())];
             let (is_host, is_unreachable) =
                 (!is_time_exceeded && from == self.to, !is_time_exceeded && from != self.to);
-            // The reply's size: its own headers (ICMP's is as long as UDP's), our headers that it quotes, and
-            // the quoted payload, which is all that the kernel returns.
+            // The reply's size: its own headers (ICMP's is as long as UDP's), the headers of the probe that
+            // it quotes, and the quoted payload, which is all that the kernel returns.
             let headers = self.version().header_bytes();
             let bytes = 2 * headers + report.length as u32;
             replies[number] = Some(HopReply { after_ns, from, bytes, is_host, is_unreachable });
@@ -267,7 +267,7 @@ impl IcmpProber {
         match self.socket.send_to(payload, &at.into()) {
             // The call returns the error of an earlier packet, once, and does not send this packet.
             Err(e) if ancillary::is_transient(&e) || e.raw_os_error() == Some(libc::EMSGSIZE) => {
-                // If this fails too, the packet counts as lost.
+                // If this also fails, the packet counts as lost.
                 let _ = self.socket.send_to(payload, &at.into());
                 Ok(())
             }

@@ -13,7 +13,7 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum duration of this measurement in a diagnosis: a lossy path may take minutes.
 const MAX_TIME: Duration = Duration::from_secs(20);
 
-/// A method that ends at a deadline.
+/// A method with a deadline.
 struct WithDeadline {
     method: AvailableBandwidth,
     deadline: Instant,

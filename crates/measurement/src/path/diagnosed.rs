@@ -31,9 +31,9 @@ pub struct DiagnosisRequest {
     pub rate: Option<BitRate>,
     /// Maximum rate of datagrams; `None`: 1.5 times the expected rate, or 1 Gb/s.
     pub max_rate: Option<BitRate>,
-    /// Whether bursts of datagrams may be sent.
+    /// Whether bursts of datagrams are permitted.
     pub datagrams: bool,
-    /// Whether probe sessions may be opened. A server that requires authentication rejects them.
+    /// Whether probe sessions are permitted. A server that requires authentication rejects them.
     pub probes: bool,
     /// Duration of the TCP test.
     pub time: Time,
@@ -137,7 +137,7 @@ impl Diagnosis {
             .change
             .as_ref()
             .map(|change| change.strip_prefix(&format!("on {host}: ")).unwrap_or(change).to_owned());
-        // Without the other host's settings the limit has no values: its own longfat reads them.
+        // The other host's settings are unknown, so the command computes the values on that host.
         let tune = || {
             let goal = self.tuning_goal().filter(|_| limit.kind == Kind::ReceiveBuffer)?;
             let mbit = goal.rate.0.div_ceil(1_000_000);

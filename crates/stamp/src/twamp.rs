@@ -27,7 +27,7 @@ pub(crate) fn measure_packets(
     // Unspecified addresses are those of the control connection, which a translator of addresses may have
     // changed (RFC 5357 section 3.5).
     let anywhere = test_socket::unspecified(server).ip();
-    // Some servers insist on a port; this one is as good as any.
+    // Some servers require a requested port; any port number will do.
     let port = test_socket::port(&socket);
     let request = SessionRequest {
         two_way: true,
@@ -48,7 +48,7 @@ pub(crate) fn measure_packets(
     let to = SocketAddr::new(server, accepted.port);
     let measured = exchange(&socket, &SenderOptions { to, ..options }, stop, on_reply)?;
     let message = connection.control.stop_two_way(1);
-    // The packets have been measured; a server that closed early does not matter.
+    // The packets have been measured, so it does not matter if the server has closed early.
     let _ = connection.send(&message);
     Ok(measured)
 }

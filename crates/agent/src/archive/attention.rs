@@ -36,7 +36,7 @@ pub struct Acknowledgement {
     pub at_us: i64,
 }
 
-/// Suppresses the alerts of pairs for a time.
+/// Alerts of pairs are suppressed for a time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Mute {
     /// The point that sends, or `*`.

@@ -18,7 +18,8 @@ pub(crate) struct Measure {
     formula: Formula,
 }
 
-/// How a value is computed from the columns' cells. A test compares these with the metrics of plots.
+/// The formula that computes a value from the columns' cells. A test compares these with the metrics of
+/// plots.
 #[derive(Clone, Copy)]
 enum Formula {
     /// One column, times a factor.
@@ -29,7 +30,7 @@ enum Formula {
     Limited,
     /// The product of both columns: segments times their size.
     Product,
-    /// The first column, or the second where the first is absent.
+    /// The first column, or the second if the first is absent.
     Either,
     /// (unacknowledged - SACKed - lost + retransmitted) segments times their size.
     InFlight,

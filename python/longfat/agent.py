@@ -39,7 +39,7 @@ __all__ = ["Agent", "AgentError"]
 
 # The address in the example of agent.toml.
 _DEFAULT_URL = "http://127.0.0.1:4863"
-# Phases after which nothing more happens to a reservation.
+# Phases in which a reservation has ended.
 _OVER = ("finished", "failed", "not_run")
 # Pause between requests for the state of a reservation, seconds.
 _POLL_S = 0.5
@@ -60,7 +60,7 @@ class AgentError(Error):
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Points do not redirect; another server must not get the token."""
+    """Refuses redirections: points do not redirect, and another server must not receive the token."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -303,7 +303,7 @@ class Agent:
             if error.code == 400:
                 raise BadInput(text) from None
             raise AgentError(f"{self.url}: {text}", error.code) from None
-        # URLError is an OSError, as are timeouts within a response.
+        # URLError is an OSError, as are timeouts while a response is read.
         except OSError as error:
             reason = getattr(error, "reason", error)
             raise AgentError(f"cannot reach the measurement point {self.url}: {reason}") from error

@@ -1,4 +1,4 @@
-//! Texts of other points, made safe for terminals, mail and disks.
+//! Sanitizes texts of other points for terminals, mail and disks.
 
 /// The text as one line, without control characters, truncated to this length.
 pub(crate) fn plain(text: &str, max_bytes: usize) -> String {

@@ -16,7 +16,7 @@ use crate::agents::{Agent, Mesh, end, results, wait_for_empty_calendar, wait_unt
 
 /// Size of the file system, KiB.
 const SIZE_KIB: u32 = 4096;
-/// Maximum number of tests until the full disk is noticed.
+/// Maximum number of tests until the full disk is detected.
 const MAX_TESTS: usize = 20;
 
 /// Mounts a small file system over a directory, in a separate mount namespace. It ends with this process.

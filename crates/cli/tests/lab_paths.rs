@@ -1,8 +1,8 @@
 //! `longfat diagnose` on the paths of `lab_paths/paths.toml` in standing labs; one flow of each judged by `test`, `watch` and
 //! `import pcap` at once, and another by `run`.
 //!
-//! By default a few paths. `LONGFAT_PATHS=all cargo test -p longfat --test all lab_paths -- --nocapture` tries all of them, four at a time,
-//! and prints the tables of docs/diagnose.md; any other value tries the paths whose names contain it.
+//! By default a few paths. `LONGFAT_PATHS=all cargo test -p longfat --test all lab_paths -- --nocapture` tests all of them, four at a time,
+//! and prints the tables of docs/diagnose.md; any other value tests the paths whose names contain it.
 
 use std::{
     collections::BTreeMap,
@@ -77,7 +77,7 @@ impl Drop for Running {
     }
 }
 
-/// The limits that each command named, by command: the verdict, and a second one if it named two; none where a command shows none.
+/// The limits that each command named, by command: the verdict, and a second one if it named two; none if a command shows none.
 type Verdicts = BTreeMap<&'static str, Vec<String>>;
 
 /// How the diagnosis of a path is rated.

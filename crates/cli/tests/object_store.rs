@@ -29,7 +29,7 @@ struct Place {
 }
 
 impl Place {
-    /// `None` where the server is not installed; the test is reported as skipped then.
+    /// `None` if the server is not installed; the test is reported as skipped then.
     fn new() -> Option<Place> {
         let Some(server) = S3Server::start() else {
             skip(Missing::Tool, "moto_server is not in target/python/venv; scripts/setup.sh tests makes it");

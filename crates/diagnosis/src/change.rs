@@ -19,7 +19,7 @@ const MIN_PIECES: usize = 4;
 const MIN_CHANGE_RATIO: f64 = 1.3;
 /// Minimum ratio of the high rates to the low ones if the path's rate varied.
 const MIN_VARIATION_RATIO: f64 = 1.8;
-/// Maximum distance of rates from their median, as a share of it, where the path has one rate.
+/// Maximum distance of rates from their median, as a share of it, if the path has one rate.
 const MAX_SPREAD: f64 = 0.15;
 /// Minimum share of pieces limited by the path's rate, on a full path.
 const MIN_FULL: f64 = 0.7;

@@ -24,7 +24,7 @@ const SLIGHT: f64 = 0.05;
 const MATERIAL: f64 = 0.15;
 /// Either of two faults may be ranked first if their gains differ by less than this share.
 const EQUAL: f64 = 0.9;
-/// A predicted gain is right within this share of it.
+/// A predicted gain is counted as correct if its error is at most this share of it.
 const CLOSE: f64 = 0.25;
 
 fn with_path<T>(case: &Case, measure: impl FnOnce(&mut VirtualPath<'_>) -> T) -> T {

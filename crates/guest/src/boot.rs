@@ -68,7 +68,7 @@ impl Guest<'_> {
             .args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro"])
             .arg(parameter("init=", self.init.as_os_str())?)
             .args(["con=null", "con0=null,fd:1", "quiet", "panic=-1"])
-            // From 6.16 on UML handles system calls without ptrace where the machine allows it; older kernels ignore this.
+            // From 6.16 on UML handles system calls without ptrace if the machine allows it; older kernels ignore this.
             .arg("seccomp=auto")
             .args(["time-travel=inf-cpu".into(), format!("time-travel-start={START_NS}")])
             .args(["uml_dir=uml", "umid=guest"])

@@ -30,7 +30,7 @@ pub const GUARD_COMMAND: &str = "guard-settings";
 const CHANGES_LOCK: &str = "longfat-run-settings";
 /// Maximum time for which a run waits for the second process that restores the settings of an earlier run.
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(3);
-/// Interval between two tries.
+/// Interval between two attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The device in the names of settings until it is known which of a host's devices carries the data.

@@ -150,7 +150,7 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Reads the rest of a queue notice, after its first byte.
+    /// Reads the remainder of a queue notice, after its first byte.
     pub(crate) fn read_queue_notice(&mut self, timeout: Duration) -> Result<QueueNotice, Error> {
         let mut bytes = [0; QUEUE_NOTICE_BYTES];
         self.read(&mut bytes, "the server's queue", timeout)?;

@@ -43,7 +43,7 @@ pub(crate) enum DataPhaseEnd {
     Message,
 }
 
-/// Limits of a test besides the requested amount.
+/// Limits of a test other than the requested amount.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DataBounds {
     /// This end decides when the test is over.

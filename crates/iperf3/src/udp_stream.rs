@@ -38,7 +38,7 @@ const HELLO_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval of the checks of [`greet_unless`].
 const OPEN_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The state of a UDP stream besides its socket.
+/// The state of a UDP stream, except its socket.
 #[derive(Debug)]
 pub(crate) struct UdpStream {
     numbers: NumberWidth,

@@ -5,7 +5,7 @@ use units::Time;
 /// Waits shorter than this are spent polling, ns: a sleep would end too late (timers of a virtual machine
 /// were 20 to 45 us late).
 const MIN_SLEEP_NS: u64 = 40_000;
-/// Maximum sleep, ns: a stop is noticed within it.
+/// Maximum sleep, ns: a stop is detected within it.
 const MAX_SLEEP_NS: u64 = 20_000_000;
 /// At real-time priority the thread leaves 1/16 of the time to other programs: a little more than the 1/20 for which the
 /// kernel would otherwise stop the thread in one piece (sched_rt_runtime_us; from Linux 6.12 on the fair server). It

@@ -62,7 +62,7 @@ pub struct Check {
 /// of a lab if that is permitted.
 ///
 /// # Errors
-/// [`Error::System`] if the child process that tries the features fails.
+/// [`Error::System`] if the child process that tests the features fails.
 pub fn check() -> Result<Check, Error> {
     let facts = Facts::gather().attempted(|| "try what this machine can do".into())?;
     let mut check = judge(&facts);

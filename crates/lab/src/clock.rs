@@ -31,7 +31,7 @@ const STALL_ON_FAST_LINKS_NS: u64 = 2_000_000;
 const FAST_LINK: BitRate = BitRate(1_000_000_000);
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A run's time for threads other than the driver. It decreases when the driver notices a stall, by the stall's length.
+/// A run's time for threads other than the driver. It decreases when the driver detects a stall, by the stall's length.
 #[derive(Debug, Clone)]
 pub(crate) struct RunTime {
     /// CLOCK_MONOTONIC at the run's start.

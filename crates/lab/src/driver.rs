@@ -45,7 +45,7 @@ const LINGER_NS: u64 = 2_000_000_000;
 const SPARSE_AFTER_NS: u64 = 200_000;
 /// Capacity of a network card's ring, as the time that the link takes to send it, ns: enough to bridge this thread's lateness.
 const RING_NS: u64 = 100_000;
-/// Maximum sleep in virtual time, ns: a stop is noticed within it.
+/// Maximum sleep in virtual time, ns: a stop is detected within it.
 const MAX_VIRTUAL_SLEEP_NS: u64 = 100_000_000;
 /// Maximum number of frames read from one port before the next port is read.
 const READ_BATCH_FRAMES: usize = 16;

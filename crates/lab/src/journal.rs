@@ -203,7 +203,7 @@ impl Journal {
     /// Removes the entries and sockets of owners that no longer run.
     ///
     /// # Errors
-    /// [`Error::Journal`] for a file that is not an entry; [`Error::System`] where the directory cannot be used or an entry
+    /// [`Error::Journal`] for a file that is not an entry; [`Error::System`] if the directory cannot be used or an entry
     /// cannot be read or removed.
     pub fn clean(&self) -> Result<CleanupReport, Error> {
         let locked = self.check_owner().attempted(|| format!("use {}", self.0.display()));

@@ -51,7 +51,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 const CPU_INTERVAL: Duration = Duration::from_secs(1);
 /// Minimum interval at a run's end: averages of processor use over shorter times are meaningless.
 const MIN_CPU_INTERVAL: Duration = Duration::from_millis(200);
-/// Threads besides the main thread: the driver, its writer, the sampler, and one that enters a namespace.
+/// Threads other than the main thread: the driver, its writer, the sampler, and one that enters a namespace.
 const THREADS_PER_RUN: usize = 4;
 /// Threads of a flow: its two ends, and one that enters a namespace.
 const THREADS_PER_FLOW: usize = 3;
@@ -159,7 +159,7 @@ pub fn run(
     })
 }
 
-/// Results of driving the flows, besides the recorded rows.
+/// Results of driving the flows, other than the recorded rows.
 struct DriveResult {
     flows: Vec<Arc<Flow>>,
     report: DriverReport,

@@ -55,7 +55,7 @@ pub struct MissedPackets {
 pub struct RecordedStream {
     /// The run's summary.
     pub run: RunSummary,
-    /// The record's directory, where there is one.
+    /// The record's directory, if there is one.
     pub path: Option<PathBuf>,
     /// Why packets missed their deadline.
     pub missed: MissedPackets,

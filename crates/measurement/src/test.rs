@@ -144,7 +144,7 @@ impl SampleCollector {
 pub struct RecordedTest {
     /// The run's summary.
     pub run: RunSummary,
-    /// The record's directory, where there is one.
+    /// The record's directory, if there is one.
     pub path: Option<PathBuf>,
     /// With `-t auto`: the estimate of the goodput; the inner `None` if there was no steady state.
     pub steady: Option<Option<Estimate>>,

@@ -69,7 +69,7 @@ pub struct Computed {
 /// A mistake in a scenario file.
 #[derive(Debug, Serialize)]
 pub struct Mistake {
-    /// Its line and column, from 1; `None` where it has no position in the file.
+    /// Its line and column, from 1; `None` if it has no position in the file.
     pub position: Option<(usize, usize)>,
     /// The message.
     pub message: String,

@@ -37,7 +37,7 @@ fn program() -> Option<PathBuf> {
 }
 
 impl S3Server {
-    /// Starts a server; `None` where it is not installed.
+    /// Starts a server; `None` if it is not installed.
     ///
     /// # Panics
     /// If it does not start.

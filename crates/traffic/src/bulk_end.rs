@@ -105,7 +105,7 @@ impl ControlSocket {
     /// A duplicate of its socket.
     ///
     /// # Errors
-    /// If there are no descriptors left.
+    /// If no descriptors are free.
     pub fn socket(&self) -> io::Result<Socket> {
         self.stream.try_clone().map(Socket::from)
     }

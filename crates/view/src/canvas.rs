@@ -186,7 +186,7 @@ pub(crate) fn draw_title(canvas: &mut Canvas, x: f64, y: f64, title: &str, width
     TITLE_ROW * lines.len().saturating_sub(1) as f64
 }
 
-/// `text`, truncated with an ellipsis where it would be wider than `width`.
+/// `text`, truncated with an ellipsis if it would be wider than `width`.
 pub(crate) fn fit(text: &str, size: f64, width: f64) -> String {
     if text_width(text, size) <= width {
         return text.to_owned();
@@ -202,7 +202,7 @@ pub(crate) fn fit(text: &str, size: f64, width: f64) -> String {
     kept + "\u{2026}"
 }
 
-/// The texts, truncated where they would be wider than `width`. To keep different texts distinct, the
+/// The texts, truncated if they would be wider than `width`. To keep different texts distinct, the
 /// beginning and the end that all texts share are removed first.
 pub(crate) fn fit_distinct(texts: &[&str], size: f64, width: f64) -> Vec<String> {
     let are_distinct = |fitted: &[String]| {

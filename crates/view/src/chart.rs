@@ -206,7 +206,7 @@ impl Positions {
         positions
     }
 
-    /// The position of a number; `None` outside the axis, or where the axis has names.
+    /// The position of a number; `None` outside the axis, or if the axis has names.
     fn of_number(&self, number: f64) -> Option<f64> {
         let share = match self.scale {
             Scale::Names => return None,
@@ -269,7 +269,7 @@ fn draw_mark_label(canvas: &mut Canvas, label: &str, (x, y): (f64, f64), right: 
     }
 }
 
-/// Draws the ticks, with labels where there is space for them.
+/// Draws the ticks, with labels if there is space for them.
 fn draw_values(canvas: &mut Canvas, values: &[ChartValue], positions: &Positions, bottom: f64) {
     let mut free_from = f64::NEG_INFINITY;
     for (index, value) in values.iter().enumerate() {

@@ -28,7 +28,7 @@ pub struct EngineComparison {
 /// The runs of one variant and point.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EngineGroup {
-    /// The variant's name; `null` where the scenario has none.
+    /// The variant's name; `null` if the scenario has none.
     pub variant: Option<String>,
     /// Swept fields and their values.
     pub sweep: BTreeMap<String, String>,

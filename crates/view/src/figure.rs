@@ -66,7 +66,7 @@ pub(crate) struct Panel<'a> {
     pub(crate) metric: &'a Metric,
     pub(crate) note: String,
     pub(crate) curves: Vec<Curve>,
-    /// The meaning of the dash patterns, where there are several.
+    /// The meaning of the dash patterns, if there are several.
     pub(crate) strokes: Vec<(String, Stroke)>,
     pub(crate) marks: Vec<Mark>,
 }

@@ -291,7 +291,7 @@ pub fn receiver_verdict(flow: &str, verdict: &ReceiverVerdict) -> String {
 }
 
 /// How to remove a flow's limit: a command for each host and the reasons for the values, or the advice; empty
-/// where there is none.
+/// if there is none.
 pub fn fix(flow: &FlowSummary) -> String {
     if flow.fixes.is_empty() {
         return flow.remedy.iter().map(|remedy| format!("  to fix it: {remedy}\n")).collect();
@@ -307,7 +307,7 @@ pub fn fix(flow: &FlowSummary) -> String {
     out + &format!("  ({})\n", reasons.join("; "))
 }
 
-/// The datagram counts of each run's UDP flows; empty where there are none.
+/// The datagram counts of each run's UDP flows; empty if there are none.
 pub fn datagrams(runs: &[RunSummary], width: Option<usize>) -> String {
     let labels = run_labels(&runs.iter().collect::<Vec<_>>());
     let mut rows =
@@ -334,7 +334,7 @@ pub fn datagrams(runs: &[RunSummary], width: Option<usize>) -> String {
     fitted(rows, &right_aligned, width, &["LOST", "SENT", "JITTER", "MEAN DELAY"])
 }
 
-/// The play-out of each run's real-time streams; empty where there are none.
+/// The play-out of each run's real-time streams; empty if there are none.
 pub fn streams(runs: &[RunSummary], width: Option<usize>) -> String {
     let labels = run_labels(&runs.iter().collect::<Vec<_>>());
     let mut rows = vec![texts([

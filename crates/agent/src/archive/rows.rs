@@ -36,7 +36,8 @@ pub(super) fn put(database: &dyn Database, row: &TestRow, latest_start_us: i64) 
             add_to_state(database, before.state.name(), -1)?;
         }
     }
-    // A result that replaces one of another pair, whose sender had no right to it, is a new one of its pair.
+    // If the row that it replaces belongs to another pair, its sender was not allowed to create that row: this one
+    // counts as new.
     let before = before.filter(|before| (&before.from, &before.to) == (&row.from, &row.to));
     update_pair(database, row, before.as_ref(), latest_start_us)
 }

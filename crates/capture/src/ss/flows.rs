@@ -165,7 +165,7 @@ fn move_receiver_columns(from: &mut FlowSample, to: &mut FlowSample) {
     }
 }
 
-/// The columns that ss omits where they are 0 (`tcp_stats_print` in misc/ss.c).
+/// The columns that ss omits if they are 0 (`tcp_stats_print` in misc/ss.c).
 const OMITTED_ZEROS: [Column; 20] = [
     |row| &mut row.bytes_sent,
     |row| &mut row.bytes_retrans,
@@ -214,7 +214,7 @@ fn add_omitted_zeros(samples: &mut [SocketSample]) {
     }
 }
 
-/// Sets each row's goodput, from the bytes received since the flow's previous sample, or acknowledged where the
+/// Sets each row's goodput, from the bytes received since the flow's previous sample, or acknowledged if the
 /// receiver is not in the log.
 fn set_goodputs(rows: &mut [FlowSample]) {
     let mut previous: BTreeMap<(String, bool), (i64, i64)> = BTreeMap::new();

@@ -192,7 +192,7 @@ impl ClientHeader {
         bytes
     }
 
-    /// Reads a header; `None` where the client sends none, as iperf before 2.0.10 without `-d` and `-r`.
+    /// Reads a header; `None` if the client sends none, as iperf before 2.0.10 without `-d` and `-r`.
     ///
     /// # Errors
     /// Bytes are missing, or the test is of a kind that is not supported.

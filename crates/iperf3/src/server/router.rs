@@ -61,7 +61,7 @@ const UNKNOWN_DURATION: Duration = Duration::from_secs(1);
 const MAX_DATAGRAMS_PER_TURN: usize = 64;
 /// Connections of iperf 2 clients are reported at most this often.
 const IPERF2_NOTE_INTERVAL: Duration = Duration::from_secs(1);
-/// Pause in accepting connections after a failure, for example when there are no descriptors left.
+/// Pause in accepting connections after a failure, for example when no descriptors are free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// A listening server.

@@ -10,7 +10,7 @@ impl Code {
     pub const TOTAL_RATE: Code = Code(27);
     /// Longer than `--server-max-duration`.
     pub const MAX_DURATION: Code = Code(37);
-    /// The parameters could not be read or make no sense.
+    /// The parameters could not be read or are invalid.
     pub const RECEIVE_PARAMS: Code = Code(114);
     /// A message could not be received.
     pub const RECEIVE_MESSAGE: Code = Code(112);

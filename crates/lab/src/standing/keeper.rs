@@ -313,14 +313,14 @@ impl Keeper<'_> {
     /// Adopts the changes of links that the scenario makes at its times.
     fn take_changes(&mut self) {
         let changed = self.links.take_changes(self.time.now().saturating_sub(CHANGE_MARGIN));
-        // Fails only if the emulator has ended, which `serve` notices.
+        // Fails only if the emulator has ended, which `serve` detects.
         let _ = self.change_pipes(changed);
     }
 
     /// Sets the MTUs of links to those that programs on the hosts have set.
     fn apply_host_mtus(&mut self) {
         for (device, mtu) in self.host_mtus.take_changes() {
-            // Fails only if the emulator has ended, which `serve` notices.
+            // Fails only if the emulator has ended, which `serve` detects.
             if let Ok(result) = self.links.ifconfig(&[device, "mtu".into(), mtu.to_string()]) {
                 let _ = self.change_pipes(result.changed);
             }

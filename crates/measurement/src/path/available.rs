@@ -48,7 +48,7 @@ impl Method for WithDeadline {
 }
 
 /// The available bandwidth, with at most `max_rate` averaged over any second and packets of at most `mtu` bytes. `None`, and a note,
-/// where the other end does not reply to probes.
+/// if the other end does not reply to probes.
 pub fn measure(
     tests: &mut TestSeries,
     max_rate: BitRate,

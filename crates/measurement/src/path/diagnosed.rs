@@ -64,13 +64,13 @@ pub struct RemedyElsewhere {
     pub host: String,
     /// The limit.
     pub kind: Kind,
-    /// The command that changes it there, or the advice where there is no single command.
+    /// The command that changes it there, or the advice if there is no single command.
     pub change: String,
 }
 
 /// A diagnosis that has not begun.
 pub struct Plan {
-    /// The options of the measurements; [`Options::load`] is what they send.
+    /// The options of the measurements; [`Options::load`] is the load that they send.
     pub options: Options,
     sender: HostFacts,
     device: Option<String>,

@@ -79,7 +79,7 @@ pub struct CompletedTest {
     pub report: Report,
     /// The record, the summary and the samples.
     pub record: RecordedTest,
-    /// The settings of the other host, where it reports them.
+    /// The settings of the other host, if it reports them.
     pub peer_host: Option<HostFacts>,
     /// Share of the time that the sending thread was busy, 0 to 1.
     pub busy: Option<f64>,

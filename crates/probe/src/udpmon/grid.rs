@@ -141,7 +141,7 @@ pub struct GridResult {
     pub bottleneck: Vec<SpacingPoint>,
     /// The bottleneck's time per byte, ns.
     pub per_byte_ns: Option<Interval>,
-    /// The bottleneck's time per packet besides that of the bytes of IP, microseconds.
+    /// The bottleneck's time per packet in addition to that of the bytes of IP, microseconds.
     pub per_packet_us: Option<Interval>,
     /// The rate that corresponds to the time per byte, bit/s: that of the wire, overhead included.
     pub rate_bps: Option<Interval>,

@@ -37,7 +37,7 @@ const COLOURS: usize = 7;
 pub struct ValueGroup {
     /// Its label without the value of the swept field; may be empty.
     pub series: String,
-    /// The value of the swept field, where one is on the axis.
+    /// The value of the swept field, if one is on the axis.
     pub at: Option<ChartValue>,
     /// Its values in ascending order, in base units; not empty.
     pub values: Vec<f64>,

@@ -26,7 +26,7 @@ pub struct BoxFigures {
 }
 
 impl BoxFigures {
-    /// The figures of values in ascending order; `None` where there are none.
+    /// The figures of values in ascending order; `None` if there are none.
     pub(crate) fn of(sorted: &[f64]) -> Option<Self> {
         let (min, max) = (*sorted.first()?, *sorted.last()?);
         let [lower, median, upper] = [0.25, 0.5, 0.75].map(|share| quantile(sorted, share));

@@ -45,7 +45,7 @@ pub struct PageOptions {
     pub port: u16,
     /// The runs to open first, as `scenario/id`; if empty, the list of runs.
     pub requested: Vec<String>,
-    /// This machine's name for other hosts, where they have access.
+    /// This machine's name for other hosts, if they can connect.
     pub hostname: Option<String>,
     /// The number of browsers that may open the address.
     pub browsers: Browsers,

@@ -156,7 +156,7 @@ fn write_scenario(file: &Path, ranking: &Ranking) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tunes this host for the path and tests again; `None` where there is nothing to change.
+/// Tunes this host for the path and tests again; `None` if there is nothing to change.
 fn tune(args: &DiagnoseArgs, found: &Diagnosis, path: &mut MeasuredPath) -> anyhow::Result<Option<After>> {
     let observed = &found.observed;
     let goal = found.tuning_goal().ok_or_else(|| {

@@ -38,7 +38,7 @@ const SETUP_STREAMS_MAX: u32 = 256;
 const SETUP_STAGGER: Duration = Duration::from_millis(50);
 /// A client that connects no stream for this time loses its set-up to the next client.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(2);
-/// Estimated time of a test besides its data phase.
+/// Estimated time of a test without its data phase.
 const OVERHEAD: Duration = Duration::from_millis(100);
 
 /// A client whose set-up has begun.

@@ -14,7 +14,7 @@ pub(crate) fn failed<'a>(operation: &'static str, path: &'a Path) -> impl Fn(io:
     move |cause| Error::File { operation, path: path.into(), cause }
 }
 
-/// Creates a directory and those above it.
+/// Creates a directory and its missing parents.
 pub(crate) fn create_directory(path: &Path) -> Result<(), Error> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed("create", path))
 }

@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn agents_stream_if_the_session_says_so() {
+    fn agents_send_the_scans_of_a_session_with_streams() {
         let session =
             Session::parse(&SESSION.replace("rate =", "kind = \"stream\"\n        rate =")).unwrap();
         let slots = session.slots("2026-11-26T11:59:00Z".parse().unwrap());

@@ -150,7 +150,7 @@ fn spread(pieces: &[Piece], rate: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Samples each 10 ms for ten seconds, at a rate (Mb/s) of the time (s), labelled.
+    /// Samples every 10 ms for ten seconds, at a rate (Mb/s) of the time (s), labelled.
     fn rows(rate: impl Fn(f64) -> f64, cause: Cause) -> Vec<FlowSample> {
         sampled(1000, 10, rate, cause)
     }

@@ -30,7 +30,7 @@ pub(crate) struct Archive {
     pub(super) database: Box<dyn Database>,
     /// Whether a transaction is open, which [`Archive::commit`] ends.
     is_in_batch: bool,
-    /// Rows of tests that this point leads are also put into the spool.
+    /// Rows of tests that this point leads are also stored in the spool.
     pub(super) spool_of: Option<String>,
     /// Tests that start later, microseconds since 1970, are in the future by mistake: they are not the newest of their pair.
     pub(super) latest_start_us: i64,
@@ -72,7 +72,7 @@ impl Archive {
         Ok(Archive::new(name, Some(path.into()), Box::new(database)))
     }
 
-    /// Connects with a common archive; creates its tables.
+    /// Connects to a common archive; creates its tables.
     pub fn connect(address: &PostgresAddress) -> Result<Self, Error> {
         let failed = |operation| failed(operation, address.to_string());
         let database = Postgres::connect(address).map_err(failed("open"))?;
@@ -81,7 +81,7 @@ impl Archive {
         Ok(archive)
     }
 
-    /// Connects with a common archive that an agent has created.
+    /// Connects to a common archive that an agent has created.
     pub fn connect_for_reading(address: &PostgresAddress) -> Result<Self, Error> {
         let failed = |operation| failed(operation, address.to_string());
         let database = Postgres::connect(address).map_err(failed("open"))?;
@@ -109,7 +109,7 @@ impl Archive {
         Some(std::fs::metadata(self.path.as_ref()?).ok()?.len())
     }
 
-    /// Makes an error of the database one of this archive.
+    /// Converts an error of the database to an error of this archive.
     pub(super) fn failed(&self, operation: &'static str) -> impl Fn(DatabaseError) -> Error + use<> {
         failed(operation, self.name.clone())
     }
@@ -182,7 +182,7 @@ impl Archive {
         get(&*self.database, id).map_err(self.failed("read"))
     }
 
-    /// The highest number of a reservation that this point requested; 0 without one.
+    /// The highest number of a reservation that this point requested; 0 if there is none.
     pub fn highest_number(&self, own: &PointName) -> Result<u64, Error> {
         // Names have no letters between `/` and `0`.
         let query = "SELECT max(CAST(substr(id, ?3) AS INTEGER)) FROM tests WHERE id >= ?1 AND id < ?2";
@@ -236,7 +236,7 @@ impl Archive {
         Ok(count.map_err(self.failed("read"))?.unwrap_or(0))
     }
 
-    /// Empties the outbox of a point that is no longer a member.
+    /// Removes the rows to be sent to a point that is no longer a member.
     pub fn forget_receiver(&mut self, point: &PointName) -> Result<(), Error> {
         let delete = "DELETE FROM outbox WHERE point = ?1";
         self.write(|database| database.execute(delete, values![point.0]).map(drop))
@@ -249,12 +249,12 @@ impl Archive {
     }
 }
 
-/// Makes an error of a database one of an archive.
+/// Converts an error of a database to an error of an archive.
 fn failed(operation: &'static str, archive: String) -> impl Fn(DatabaseError) -> Error {
     move |cause| Error::Archive { operation, archive: archive.clone(), cause: Box::new(cause) }
 }
 
-/// Names another operation in an error.
+/// Replaces the operation that an error names.
 fn relabel(operation: &'static str) -> impl Fn(Error) -> Error {
     move |error| match error {
         Error::Archive { archive, cause, .. } => Error::Archive { operation, archive, cause },

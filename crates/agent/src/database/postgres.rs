@@ -1,4 +1,4 @@
-//! A connection with PostgreSQL 15 or newer: schema `longfat` of a database.
+//! A connection to PostgreSQL 15 or newer: schema `longfat` of a database.
 //!
 //! Every wait has a deadline. An advisory lock admits one writer at a time, as in SQLite: a row and the statistics of its pair change
 //! in one step.
@@ -31,7 +31,7 @@ pub(crate) struct Postgres {
 }
 
 impl Postgres {
-    /// Connects with the server.
+    /// Connects to the server.
     pub fn connect(address: &PostgresAddress) -> sql::Result<Postgres> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let connector = Connector::new(address.tls.as_ref())?;

@@ -188,7 +188,7 @@ pub(crate) trait Database: Send {
     fn begin(&self) -> Result<()>;
     /// Runs a statement; returns the number of changed rows.
     fn execute(&self, statement: &str, values: &[Value]) -> Result<u64>;
-    /// Runs a query, and `on_row` for each row of the result, until it fails.
+    /// Runs a query, and calls `on_row` for each row of the result until it fails.
     fn query(
         &self,
         query: &str,

@@ -119,7 +119,7 @@ impl Status {
 pub struct StopCommand {
     /// The host.
     pub host: String,
-    /// A line of shell.
+    /// A shell command line.
     pub line: String,
 }
 

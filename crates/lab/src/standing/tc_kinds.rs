@@ -36,7 +36,7 @@ pub(crate) struct Htb {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct HtbClass {
     pub(crate) minor: u32,
-    /// The class above; 0 at the top.
+    /// The parent class; 0 for a root class.
     pub(crate) parent: u32,
     pub(crate) rate: BitRate,
     pub(crate) ceil: BitRate,
@@ -53,7 +53,7 @@ impl Htb {
         self.classes.iter().find(|c| c.minor == minor)
     }
 
-    /// The rate of a class while all others are idle: it borrows from the classes above up to its ceiling.
+    /// The rate of a class while all others are idle: it borrows from its ancestors up to its ceiling.
     pub(crate) fn rate_of(&self, class: &HtbClass) -> BitRate {
         let above = self.class(class.parent).filter(|_| class.parent != 0);
         above.map_or(class.rate, |above| class.rate.max(class.ceil.min(self.rate_of(above))))

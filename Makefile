@@ -63,8 +63,8 @@ fuzz: setup ## fuzz every decoder for a minute each
 instructions: setup ## compare the instructions per simulated packet with the committed counts
 	cargo bench --locked -p longfat-sim --bench tcp -- instructions
 
-# The network in virtual time; the cost of simulations beside the targets, and ns-3's where it is installed; the lab against
-# a veth pair and the payload limit; large records in the page; the cost of congestion controls' calls in the kernel; tests
+# The network in virtual time; the cost of simulations beside the targets, and that of ns-3 if it is installed; the lab against
+# a veth pair and the payload limit; large records in the page; the cost of congestion-control calls in the kernel; tests
 # against iperf3's, TCP and UDP; the cost of watching connections; the accuracy of probes; the load of a measurement point (8 GB
 # of disk). docs/benchmarks.md has figures.
 bench: setup ## run all benchmarks and print results beside their targets

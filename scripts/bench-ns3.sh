@@ -14,7 +14,7 @@ if [ benches/ns3/bench.cc -nt "$target/bench" ]; then
     g++ -O2 -o "$target/bench" benches/ns3/bench.cc -Wl,--allow-shlib-undefined \
         -lns3-applications -lns3-internet -lns3-point-to-point -lns3-traffic-control -lns3-network -lns3-core
 fi
-# The value after a name in a line of names and values.
+# Prints the value after a name in a line of names and values.
 field() { awk -v name="$1" '{ for (i = 1; i < NF; i++) if ($i == name) print $(i + 1) }'; }
 compare() { # what, our case, its state, ns-3's arguments
     local theirs ours

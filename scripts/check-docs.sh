@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks the documentation: links to files lead somewhere, and README.md has at most 900 words.
+# Checks the documentation: links to files are valid, and README.md has at most 900 words.
 set -eu
 cd "$(dirname "$0")/.."
 failed=0

@@ -5,7 +5,8 @@ target=wasm32-unknown-unknown
 if ! rustc --print target-libdir --target $target 2>/dev/null | xargs test -d 2>/dev/null; then
     rustup target add $target 2>/dev/null || { echo "skipped: rustup cannot add the target $target"; exit 0; }
 fi
-# The playground includes the congestion controls, which scripts/playground.sh builds; here it has none.
+# The playground includes the congestion controls, which scripts/playground.sh builds; here it is built
+# without them.
 modules=$(realpath -m "${CARGO_TARGET_DIR:-target}")/no-controls
 mkdir -p "$modules"
 echo '&[]' >"$modules/algorithms.rs"

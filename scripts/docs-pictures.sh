@@ -8,7 +8,7 @@ trap 'rm -rf "$runs"' EXIT
 ids() { "$longfat" --runs "$runs" ls --json | grep -o '"id": "[^"]*"' | cut -d'"' -f4 | grep -- "-lab" | sort; }
 draw() { "$longfat" --runs "$runs" plot $(ids) "$@"; rm -rf "${runs:?}"/*; }
 
-# Exit code 3 means that a published figure was missed, as on a busy machine; the picture is drawn anyway.
+# Exit code 3 means that a published figure was missed, as on a busy machine; the picture is still drawn.
 "$longfat" --runs "$runs" run scenarios/lab8.toml --engine lab >/dev/null || test $? -eq 3
 draw --metric goodput,cwnd,rtt -o docs/lab8.svg
 "$longfat" --runs "$runs" run scenarios/l8-hol.toml >/dev/null

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 seconds=${FUZZ_SECONDS:-60}
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")/fuzz
 cargo fuzz --version >/dev/null 2>&1 || cargo install cargo-fuzz --locked
-# The sanitizers' flags belong to the nightly compiler; this makes the stable one accept them.
+# The sanitizers' flags belong to the nightly compiler; this setting makes the stable one accept them.
 export RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$target
 targets=("$@")
 [ ${#targets[@]} -gt 0 ] || mapfile -t targets < <(cargo fuzz list)

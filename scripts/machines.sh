@@ -1,5 +1,5 @@
 #!/bin/bash
-# Tries a program on kinds of machines in User-Mode Linux and prints the table of docs/machines.md.
+# Tests a program on several kinds of machines in User-Mode Linux, and prints the table of docs/machines.md.
 #   machines.sh KERNEL [PROGRAM]                        KERNEL: a UML kernel; PROGRAM: target/debug/longfat unless given
 #   ROWS="plain user" machines.sh KERNEL                only these rows
 #   LIST=1 machines.sh KERNEL                           the output of each row's commands instead of the table
@@ -11,7 +11,7 @@ WORK=$(mktemp -d /var/tmp/longfat-machines.XXXXXX)
 trap 'rm -rf "$WORK"' EXIT
 chmod 755 "$WORK"
 
-# A container as Docker makes it: Docker's capabilities and seccomp filter, its own mount and PID namespaces, /proc/sys and
+# A container as created by Docker: Docker's capabilities and seccomp filter, its own mount and PID namespaces, /proc/sys and
 # /sys read-only, only the ordinary devices, a small /dev/shm or none, at most 40 processes. Flags add capabilities and /dev/net/tun.
 CONTAINER=$(cat <<'C'
 import ctypes, os, struct, sys

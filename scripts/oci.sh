@@ -16,7 +16,7 @@ mkdir -p "$layout/blobs/sha256" "$root/etc/ssl/certs" "$root/usr/bin" "$root/tmp
 install -m 755 "$program" "$root/usr/bin/longfat"
 echo "longfat:x:$user:$user::/var/lib/longfat-agent:/usr/bin/longfat" >"$root/etc/passwd"
 echo "longfat:x:$user:" >"$root/etc/group"
-# For webhooks by https.
+# The certificates are needed for webhooks by https.
 [ ! -e /etc/ssl/certs/ca-certificates.crt ] || cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs"
 chmod 1777 "$root/tmp"
 chmod 700 "$root/var/lib/longfat-agent"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes everything that a release publishes, in target/dist: what dist.sh and wheel.sh make, the bill of materials, the
+# Makes all files of a release in target/dist: the output of dist.sh and wheel.sh, the bill of materials, the
 # notes of this version from CHANGELOG.md, and checksums. The version is that of Cargo.toml; the tree must be committed.
 set -eu
 cd "$(dirname "$0")/.."

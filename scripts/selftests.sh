@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Downloads the congestion controls of the kernel's selftests from Debian's source packages, and tries each in the kernel
+# Downloads the congestion controls of the kernel's selftests from Debian's source packages, and tests each in the kernel
 # and in the simulator.
 #   selftests.sh write   writes the table in docs/write-your-own-cc.md
 #   selftests.sh check   compares with the table
-# Needs root, apt and 500 MB in SELFTESTS_PLACE (/var/tmp/longfat-selftests), where the downloads stay. The machine's own
-# package lists and sources do not change.
+# Needs root, apt and 500 MB in SELFTESTS_PLACE (/var/tmp/longfat-selftests), where the downloads are kept. The machine's
+# own package lists and sources do not change.
 set -eu
 cd "$(dirname "$0")/.."
 place=$(realpath -m "${SELFTESTS_PLACE:-/var/tmp/longfat-selftests}")

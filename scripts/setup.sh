@@ -51,10 +51,11 @@ if [ "${1:-}" = tests ]; then
     need mtr mtr-tiny
     need tshark tshark
     need valgrind valgrind
-    # Its C++ library is the other end of UDT's tests.
+    # The C++ library of UDT is the other end of UDT's tests.
     need c++ g++
     [ -e /usr/include/udt/udt.h ] || missing+=(libudt-dev libudt0)
-    # The server's programs. Tests start clusters of their own: this file keeps the package from making and starting one.
+    # The server's programs. Tests start their own clusters; this file prevents the package from creating and starting
+    # one.
     no_cluster=
     if ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
         missing+=(postgresql)
@@ -83,7 +84,7 @@ fi
 if [ "${1:-}" = dist ]; then
     need dpkg-deb dpkg
     need readelf binutils
-    # The second architecture; dist.sh skips it without these.
+    # Tools for the second architecture; without them dist.sh skips it.
     [ "$(uname -m)" = aarch64 ] || need aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 fi
 if [ ${#missing[@]} -gt 0 ]; then

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the .deb in a clean Debian root, runs it there, removes it, and checks that nothing is left. Needs root;
-# debootstrap makes the clean root from the mirror that apt uses.
+# Installs the .deb in a clean Debian root, runs it there, removes it, and checks that no files are left. Needs
+# root; debootstrap makes the clean root from the mirror that apt uses.
 #   scripts/test-deb.sh [FILE.deb]
 set -eu
 cd "$(dirname "$0")/.."

@@ -9,7 +9,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 target=$(realpath -m "${CARGO_TARGET_DIR:-$root/target}")
 venv=$target/python/venv
 
-# A virtual environment with the packages of these lists. It is made again when a list changes.
+# A virtual environment with the packages of these lists. It is rebuilt when a list changes.
 environment() {
     local list lists=() stamp=$venv/lists
     for list in "$@"; do lists+=("$root/python/tests/$list.txt"); done
@@ -51,7 +51,7 @@ for file in "$root"/python/longfat/*; do
     case $file in *__pycache__) ;; *) ln -sfn "$file" "$package/longfat/" ;; esac
 done
 ln -sfn "$LONGFAT_MODULE" "$package/longfat/_native.abi3.so"
-# Not in python/, whose package has no module.
+# Not in python/, whose package has no native module.
 cd "$target/python"
 PYTHONPATH=$package PYTHONDONTWRITEBYTECODE=1 exec "$venv/bin/python" -m pytest -c "$root/python/pyproject.toml" \
     --rootdir "$root/python" -p no:cacheprovider "$root/python/tests" "$@"

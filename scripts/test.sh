@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Runs every test, privileged ones included, and prints one line with the totals. The last test compares the simulator's
-# instructions per packet with the committed counts. Tests that skip themselves are listed and counted as skipped. In CI a
+# instructions per packet with the committed counts. Tests that report themselves as skipped are listed and counted. In CI a
 # test fails if it is skipped because a privilege is missing, or a tool that setup.sh installs.
 #
-# A test that fails is repeated once, with the other failed ones and nothing else beside it: labs and sockets can be disturbed
-# by whatever else the machine runs. One that passes then is listed as disturbed and counted as passed. A test program that
+# Failed tests are repeated once, without other tests: labs and sockets can be disturbed
+# by other programs on the machine. A test that then passes is listed as disturbed and counted as passed. A test program that
 # does not compile, or is killed by a signal, is a failure at once.
 set -u
 log=$(mktemp)

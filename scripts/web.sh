@@ -3,7 +3,7 @@
 #   web.sh build     builds the page (Node 20 and npm)
 #   web.sh check     checks types and formatting, and that the committed page is the one that the sources give
 #   web.sh test      builds the program and tests the page in Debian's Chromium; LONGFAT=PROGRAM tests a built program
-#   web.sh bench     as test, with large records: how long they take to open, and how evenly frames come
+#   web.sh bench     as test, with large records: the time until they are open, and the intervals between frames
 #   web.sh pictures  draws the pictures of docs/view.md from fresh runs, some of them of the lab
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)

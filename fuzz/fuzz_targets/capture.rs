@@ -1,4 +1,4 @@
-//! Any bytes as a capture file.
+//! Dissects arbitrary bytes as a capture file.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| capture::fuzz(bytes));

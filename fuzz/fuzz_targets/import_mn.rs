@@ -1,4 +1,4 @@
-//! Any text as a Mininet topology (.mn).
+//! Imports arbitrary text as a MiniEdit topology (.mn).
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|text: &str| drop(scenario::import_mn(text, "fuzz")));

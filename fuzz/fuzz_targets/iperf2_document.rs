@@ -1,4 +1,4 @@
-//! Any text as the output of iperf 2: CSV or text.
+//! Parses arbitrary text as the output of iperf 2: CSV or text.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|text: &str| iperf2::document::fuzz(text));

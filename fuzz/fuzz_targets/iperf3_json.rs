@@ -1,4 +1,4 @@
-//! Any text as iperf3's JSON.
+//! Parses arbitrary text as iperf3's JSON.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|text: &str| iperf3::document::fuzz(text));

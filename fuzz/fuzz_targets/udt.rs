@@ -1,4 +1,4 @@
-//! Any bytes as UDT packets.
+//! Decodes arbitrary bytes as UDT packets.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| bulk::udt::wire::fuzz(bytes));

@@ -1,4 +1,4 @@
-//! Any bytes as a reply of sock_diag, and as a filter.
+//! Parses arbitrary bytes as a reply of sock_diag, and as a filter.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

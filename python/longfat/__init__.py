@@ -53,7 +53,8 @@ __all__ = [
     "sweep",
 ]
 
-# Loaded when used: they import dataclasses, concurrent.futures, subprocess and other libraries.
+# These modules are loaded on first use, because they import dataclasses, concurrent.futures,
+# subprocess and other libraries.
 _LAZY = {
     "Agent": "agent",
     "AgentError": "agent",

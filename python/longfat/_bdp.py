@@ -17,7 +17,7 @@ class Figure(NamedTuple):
     """In the unit of its key's suffix: bytes, microseconds, bit/s."""
     name: str
     text: str
-    """The value as people write it."""
+    """The value as text with its unit."""
     sentence: str
     """The formula or the reason."""
     group: str
@@ -56,7 +56,7 @@ def bdp(
     queue: Optional[str] = None,
     kernel: Optional[str] = None,
 ) -> PathFigures:
-    """All closed forms of a path, as ``longfat bdp`` has them: windows, buffers, losses, recovery times.
+    """All closed forms of a path, as computed by ``longfat bdp``: windows, buffers, losses, recovery times.
 
     >>> longfat.bdp("10gbit", "50ms")["bdp_bytes"]
     62500000.0

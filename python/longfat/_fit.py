@@ -29,7 +29,7 @@ class Unknown(NamedTuple):
             value = math.exp(math.log(self.low) + position * (math.log(self.high) - math.log(self.low)))
         else:
             value = self.low + position * (self.high - self.low)
-        # Six digits, so that near positions are one run.
+        # Six digits, so that positions close to each other share one run.
         return f"{round(value) if self.integer else float(f'{value:.6g}')}{self.unit}"
 
 
@@ -112,7 +112,7 @@ def fit(
             callback=after_generation,
         )
     except RuntimeError as error:
-        # SciPy's own error in place of a ValueError in a run.
+        # SciPy replaces a ValueError of a run by its own error.
         if isinstance(error.__cause__, Error):
             raise error.__cause__ from None
         raise

@@ -31,7 +31,7 @@ _EXCEPTIONS = {2: BadInput, 4: Missing}
 _INTERRUPTED = (130, -2)
 
 
-# Time that the program has after an interruption to complete its record and to restore the machine, seconds.
+# Time for the program to complete its record and to restore the machine after an interruption, seconds.
 _END_TIMEOUT_S = 60.0
 
 
@@ -71,7 +71,7 @@ def _end(process: subprocess.Popen) -> None:
 
 
 def _message(ended: subprocess.CompletedProcess) -> str:
-    """The message of a failure: that of the JSON document, else all of standard error."""
+    """The message of a failure: from the JSON document, else the whole standard error."""
     for text in (ended.stdout, ended.stderr):
         try:
             document = json.loads(text)

@@ -185,7 +185,7 @@ class Run:
 
     @property
     def partial(self) -> bool:
-        """Whether the run was cut short."""
+        """Whether the run was ended early."""
         return self._native.partial
 
     @property
@@ -261,7 +261,7 @@ def run(
 
 
 def _run_by_program(scenario: Scenario, engine: str, variant: Optional[str], runs: Optional[PathLike]) -> Run:
-    """Runs the only selected run by the program. Whatever would be several runs is refused before any of them is executed."""
+    """Runs the only selected run by the program. A selection of several runs is refused before any of them is executed."""
     import tempfile
     from pathlib import Path
 

@@ -116,7 +116,7 @@ class Scenario:
         return dict(self._native.sets)
 
     def to_toml(self, variant: Optional[str] = None) -> str:
-        """The scenario as a file with all defaults and changes."""
+        """The text of a scenario file with all defaults and changes."""
         return self._native.resolved(variant)
 
     def __reduce__(self) -> tuple:

@@ -16,9 +16,9 @@ from longfat.errors import BadInput, Error
 
 __all__ = ["Sweep", "SweepPoint", "sweep"]
 
-# Tasks of a sweep: enough that workers end at about the same time.
+# Tasks of a sweep: sufficiently many for workers to end at about the same time.
 _TASKS = 64
-# Maximum number of runs in a task, which are lost with a worker.
+# Maximum number of runs in a task; they are lost together with a worker.
 _MAX_CHUNK = 50
 
 # A run of a sweep as workers receive it: index, variant, values, repeat.
@@ -36,12 +36,12 @@ class SweepPoint:
     index: int
     """Its position in the sweep, from 0."""
     address: str
-    """The hash of all that determines its result."""
+    """The hash of everything that determines its result."""
     variant: Optional[str]
     values: Mapping[str, str]
     """The swept fields and their values."""
     repeat: int
-    """Which repeat, from 1."""
+    """The number of the repeat, from 1."""
     seed: int
     document: str = field(repr=False)
     """The result as stored, ``longfat.point/1``; equal addresses have equal documents."""
@@ -109,7 +109,7 @@ class Sweep:
                 document = _native.stored_point(self._runs, self._plan[index][0])
                 if document is not None:
                     yield self._finish(index, document, is_stored=True)
-        # Runs with the same address are one.
+        # Runs with the same address are executed once.
         first_of: dict[str, list[int]] = {}
         for index in missing:
             if index not in self._done:
@@ -155,7 +155,7 @@ class Sweep:
                 except Error:
                     raise
                 except Exception as error:
-                    # A worker is lost; the results of the others are not.
+                    # A worker is lost, but not the results of the others.
                     lost = lost or error
                     continue
                 for index, address, document in done:
@@ -228,7 +228,7 @@ def _rows(point: SweepPoint) -> Iterator[dict[str, Any]]:
 
 
 def _flatten(path: str, value: Any, cells: dict[str, Any]) -> None:
-    """The figures and names within a summary; sentences are left out."""
+    """The figures and names within a summary; sentences are omitted."""
     if isinstance(value, dict):
         for name, item in value.items():
             if name not in ("evidence", "remedy"):

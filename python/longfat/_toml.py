@@ -26,7 +26,7 @@ def plain(value: Any) -> Any:
         return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
-    # Without an import. Their repr, as in np.float64(0.5), is not TOML.
+    # Checked without importing NumPy. The repr of its values, as in np.float64(0.5), is not TOML.
     if type(value).__module__ == "numpy":
         return value.tolist()
     return value
@@ -44,7 +44,7 @@ def inline(value: Any) -> str:
     if isinstance(value, dict):
         pairs = (f"{key(name)} = {inline(item)}" for name, item in value.items())
         return "{ " + ", ".join(pairs) + " }"
-    # JSON's escapes of a string are TOML's.
+    # Strings have the same escapes in JSON and TOML.
     return json.dumps(str(value), ensure_ascii=False)
 
 
@@ -68,7 +68,7 @@ def document(table: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-# How many names lie between a section and a value, as in links.s1-s2.forward.rate.
+# Number of names between a section and a value, as in links.s1-s2.forward.rate.
 _DEPTH = {"hosts": 2, "links": 3, "flows": 2, "routers": 2}
 
 
@@ -86,7 +86,7 @@ def changes(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _nested(path: str, value: Mapping[str, Any], depth: int) -> Iterator[tuple[str, str]]:
     for name, item in value.items():
         below = f"{path}.{key(name)}"
-        # Sysctls have one name more.
+        # Sysctls have one more name.
         has_more = depth > 1 or name == "sysctl"
         if isinstance(item, dict) and has_more:
             yield from _nested(below, item, depth - 1)
@@ -95,5 +95,5 @@ def _nested(path: str, value: Mapping[str, Any], depth: int) -> Iterator[tuple[s
 
 
 def text(value: Any) -> str:
-    """A value as after ``--set KEY=``: texts as they are, all else as TOML."""
+    """A value as after ``--set KEY=``: texts unchanged, all other values as TOML."""
     return value if isinstance(value, str) else inline(value)

@@ -40,7 +40,7 @@ __all__ = ["Agent", "AgentError"]
 
 # The address in the example of agent.toml.
 _DEFAULT_URL = "http://127.0.0.1:4863"
-# Phases after which nothing more happens to a reservation.
+# Phases in which a reservation has ended.
 _OVER = ("finished", "failed", "not_run")
 # Pause between requests for the state of a reservation, seconds.
 _POLL_S = 0.5
@@ -61,7 +61,7 @@ class AgentError(Error):
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Points do not redirect; another server must not get the token."""
+    """Refuses redirections: points do not redirect, and another server must not receive the token."""
 
     def redirect_request(self, *_: Any) -> None:
         return None

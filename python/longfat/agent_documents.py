@@ -150,7 +150,7 @@ MeshPair = TypedDict(
     },
 )
 
-# The mesh, as this point sees it.
+# The mesh as seen by this point.
 MeshDocument = TypedDict(
     "MeshDocument",
     {
@@ -449,7 +449,7 @@ NewReservation = TypedDict(
         "to": str,
         # The kind of test: `throughput`, `latency`, `diagnose`, or `transfer` for the program's own transfer.
         "kind": str,
-        # Its duration, microseconds; absent: the default of its kind.
+        # Its duration, microseconds; if absent, the default of its kind.
         "duration_us": Optional[int],
         # UDP at this rate, bit/s; for a transfer, the program's maximum rate.
         "rate_bps": Optional[int],
@@ -531,7 +531,7 @@ ReservationsDocument = TypedDict(
     },
 )
 
-# Alerts of pairs are not sent for a time.
+# Alerts of pairs are suppressed for a time.
 Mute = TypedDict(
     "Mute",
     {

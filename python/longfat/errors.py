@@ -23,7 +23,7 @@ class Mistake(NamedTuple):
     """A mistake in a scenario."""
 
     message: str
-    """What is wrong."""
+    """The message."""
     help: Optional[str]
     """How to correct it, if that is known."""
     location: str

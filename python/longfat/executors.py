@@ -17,13 +17,13 @@ class RayExecutor(Executor):
 
     :param options: options of the tasks, as in ``{"num_cpus": 1, "max_retries": 10}``.
 
-    Call ``ray.init`` before.
+    Call ``ray.init`` first.
     """
 
     def __init__(self, options: Optional[Mapping[str, Any]] = None) -> None:
         import ray
 
-        # Without limit: a task is some simulations, and repeating it has no effect but its result.
+        # Retried without limit: a task consists of simulations, so repeating it has no side effect.
         self._call = ray.remote(**{"max_retries": -1, **(options or {})})(_call)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:

@@ -9,7 +9,7 @@ import longfat
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Two hosts, two variants, a second of simulated time.
+# Two hosts, two variants, one second of simulated time.
 TEXT = """\
 title = "A short path"
 duration = "1s"

@@ -18,7 +18,7 @@ import longfat
 from conftest import ROOT
 from longfat import agent_documents as documents
 
-# Longer than anything here takes on a busy machine, seconds.
+# Longer than any step of these tests takes on a busy machine, seconds.
 TIMEOUT_S = 120
 MODULE = ROOT / "python/longfat/agent_documents.py"
 
@@ -43,7 +43,7 @@ class Point:
 
     def start(self):
         config = self.folder / "agent.toml"
-        # Without it the slots of a machine whose clock is not synchronized are padded with 34 s.
+        # Without this line, a machine whose clock is not synchronized pads slots with 34 s.
         text = config.read_text().replace('clock_error = "auto"', 'clock_error = "100ms"')
         config.write_text(f'{text}\n[http]\nlisten = "{self.url[len("http://") :]}"\n')
         self.process = subprocess.Popen(
@@ -110,7 +110,7 @@ def fits(value, kind):
     return isinstance(value, (int, float) if kind is float else kind)
 
 
-def test_types_are_those_of_the_description(point):
+def test_types_match_the_openapi_description(point):
     description = point.description()
     text = agent_documents.source(description)
     if os.environ.get("LONGFAT_UPDATE"):
@@ -120,7 +120,7 @@ def test_types_are_those_of_the_description(point):
     assert [path for path in description["paths"] if f'"{path}"' not in client] == []
 
 
-def test_documents_have_their_types(point):
+def test_documents_match_their_types(point):
     for document, kind in [
         (point.mesh(), documents.MeshDocument),
         (point.pair("a", "b"), documents.PairDocument),
@@ -189,7 +189,7 @@ def test_alerts_are_muted(point):
         point.mute("*", "z", 600)
 
 
-def test_errors_name_their_cause(mesh, point):
+def test_errors_state_their_cause(mesh, point):
     with pytest.raises(longfat.AgentError, match="token") as refused:
         longfat.Agent(point.url).reserve("a", "b")
     assert refused.value.status == 401
@@ -208,7 +208,7 @@ def test_errors_name_their_cause(mesh, point):
     assert unreachable.value.status is None
 
 
-def test_a_redirection_does_not_get_the_token():
+def test_the_token_is_not_sent_to_a_redirection():
     requests = []
 
     class Handler(http.server.BaseHTTPRequestHandler):

@@ -29,7 +29,7 @@ OVER = {
 }
 REPEAT = int(os.environ.get("LONGFAT_REPEAT", 5))
 RUNS = 80 * REPEAT
-# Long enough that workers are busy when one is killed.
+# Runs are long enough for workers to be busy when one is killed.
 LONG_TEXT = TEXT.replace('duration = "1s"', f'duration = "{os.environ.get("LONGFAT_DURATION", "4s")}"')
 
 
@@ -80,7 +80,7 @@ def test_ray(by_program, tmp_path):
     import ray
 
     def worker_process():
-        """The worker's process, after a while, so that other workers get such a task too."""
+        """The worker's process, returned after a while, so that other workers get such a task too."""
         time.sleep(0.5)
         return os.getpid()
 
@@ -159,7 +159,7 @@ def slurm(folder):
 
 
 def free_ports(count):
-    """Ports that nothing listens on now."""
+    """Ports on which no program listens now."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [one.getsockname()[1] for one in sockets]
     for one in sockets:

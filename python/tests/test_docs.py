@@ -40,14 +40,14 @@ def test_examples_with_clusters_run(tmp_path, monkeypatch):
     assert execute("docs/python.md", True, tmp_path, monkeypatch) >= 12
 
 
-def test_lab8_runs(tmp_path, monkeypatch, capsys):
+def test_the_example_of_lab8_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(ROOT / "examples/lab8.py"), run_name="__main__")
     assert "limited by path_rate" in capsys.readouterr().out
     assert (tmp_path / "lab8.svg").read_text().startswith("<svg")
 
 
-# What the last cell of each notebook shows.
+# The output of the last cell of each notebook.
 NOTEBOOKS = {
     "lab8": lambda text: 16 < int(text) <= 50,
     "fairness": lambda text: 5 <= int(text.strip("()").split(",")[0]) <= 9,
@@ -55,12 +55,12 @@ NOTEBOOKS = {
     "congestion-control": lambda text: True,
     "mesh-week": lambda text: ast.literal_eval(text) == CHANGES,
 }
-# What changes in the mesh's week: the plan in the notebook's first cell.
+# The changes to the notebook of the mesh's week: the plan in its first cell.
 CHANGES = {
     **{f"{sender}-d": ("Wed 12:00", "receive_window") for sender in "abc"},
     **{pair: ("Fri 00:00", "loss") for pair in ("a-b", "b-a")},
 }
-# Those that call the program by its name.
+# Notebooks that call the program by its name.
 PROGRAM = {"mesh-week"}
 
 

@@ -5,7 +5,7 @@ import longfat
 pytest.importorskip("scipy")
 
 
-def test_known_values_are_found_again(scenario, tmp_path):
+def test_known_values_are_recovered(scenario, tmp_path):
     true = scenario.with_({"links.h1-h2.forward.delay": "17ms", "links.h1-h2.forward.rate": "60mbit"})
     flow = longfat.run(true).flow()
     figures = {f"bulk.{key}": flow[key] for key in ("goodput_bps", "min_rtt_us")}
@@ -24,7 +24,7 @@ def test_known_values_are_found_again(scenario, tmp_path):
     assert again.executed == 0 and again.values == found.values
 
 
-def test_wrong_searches_are_refused(scenario):
+def test_invalid_searches_are_refused(scenario):
     unknown = {"links.h1-h2.forward.queue": longfat.Unknown(10, 100, "p", integer=True)}
     with pytest.raises(longfat.BadInput):
         longfat.fit(scenario, unknown, {})

@@ -22,7 +22,7 @@ def scenario_flow(scenario):
     return longfat.run(scenario, "model").flow()["name"]
 
 
-def test_the_environment_follows_gymnasiums_interface():
+def test_the_environment_conforms_to_gymnasiums_interface():
     from gymnasium.utils.env_checker import check_env
 
     one = env()
@@ -52,7 +52,7 @@ def test_actions_set_the_window():
         one.step(np.array([0.0]))
 
 
-def test_episodes_repeat_with_their_seed():
+def test_episodes_with_the_same_seed_are_equal():
     def episode(seed):
         one = env()
         one.reset(seed=seed)
@@ -64,7 +64,7 @@ def test_episodes_repeat_with_their_seed():
 
 
 def test_ctrl_c_ends_a_step():
-    # Without the interruption the first sample of the flow takes minutes.
+    # Without the interruption, the first sample of the flow would take minutes.
     code = """
 import longfat
 from longfat.gym import PathEnv

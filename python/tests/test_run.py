@@ -26,13 +26,13 @@ def test_a_run_has_series_a_summary_and_a_verdict(scenario):
         run.flow("other")
 
 
-def test_the_same_seed_gives_the_same_run(scenario):
+def test_runs_with_the_same_seed_are_equal(scenario):
     lossy = scenario.with_({"links.h1-h2.forward.loss": "1%"})
     rows = [longfat.run(lossy, seed=seed).flows.to_arrow() for seed in (1, 1, 2)]
     assert rows[0].equals(rows[1]) and not rows[0].equals(rows[2])
 
 
-def test_the_model_has_a_verdict_and_no_series(scenario):
+def test_the_model_has_a_verdict_but_no_series(scenario):
     run = longfat.run(scenario, engine="model")
     assert run.summary["engine"] == "model" and len(run.flows) == 0 and run.verdict
 
@@ -68,7 +68,7 @@ def test_pandas_polars_and_duckdb_read_series(scenario):
     assert {"start", "stop"} <= kinds
 
 
-def test_a_plot_is_the_programs_svg(scenario, tmp_path):
+def test_a_plot_equals_the_programs_svg(scenario, tmp_path):
     run = longfat.run(scenario)
     plot = run.plot("cwnd", title="Window", width=500)
     assert plot._repr_svg_().startswith("<svg") and "Window" in plot.svg
@@ -97,7 +97,7 @@ def test_runs_are_compared(scenario):
     assert len(comparison.to_pandas()) == len(comparison.rows)
 
 
-def test_wrong_selections_are_named(scenario):
+def test_invalid_selections_are_named(scenario):
     with pytest.raises(longfat.BadInput, match="default, tuned"):
         longfat.run("lab8")
     with pytest.raises(longfat.BadInput, match="there is no engine"):
@@ -137,7 +137,7 @@ def test_progress_is_reported_and_an_exception_in_it_ends_the_run(scenario):
 
 @pytest.mark.parametrize("call", ["longfat.run(scenario)", '_run_chunk(scenario, "sim", [(0, None, (), 1)])'])
 def test_ctrl_c_ends_a_run(call):
-    """The second call is that of a sweep's worker in another process."""
+    """The second call is the one that a sweep's worker executes in another process."""
     code = f"""
 import longfat
 from longfat._sweep import _run_chunk
@@ -159,7 +159,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("ends_cleanly", [True, False])
 def test_ctrl_c_lets_the_program_end_cleanly(tmp_path, ends_cleanly):
-    """With a program that takes two seconds to end, or never ends."""
+    """Uses a program that takes two seconds to end, or never ends."""
     fake = tmp_path / "longfat"
     fake.write_text(
         f"""#!{sys.executable}
@@ -191,7 +191,7 @@ except KeyboardInterrupt:
     while not (tmp_path / "started").exists():
         assert process.poll() is None and time.monotonic() - begun < 60
         time.sleep(0.05)
-    # As a terminal and Jupyter do.
+    # The signal goes to the process group, as from a terminal and Jupyter.
     os.killpg(process.pid, signal.SIGINT)
     assert process.communicate(timeout=60)[0] == "interrupted\n"
     assert process.returncode == 0

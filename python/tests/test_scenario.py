@@ -28,7 +28,7 @@ def test_all_mistakes_are_listed():
     assert all(mistake.line and mistake.column for mistake in caught.value.mistakes)
 
 
-def test_a_wrong_change_names_itself(scenario):
+def test_an_invalid_change_is_named(scenario):
     with pytest.raises(longfat.ScenarioError) as caught:
         scenario.with_({"flows.bulk.cd": "reno"})
     mistake = caught.value.mistakes[0]
@@ -55,14 +55,14 @@ def test_changes_are_dotted_or_nested(scenario):
     assert again.changes["duration"] == "3s" and len(again.changes) == 3
 
 
-def test_numbers_of_numpy_are_written_as_those_of_python(scenario):
+def test_numbers_of_numpy_are_written_like_python_numbers(scenario):
     np = pytest.importorskip("numpy")
     cc = {"name": "griddt", "a": np.int64(4), "backoff": np.float64(0.5)}
     changed = scenario.with_({"flows.bulk.cc": cc})
     assert changed.changes == scenario.with_({"flows.bulk.cc": {"name": "griddt", "a": 4, "backoff": 0.5}}).changes
 
 
-def test_values_that_are_tables_and_names_with_dots(scenario):
+def test_values_may_be_tables_and_names_may_have_dots(scenario):
     changed = scenario.with_(
         flows={"bulk": {"cc": {"name": "griddt", "a": 7}}},
         hosts={"h2": {"sysctl": {"net.ipv4.tcp_rmem": "4096 131072 1000000"}}},
@@ -104,7 +104,7 @@ def test_a_path_has_a_variant_for_each_congestion_control():
         longfat.Scenario.path("fast", "50ms")
 
 
-def test_scenarios_are_values(scenario):
+def test_scenarios_are_compared_hashed_and_pickled_by_value(scenario):
     changed = scenario.with_({"flows.bulk.cc": "bbr"}).with_kernel("6.1")
     copy = pickle.loads(pickle.dumps(changed))
     assert copy == changed and hash(copy) == hash(changed) and copy != scenario

@@ -13,7 +13,7 @@ import pytest
 import longfat
 
 URL = "s3://records/some/place"
-# Longer than a start takes on a busy machine, seconds.
+# Longer than the server needs to start on a busy machine, seconds.
 TIMEOUT_S = 90
 
 
@@ -60,7 +60,7 @@ def test_a_record_in_a_store_is_written_listed_and_opened(program, scenario, sto
     written = longfat.run(scenario, seed=4, runs=URL)
     [entry] = listed(program)
     assert entry["path"].startswith(f"{URL}/short/run=") and not entry["partial"]
-    # Once more with an empty cache.
+    # Repeated with an empty cache.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
     by_id = longfat.open(entry["id"], runs=URL)
     by_address = [longfat.open(address) for address in (entry["path"], entry["path"] + "/")]
@@ -75,7 +75,7 @@ def test_a_record_in_a_store_is_written_listed_and_opened(program, scenario, sto
             longfat.open(key, runs=URL)
 
 
-def test_all_runs_in_a_store_are_one_data_set(program, scenario, store):
+def test_all_runs_in_a_store_can_be_read_as_one_data_set(program, scenario, store):
     import polars
 
     for seed in (1, 2):
@@ -95,7 +95,7 @@ def test_all_runs_in_a_store_are_one_data_set(program, scenario, store):
         assert own["snd_cwnd_segs"].to_list() == run.flows.to_polars()["snd_cwnd_segs"].to_list()
 
 
-def test_what_a_store_cannot_do_is_refused(scenario, program, store):
+def test_operations_that_a_store_does_not_support_are_refused(scenario, program, store):
     with pytest.raises(longfat.BadInput, match="progress"):
         longfat.run(scenario, runs=URL, progress=print)
     with pytest.raises(longfat.BadInput, match="directory"):

@@ -35,13 +35,13 @@ def test_large_seeds_keep_their_digits(scenario):
     assert list(frame["seed"]) == [str(seed)]
 
 
-def test_a_point_is_the_run_of_its_values(scenario):
+def test_a_point_equals_the_run_of_its_values(scenario):
     point = longfat.sweep(scenario, OVER, runs=None).points[3]
     run = longfat.run(scenario.with_(point.values), seed=point.seed)
     assert point.flow("bulk") == run.flow()
 
 
-def test_results_stream_and_are_not_computed_twice(scenario, tmp_path):
+def test_results_are_yielded_as_they_arrive_and_not_computed_twice(scenario, tmp_path):
     first = longfat.sweep(scenario, OVER, runs=tmp_path, chunk=1)
     seen = []
     for point in first:
@@ -54,7 +54,7 @@ def test_results_stream_and_are_not_computed_twice(scenario, tmp_path):
     assert second.executed == 6 - begun and len(second.points) == 6
     third = longfat.sweep(scenario, OVER, runs=tmp_path)
     assert all(point.is_stored for point in third) and third.executed == 0
-    # A point that another sweep has reached counts too.
+    # A point that another sweep has stored counts too.
     other = longfat.sweep(scenario.with_({"flows.bulk.cc": "reno"}), {"links.h1-h2.forward.queue": ["20p", "30p"]}, runs=tmp_path)
     other.run()
     assert other.executed == 1
@@ -127,7 +127,7 @@ def test_a_lost_worker_ends_the_sweep_and_the_next_one_continues(scenario, tmp_p
     assert stored(tmp_path) == {point.address: point.document.encode() for point in whole}
 
 
-def test_wrong_sweeps_are_refused_before_they_start(scenario):
+def test_invalid_sweeps_are_refused_before_they_start(scenario):
     for over, error in [
         ({"flows.bulk.cd": ["reno"]}, longfat.ScenarioError),
         ({"flows.bulk.cc": ["renoo"]}, longfat.ScenarioError),

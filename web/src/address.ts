@@ -1,4 +1,4 @@
-// What the address of a run's page states after `?`: the span, the charts and the hidden flows.
+// The state in the address of a run's page after `?`: the span, the charts and the hidden flows.
 import type { Span } from './runs.svelte';
 
 export interface ViewState {

@@ -25,7 +25,7 @@ export interface Points {
   ys: Float64Array;
 }
 
-/** A curve, and the means of its samples where those are many and noisy. */
+/** A curve, and the means of its samples if there are many noisy ones. */
 export interface Curve extends Points {
   of: string;
   subject: string;
@@ -113,7 +113,7 @@ function decode(buffer: ArrayBuffer, request: SeriesRequest): Series {
   const curves = head.curves.map(({ of, subject, measure, ...counts }) => {
     const all = points(counts.points);
     const mean = counts.means > 0 ? points(counts.means) : null;
-    // Segments of a trace have no usual distance.
+    // Segments of a trace have no typical distance.
     const gaps = of === 'trace' ? [] : [...gapsIn(all), ...stalls].sort((a, b) => a.to - b.to);
     return { of, subject, measure, ...breakAt(all, gaps), mean: mean && breakAt(mean, gaps), gaps };
   });

@@ -1,4 +1,4 @@
-// Curves on a canvas. Where samples are denser than pixels and vary, each column of pixels is one bar from the minimum to the
+// Curves on a canvas. If samples are denser than pixels and vary, each column of pixels is one bar from the minimum to the
 // maximum: no peak is lost, and bars are much faster to draw than a zigzag line.
 import type { Points } from './client';
 

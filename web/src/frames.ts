@@ -1,12 +1,12 @@
 // Frame scheduler. While the span moves, visible charts follow at once by scaling their last picture and are redrawn one after
-// the other, so that no frame takes long. Everything else is redrawn once the span rests.
+// the other, so that no frame takes long. All other parts are redrawn once the span has stopped moving.
 
 /** A part of the page that the scheduler draws. */
 export interface Drawable {
   element: Element;
   /** Draws it for the current span. */
   draw(): void;
-  /** If drawing is slow: whether the last picture is good enough while the span moves. */
+  /** If drawing is slow: whether the last picture can be used while the span moves. */
   serves?(): boolean;
   /** Shows the last picture, scaled to the current span. */
   follow?(): void;
@@ -14,7 +14,7 @@ export interface Drawable {
 
 /** No further drawing begins in a frame after this time, milliseconds. */
 const BUDGET_MS = 4;
-/** The span rests after this time without a change, milliseconds. */
+/** The span counts as stopped after this time without a change, milliseconds. */
 const REST_MS = 150;
 /** Distance from the screen up to which a chart counts as visible, pixels. */
 const NEAR_PX = 100;
@@ -48,13 +48,13 @@ class Frames {
     this.waiting.delete(drawable);
   }
 
-  /** Requests a drawing in one of the next frames; with `force` scaling the last picture is not enough. */
+  /** Requests a drawing in one of the next frames; with `force`, scaling the last picture does not suffice. */
   request(drawable: Drawable, force = false) {
     this.waiting.set(drawable, force || this.waiting.get(drawable) === true);
     this.next();
   }
 
-  /** Notes that the span moves; `rested` is called when it rests. */
+  /** Records that the span moves; `rested` is called when it has stopped. */
   move(rested: () => void) {
     this.isMoving = true;
     clearTimeout(this.restTimer);

@@ -1,12 +1,13 @@
-// Gaps in samples: spans without samples that are much longer than the usual distance between two of them.
+// Gaps in samples: spans without samples that are much longer than the typical distance between two
+// samples.
 import type { Points } from './client';
 import type { Span } from './runs.svelte';
 
-/** With fewer samples no distance is usual. */
+/** With fewer samples there is no typical distance. */
 const MIN_SAMPLES = 20;
-/** The usual distance is longer than this share of all distances. */
+/** The typical distance is longer than this share of all distances. */
 const USUAL_SHARE = 0.8;
-/** A gap is this many times as long. */
+/** A gap is longer than the typical distance by this factor. */
 const MIN_FACTOR = 5;
 
 /** The gaps between the samples of a curve. */

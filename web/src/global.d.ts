@@ -9,11 +9,11 @@ interface DrawnCurve {
 }
 
 interface Window {
-  /** The run that the browser has computed last, and its series, for tests. */
+  /** The last run that the browser has computed, and its series, for tests. */
   longfatComputed?: () => import('./playground/computer').ComputedRun | null;
   longfatSeries?: (request: import('./client').SeriesRequest) => Promise<import('./client').Series>;
   /** The last drawing of each panel. */
   longfatDrawn?: Record<string, () => DrawnCurve[]>;
-  /** Whether all pictures are up to date and the span rests. */
+  /** Whether all pictures are up to date and the span does not move. */
   longfatIsIdle?: () => boolean;
 }

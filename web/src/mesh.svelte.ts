@@ -1,4 +1,4 @@
-// What the views of a mesh share: the document, polled, and words for times and causes.
+// Shared by the views of a mesh: the document, which is polled, and words for times and causes.
 import type { Cause } from './api';
 import { change, json, Refused } from './client';
 import type { CalendarDocument, MeshDocument, MeshPair, PairDocument } from './mesh-api';
@@ -44,7 +44,7 @@ export async function decide(path: string, body: unknown) {
   }
 }
 
-/** Calls `poll` now and then every `POLL_MS` while the component is shown and the page is visible. */
+/** Calls `poll` immediately and then every `POLL_MS` while the component is shown and the page is visible. */
 export function every(poll: () => Promise<void>): () => void {
   let timer: ReturnType<typeof setTimeout>;
   let isOver = false;
@@ -76,7 +76,7 @@ export function moment(us: number, nowUs: number): string {
   return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${time}`;
 }
 
-/** Whether something but the path limits a pair, or its tests get no result. */
+/** Whether another cause than the path limits a pair, or its tests get no result. */
 export const isTroubled = (pair: MeshPair) => pair.state === 'no_result' || pair.state === 'limited';
 
 /** What limits a pair, in words, with its beginning. */
@@ -88,7 +88,7 @@ export function words(pair: MeshPair, nowUs: number): string {
 /** A pair is old if its last result is this many times older than the median of all pairs, and older by this time. */
 const [OLD_FACTOR, OLD_US] = [3, 600e6];
 
-/** The pairs that have not been tested for much longer than the others, as those from a point that has stopped. */
+/** The pairs whose last test is much older than those of the others, for example of a point that has stopped. */
 export function oldPairs({ pairs, now_us }: MeshDocument): Set<MeshPair> {
   const age = (pair: MeshPair) => now_us - (pair.tested_us ?? now_us);
   const ages = pairs.map(age).sort((a, b) => a - b);
@@ -96,7 +96,7 @@ export function oldPairs({ pairs, now_us }: MeshDocument): Set<MeshPair> {
   return new Set(pairs.filter((pair) => age(pair) > OLD_FACTOR * median + OLD_US));
 }
 
-/** The cause of a record that has the colour of this cause; diagnoses name causes more exactly. */
+/** The cause in records that has the colour of this cause; diagnoses name causes more precisely. */
 const COLOURS: Record<string, Cause> = {
   healthy: 'path_rate',
   receive_buffer: 'receive_window',

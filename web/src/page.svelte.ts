@@ -26,7 +26,7 @@ class Page {
   systemIsDark = $state(dark.matches);
   route = $state.raw<Route>({ view: 'runs', runs: [], query: '' });
   helpIsOpen = $state(false);
-  /** Whether an agent serves the page: it shows a mesh instead of records. */
+  /** Whether an agent serves the page, which then shows a mesh instead of records. */
   readonly isOfMesh = document.documentElement.dataset.content === 'mesh';
   /** An error of the whole page, for instance when the server has ended. */
   trouble = $state('');
@@ -81,7 +81,7 @@ class Page {
     return this.vocabulary?.causes.find((word) => word.cause === cause);
   }
 
-  /** The limit of a flow in words, as the program prints it: "receive window and send buffer" where two limits apply. */
+  /** The limit of a flow in words, as the program prints it: "receive window and send buffer" if two limits apply. */
   limits(flow: { verdict: Cause | null; verdict_also?: Cause } | undefined): string {
     if (!flow?.verdict) return '';
     const all = (this.vocabulary?.causes ?? []).filter((word) => word.cause === flow.verdict || word.cause === flow.verdict_also);

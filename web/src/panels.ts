@@ -6,7 +6,7 @@ export interface Panel {
   unit: string;
   measures: string[];
   ofLinks: boolean;
-  /** Measures that the axis ignores where they are far above the others. */
+  /** Measures that the axis ignores if they are far above the others. */
   offAxis: string[];
 }
 
@@ -27,7 +27,7 @@ export const STANDARD: Panel[] = [
   flows('retrans', 'Segments retransmitted since the start', '', ['retrans']),
 ];
 
-/** The chart of windows where several runs are compared. */
+/** The chart of windows if several runs are compared. */
 export const WINDOW_ALONE: Panel = flows('window', 'Congestion window', 'B', ['cwnd']);
 
 /** Measures of links for the drawing of the network. */
@@ -48,7 +48,7 @@ export const STROKES: Record<string, { dash: number[]; width: number; alpha: num
   ssthresh: { dash: [7, 4], width: 1.3, alpha: 1 },
   rwnd: { dash: [2, 3], width: 1.6, alpha: 1 },
 };
-/** Dash patterns of flows where several runs are compared. */
+/** Dash patterns of flows if several runs are compared. */
 export const FLOW_DASHES: number[][] = [[], [7, 4], [2, 3], [9, 3, 2, 3]];
 
 /** Space at the left of all charts for the axis, and at their right, pixels. */

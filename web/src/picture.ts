@@ -10,9 +10,9 @@ export interface Box {
   height: number;
 }
 
-/** Margin above and below, so that a line at the axis's end keeps its width; page pixels. */
+/** Margin above and below, so that a line at the end of the axis keeps its full width; page pixels. */
 const EDGE_PX = 2;
-/** A picture is good enough up to this scaling, */
+/** A picture can be used up to this scaling, */
 const MAX_SCALING = 4;
 /** and down to this share of the span that it covers. */
 const MIN_COVERAGE = 0.75;

@@ -1,4 +1,5 @@
-// The map of the mesh without its drawing: projection, marks of points that are close together, and labels that do not overlap.
+// The computation of the mesh's map, without its drawing: projection, marks of points that are close together, and labels that
+// do not overlap.
 import type { MeshPoint } from './mesh-api';
 
 /** A point with a known position. */
@@ -43,7 +44,7 @@ const [MARGIN, MIN_MARGIN] = [0.12, 6];
 /** Height of the map as a share of its width, at least; narrow maps need height for their labels. */
 const minShape = (width: number) => (width < 500 ? 0.75 : 0.42);
 const MAX_SHAPE = 0.9;
-/** Closer marks are one, pixels. */
+/** Marks closer than this are merged, pixels. */
 const MARK_SIZE = 16;
 /** Height of a label, and the mean width of a letter, pixels. */
 const [LABEL_HEIGHT, LETTER_WIDTH] = [14, 6.4];
@@ -73,7 +74,7 @@ export function projectionOf(points: PlacedPoint[], width: number): Projection {
   let longitudeSpan = Math.min(360, withMargin(occupied));
   const [low, high] = [Math.min(...latitudes), Math.max(...latitudes)];
   let latitudeSpan = Math.min(180, withMargin(high - low));
-  // Shapes are true at the middle latitude.
+  // Shapes are undistorted at the middle latitude.
   const shrink = Math.max(0.4, Math.cos((((low + high) / 2) * Math.PI) / 180));
   const shape = latitudeSpan / (longitudeSpan * shrink);
   if (shape < minShape(width)) latitudeSpan = Math.min(180, minShape(width) * longitudeSpan * shrink);
@@ -147,7 +148,7 @@ export function marksOf(map: Projection, points: PlacedPoint[]): Mark[] {
   return marks;
 }
 
-/** Labels beside their marks, moved down where they would cover others. */
+/** Labels beside their marks, moved down if they would cover others. */
 export function labelsOf(map: Projection, marks: Mark[]): Label[] {
   const taken: { left: number; right: number; y: number }[] = [];
   return [...marks]
@@ -167,7 +168,7 @@ export function labelsOf(map: Projection, marks: Mark[]): Label[] {
     });
 }
 
-/** A curve from one mark to another that leaves the straight line to the right: both directions are visible. */
+/** A curve from one mark to another that bends to the right of the straight line, so that both directions are visible. */
 export function curve(from: Mark, to: Mark): { path: string; middle: { x: number; y: number; degrees: number } } {
   const [dx, dy] = [to.x - from.x, to.y - from.y];
   const length = Math.hypot(dx, dy) || 1;

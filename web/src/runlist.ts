@@ -68,7 +68,7 @@ function value(row: Row, column: Column, causeName: (run: RunItem) => string): s
   return run[column] ?? '';
 }
 
-/** The rows in order; equal ones remain newest first. */
+/** The rows in order; equal rows remain newest first. */
 export function inOrder(rows: Row[], { column, isDescending }: Order, causeName: (run: RunItem) => string): Row[] {
   const compare = (a: string | number, b: string | number) =>
     typeof a === 'number' && typeof b === 'number' ? a - b : String(a).localeCompare(String(b), undefined, { numeric: true });

@@ -37,7 +37,7 @@ export class OpenRuns {
   /** One per run. */
   series = $state.raw<(Series | null)[]>([]);
   span = $state.raw<Span>({ from: 0, to: 1 });
-  /** The cursor's time; null where there is no cursor. */
+  /** The cursor's time; null if there is no cursor. */
   cursor = $state<number | null>(null);
   trouble = $state('');
   /** Width of the charts in pixels, which determines the requested resolution. */
@@ -51,7 +51,7 @@ export class OpenRuns {
   private history: Span[] = [];
   private isRequesting = false;
   private isOutdated = false;
-  /** Whether the series are outdated even if they cover the span: other measures or flows are wanted, or the run has changed. */
+  /** Whether the series are outdated although they cover the span: other measures or flows are requested, or the run has changed. */
   private isForced = false;
   private ended = false;
   private timer: ReturnType<typeof setInterval> | undefined;
@@ -75,7 +75,7 @@ export class OpenRuns {
     this.timer = setInterval(() => void this.follow(), REFRESH_MS);
   }
 
-  /** Shows the runs as they are now: the source has computed them again. */
+  /** Reloads the runs, because the source has computed them again. */
   async refresh() {
     const wasWhole = this.isWhole;
     this.details = await this.source.open(this.keys);
@@ -142,7 +142,7 @@ export class OpenRuns {
     else this.show(0, this.end, false);
   }
 
-  /** The smallest minimum RTT of the shown flows, seconds; null where none was measured. */
+  /** The smallest minimum RTT of the shown flows, seconds; null if none was measured. */
   minRtt(hidden: string[] = []): number | null {
     const flows = this.details.flatMap((run) => run.summary.flows);
     const known = flows.filter((flow) => !hidden.includes(flow.name)).flatMap((flow) => flow.min_rtt_us ?? []);

@@ -166,7 +166,7 @@ export class TimeChart implements Drawable {
     this.mark(plot);
   }
 
-  /** Puts a dot on each curve at the cursor. */
+  /** Draws a dot on each curve at the cursor. */
   private mark(plot: uPlot) {
     const time = cursorTime(plot);
     const marks = time === null ? [] : (this.content.marks?.(time) ?? []);
@@ -188,7 +188,7 @@ export class TimeChart implements Drawable {
   }
 }
 
-/** The cursor's time; null where there is no cursor. */
+/** The cursor's time; null if there is no cursor. */
 function cursorTime(plot: uPlot): number | null {
   const at = plot.cursor.left ?? -1;
   return at >= 0 ? plot.posToVal(at, 'x') : null;

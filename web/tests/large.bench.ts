@@ -7,7 +7,7 @@ import { type Browser, type Page, expect, test } from '@playwright/test';
 import { drawn, rests, Site, visit } from './site';
 
 const CAPTURE_BYTES = 100e6;
-/** What one screen refresh of 60 a second takes, ms, and what a timer may be late by. */
+/** Duration of one screen refresh at 60 a second, ms, and the tolerated lateness of a timer. */
 const FRAME_MS = 1000 / 60;
 const LATE_MS = 1;
 
@@ -43,7 +43,7 @@ test('a capture of 100 MB', async ({ browser }) => {
 
 type What = 'nothing' | 'zoom' | 'move';
 
-/** Opens a record, zooms and moves; prints what that took. */
+/** Opens a record, zooms and moves; prints the durations. */
 async function look(browser: Browser, page: Page, key: string) {
   const begun = Date.now();
   await page.goto(`${new URL(page.url()).origin}/#/run/${key}`);
@@ -51,7 +51,7 @@ async function look(browser: Browser, page: Page, key: string) {
   await rests(page);
   console.log(`${key}: all charts after ${Date.now() - begun} ms`);
 
-  // Only charts on the screen.
+  // Counts only charts on the screen.
   await page.evaluate(() => scrollTo(0, document.querySelector('.tools')!.getBoundingClientRect().top - 44));
   for (const what of ['nothing', 'zoom', 'move'] as What[]) {
     await whole(page);
@@ -68,7 +68,7 @@ async function look(browser: Browser, page: Page, key: string) {
   }
 }
 
-/** Shows the whole record, and waits until the page has nothing to do any more. */
+/** Shows the whole record, and waits until the page is idle. */
 async function whole(page: Page) {
   await page.keyboard.press('0');
   await page.waitForTimeout(1000);
@@ -79,7 +79,7 @@ interface TraceEvent {
   name: string;
   pid: number;
   tid: number;
-  /** When it began and how long it took, and of that the thread's own processor time, microseconds. */
+  /** Start and duration, and the thread's processor time within the duration, microseconds. */
   ts: number;
   dur?: number;
   tdur?: number;
@@ -102,7 +102,7 @@ function busyIn(events: TraceEvent[]): number[] {
   return busy;
 }
 
-/** Does something in each frame for some seconds: how far apart they came, ms. */
+/** Executes an action in each frame for some seconds; returns the intervals between frames, ms. */
 async function frames(page: Page, what: What): Promise<number[]> {
   return page.evaluate(async (what) => {
     const SECONDS = 4;

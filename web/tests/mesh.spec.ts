@@ -33,13 +33,13 @@ function start(): Promise<string | null> {
   });
 }
 
-test('the page names the cause of a fault, marks the change, and fits a phone', async ({ browser }) => {
+test('the page names the cause of a fault, marks the change, and fits the screen of a phone', async ({ browser }) => {
   test.setTimeout(TIMEOUT + 120_000);
   const url = await start();
   test.skip(url === null, 'needs the privilege to run labs');
   const { page, trouble } = await visit(browser, url ?? '');
   await expect(page.locator('table.grid tbody tr')).toHaveCount(6);
-  // A pair that was tested before the fault, too: its best goodput was higher.
+  // A pair that was also tested before the fault: its best goodput was higher.
   const worst = page.locator('.troubled li', { hasText: ', best ' }).filter({ hasText: 'to washington' }).first();
   await expect(worst).toContainText(/to washington: receive buffer of washington since \d\d:\d\d/, { timeout: TIMEOUT });
   const picture = async (name: string) => {
@@ -72,7 +72,7 @@ test('the page names the cause of a fault, marks the change, and fits a phone', 
   await expect(page.locator('.calendar[data-point=busan] .slot').first()).toBeAttached();
   await picture('calendars');
 
-  // A phone: nothing is wider than the screen but what scrolls by itself.
+  // A phone: only elements that scroll by themselves are wider than the screen.
   await page.setViewportSize({ width: 390, height: 844 });
   for (const [address, name] of [
     ['#/', 'mesh-narrow'],

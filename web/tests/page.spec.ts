@@ -44,7 +44,7 @@ test('an address with a wrong encoding opens the page', async ({ browser }) => {
 });
 
 for (const engine of ['sim', 'model', 'lab', 'test']) {
-  test(`a record of ${engine} is drawn as it was measured`, async ({ browser }) => {
+  test(`a record of ${engine} is drawn with its measured values`, async ({ browser }) => {
     test.skip(engine === 'lab' && !site.hasLab, 'this machine cannot make a lab');
     const { page, trouble } = await visit(browser, await site.page());
     const key = site.key(engine);
@@ -57,7 +57,7 @@ for (const engine of ['sim', 'model', 'lab', 'test']) {
       const rtt = values((await drawn(page, 'rtt'))[0]);
       const cwnd = values((await drawn(page, 'window')).find((curve) => curve.measure === 'cwnd'));
       expect(Math.max(...cwnd)).toBe(summary.max_cwnd_bytes);
-      // The summary of a test has the counts of its end, which is after its last row.
+      // The summary of a test has the counts at its end, which is later than its last row.
       const again = engine === 'test' ? site.largest(key, 'total_retrans_segs') : summary.retransmitted_segs;
       if (again > 0) expect(Math.max(...values((await drawn(page, 'retrans'))[0]))).toBe(again);
       expect(again).toBeLessThanOrEqual(summary.retransmitted_segs);
@@ -120,7 +120,7 @@ test('zoom by wheel, drag, buttons and keys, down to one round trip and back', a
   expect(trouble).toEqual([]);
 });
 
-test('zooming does not change what a sample is', async ({ browser }) => {
+test('zooming does not change the samples', async ({ browser }) => {
   const { page } = await visit(browser, await site.page());
   await open(page, site.key('sim', 'reno'));
   const curve = async () => (await drawn(page, 'rtt'))[0]!;
@@ -136,7 +136,7 @@ test('zooming does not change what a sample is', async ({ browser }) => {
   for (const x of shared) expect(zoomed.ys[zoomed.xs.indexOf(x)]).toBe(known.get(x));
 });
 
-test('scaled pictures are redrawn when the span rests', async ({ browser }) => {
+test('scaled pictures are redrawn when the span stops moving', async ({ browser }) => {
   const { page, trouble } = await visit(browser, await site.page());
   await open(page, site.key('sim', 'cubic'));
   const picture = () => page.locator('[data-panel=window] canvas').evaluate((canvas: HTMLCanvasElement) => canvas.toDataURL());
@@ -160,7 +160,7 @@ test('scaled pictures are redrawn when the span rests', async ({ browser }) => {
   await rests(page);
   const rested = await picture();
   expect(rested).not.toBe(moving);
-  // Also below the visible part of the page.
+  // Charts below the visible part of the page, too.
   expect(await farther()).not.toBe(farWhole);
   // A redraw, caused by switching the theme to dark and back, gives the same picture.
   await page.emulateMedia({ colorScheme: 'dark' });
@@ -170,7 +170,7 @@ test('scaled pictures are redrawn when the span rests', async ({ browser }) => {
   expect(trouble).toEqual([]);
 });
 
-/** Compares the picture of a chart's first curve with its samples: each column of pixels reaches as high and as low as they do. */
+/** Compares the picture of a chart's first curve with its samples: each column of pixels ranges from minimum to maximum. */
 async function compare(page: Page, panel: string) {
   const [curve] = await drawn(page, panel);
   const figure = page.locator(`[data-panel=${panel}]`);
@@ -206,7 +206,7 @@ async function compare(page: Page, panel: string) {
   });
 }
 
-test('no peak is lost where samples are denser than pixels', async ({ browser }) => {
+test('no peak is lost if samples are denser than pixels', async ({ browser }) => {
   const long = new Site(false);
   try {
     // More samples than a screen has pixels.
@@ -236,7 +236,7 @@ test('runs are compared in the same charts', async ({ browser }) => {
   expect(trouble).toEqual([]);
 });
 
-test('a traced flow has a time-sequence graph, others a hint how to trace', async ({ browser }) => {
+test('a traced flow has a time-sequence graph, other flows a hint on tracing', async ({ browser }) => {
   const { page } = await visit(browser, await site.page());
   await open(page, site.key('sim', 'reno'));
   const lines = await drawn(page, 'trace');
@@ -263,7 +263,7 @@ test('the theme follows the system and can be switched', async ({ browser }) => 
   expect(trouble).toEqual([]);
 });
 
-test('sweeps have their curve with the knee, or a map', async ({ browser }) => {
+test('sweeps are shown as a curve with the knee, or as a map', async ({ browser }) => {
   const { page, trouble } = await visit(browser, await site.page());
   await page.getByRole('link', { name: 'Sweeps' }).click();
   const cards = page.locator('.sweep-card');

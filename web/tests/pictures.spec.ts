@@ -1,4 +1,4 @@
-// Takes the pictures of docs/view.md for `scripts/web.sh pictures`, which makes the runs.
+// Takes the pictures of docs/view.md for `scripts/web.sh pictures`, which executes the runs.
 import { execFileSync, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { test } from '@playwright/test';

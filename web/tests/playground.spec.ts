@@ -1,4 +1,5 @@
-// The playground's figures are those of the program: every figure of the summary and every sample, for these scenarios.
+// The playground's figures equal those of the program: every figure of the summary and every sample, for these
+// scenarios.
 import { createReadStream, existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -82,7 +83,7 @@ interface Request {
 
 const link = (request: Request) => `${address}#/new/${deflateRawSync(JSON.stringify(request)).toString('base64url')}`;
 
-/** Waits until the text of the editor is computed; the run. */
+/** Waits until the text of the editor is computed; returns the run. */
 async function computed(page: Page): Promise<RunDetail> {
   const state = page.locator('.state');
   await expect(state).toHaveAttribute('data-computing', 'false', { timeout: 50_000 });
@@ -92,7 +93,7 @@ async function computed(page: Page): Promise<RunDetail> {
   return detail as RunDetail;
 }
 
-/** A run's summary without what differs between two runs of the same scenario. */
+/** A run's summary without the values that differ between two runs of the same scenario. */
 function figures(summary: object): string {
   const { id: _i, started: _s, wall_s: _w, file: _f, record: _r, ...rest } = summary as Record<string, unknown>;
   return JSON.stringify(rest);
@@ -109,7 +110,7 @@ async function compare(page: Page, request: Request) {
   try {
     output = site.longfat('--json', ...args);
   } catch (error) {
-    // Exit code 3: a published figure was missed. The figures are there.
+    // Exit code 3: a published figure was missed. The figures are still printed.
     if ((error as { status?: number }).status !== 3) throw error;
     output = (error as { stdout: string }).stdout;
   }
@@ -149,7 +150,7 @@ async function compare(page: Page, request: Request) {
 
 test.describe('figures', () => {
   for (const { file, variant } of SCENARIOS) {
-    test(`of ${file} are those of the program`, async ({ browser }) => {
+    test(`of ${file} equal those of the program`, async ({ browser }) => {
       test.setTimeout(240_000);
       const { page, trouble } = await visit(browser, address);
       const toml = readFileSync(join(ROOT, 'scenarios', file), 'utf8');
@@ -164,7 +165,7 @@ test.describe('figures', () => {
     });
   }
 
-  test('of every congestion control, with losses, are those of the program', async ({ browser }) => {
+  test('of every congestion control, with losses, equal those of the program', async ({ browser }) => {
     test.setTimeout(180_000);
     const { page } = await visit(browser, address);
     for (const cc of ALGORITHMS) {
@@ -173,7 +174,7 @@ test.describe('figures', () => {
     }
   });
 
-  test('of copies of one algorithm with different parameters are those of the program', async ({ browser }) => {
+  test('of copies of one algorithm with different parameters equal those of the program', async ({ browser }) => {
     const { page } = await visit(browser, address);
     const flow = (name: string, a: number) =>
       `[[flows]]\nname = "${name}"\nfrom = "h1"\nto = "h2"\ncc = { name = "griddt", a = ${a}, backoff = 0.75 }\n`;
@@ -186,7 +187,7 @@ test.describe('figures', () => {
   });
 });
 
-test('it loads less than 3 MB, and a run of 10 s at 1 Gb/s is drawn', async ({ browser }) => {
+test('the playground loads less than 3 MB, and a run of 10 s at 1 Gb/s is drawn', async ({ browser }) => {
   const { page, trouble } = await visit(browser, address);
   await page.goto('about:blank');
   await page.goto(link({ name: 'gigabit.toml', toml: gigabit('10s'), engine: 'sim' }));
@@ -205,7 +206,7 @@ test('it loads less than 3 MB, and a run of 10 s at 1 Gb/s is drawn', async ({ b
   expect(trouble).toEqual([]);
 });
 
-test('form, text, result and address follow each other', async ({ browser }) => {
+test('form, text, result and address stay consistent', async ({ browser }) => {
   const { page, trouble } = await visit(browser, address);
   const first = await computed(page);
   await page.locator('input[name=rate]').fill('100mbit');
@@ -261,7 +262,7 @@ test('the form suggests the congestion controls of the program', async ({ browse
   expect(trouble).toEqual([]);
 });
 
-test('charts of a computed run are those of its record', async ({ browser }) => {
+test('charts of a computed run equal those of its record', async ({ browser }) => {
   const { page } = await visit(browser, address);
   const request = { name: 'charts.toml', toml: gigabit('4s').replace('queue = "1000p"', 'queue = "200p"'), engine: 'sim' };
   const { detail } = await compare(page, request);
@@ -309,7 +310,7 @@ test('charts of a computed run are those of its record', async ({ browser }) => 
   expect(theirs.length).toBeGreaterThan(measures.length);
 });
 
-test('it can be used on a telephone', async ({ browser }) => {
+test('the playground can be used on a phone', async ({ browser }) => {
   const { page, trouble } = await visit(browser, address, { viewport: { width: 390, height: 844 } });
   await computed(page);
   await rests(page);

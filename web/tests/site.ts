@@ -131,7 +131,7 @@ ${flows.map(flow).join('')}`,
     });
   }
 
-  /** Whether the machine can do it (exit code 4 says that it cannot). */
+  /** Whether the machine can run it (exit code 4 means that it cannot). */
   private can(...args: string[]): boolean {
     try {
       this.longfat(...args);
@@ -148,14 +148,14 @@ ${flows.map(flow).join('')}`,
     return child;
   }
 
-  /** A server for tests; its port. */
+  /** Starts a server for tests; returns its port. */
   serve(): string {
     const port = String(20_000 + (process.pid % 20_000));
     this.start('serve', '-p', port, '-B', '127.0.0.1');
     return port;
   }
 
-  /** Serves the page and gives its address. */
+  /** Serves the page and returns its address. */
   async page(...args: string[]): Promise<string> {
     const child = this.start('--json', 'view', '--no-open', ...args);
     let text = '';
@@ -164,7 +164,7 @@ ${flows.map(flow).join('')}`,
       try {
         return (JSON.parse(text) as { url: string }).url;
       } catch {
-        // Not complete yet.
+        // The line is not complete yet.
       }
     }
     throw new Error('longfat view ended');
@@ -209,7 +209,7 @@ ${flows.map(flow).join('')}`,
   }
 }
 
-/** A browser of its own with the page open. Whatever goes wrong in it fails the test. */
+/** Opens the page in a separate browser. Any error in it fails the test. */
 export async function visit(
   browser: Browser,
   url: string,
@@ -235,7 +235,7 @@ export async function visit(
   return { page, trouble };
 }
 
-/** Waits until everything is drawn as it is to be, and on the screen. */
+/** Waits until all charts are drawn in their final state on the screen. */
 export async function rests(page: Page) {
   await expect.poll(() => page.evaluate(() => window.longfatIsIdle?.()), { intervals: [20] }).toBe(true);
   await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
@@ -254,7 +254,7 @@ export async function open(page: Page, ...keys: string[]) {
 /** Closed forms have no samples to draw. */
 export const isModel = (key: string) => key.includes('-model');
 
-/** The curves of a chart as they were drawn last. */
+/** The last drawn curves of a chart. */
 export async function drawn(page: Page, panel: string): Promise<Drawn[]> {
   return page.evaluate((id) => window.longfatDrawn?.[id]?.() ?? [], panel);
 }
@@ -264,5 +264,5 @@ export async function span(page: Page): Promise<{ from: number; to: number }> {
   return { from: Number(await shown.getAttribute('data-from')), to: Number(await shown.getAttribute('data-to')) };
 }
 
-/** The values of a curve that are there. */
+/** The values of a curve that are present. */
 export const values = (curve: Drawn | undefined) => (curve?.ys ?? []).filter((v) => v !== null && !Number.isNaN(v));

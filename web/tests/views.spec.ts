@@ -1,4 +1,4 @@
-// The list's order and folding, views in the address, several browsers, many flows, gaps.
+// The order and the folding of the list, views in the address, several browsers, many flows, gaps.
 import { join } from 'node:path';
 import { expect, test } from '@playwright/test';
 import { breakAt, gapsIn } from '../src/gaps';
@@ -16,7 +16,7 @@ test.beforeAll(() => {
 });
 test.afterAll(() => site?.close());
 
-test('the list is sorted by its headers, and repeats of a point are one row that opens', async ({ browser }) => {
+test('the list is sorted by its headers, and repeats of a point are one expandable row', async ({ browser }) => {
   const { page, trouble } = await visit(browser, await site.page());
   const rows = page.locator('table.runs tbody tr');
   // One run, two points of three repeats, two variants of the model.
@@ -79,7 +79,7 @@ test('an address opens the same view in a second browser, and Back works', async
   expect(await span(second.page)).toEqual(shown);
   expect(second.page.url()).not.toContain('token');
 
-  // Changes within a second are one step, so the number of steps is the machine's.
+  // Changes within a second are one step, so the number of steps depends on the machine.
   let steps = 0;
   do {
     await page.goBack();
@@ -93,7 +93,7 @@ test('an address opens the same view in a second browser, and Back works', async
   expect([...trouble, ...second.trouble]).toEqual([]);
 });
 
-test('a chart that is added while samples are loaded has its samples', async ({ browser }) => {
+test('a chart that is added while samples are loading shows its samples', async ({ browser }) => {
   const { page, trouble } = await visit(browser, await site.page());
   await open(page, site.key('sim'));
   await page.route('**/api/series', async (route) => {
@@ -116,7 +116,7 @@ test('1 RTT shows one minimum RTT', async ({ browser }) => {
   expect(to - from).toBeCloseTo(Math.min(...document.runs[0]!.flows.map((flow) => flow.min_rtt_us)) / 1e6, 6);
 });
 
-test('many flows have a summary first, and distinct colours', async ({ browser }) => {
+test('many flows are preceded by a summary, and have distinct colours', async ({ browser }) => {
   const own = new Site(false);
   try {
     own.simulate(
@@ -141,7 +141,7 @@ test('many flows have a summary first, and distinct colours', async ({ browser }
   }
 });
 
-test('a comparison names the scenarios and says that they differ', async ({ browser }) => {
+test('a comparison names the scenarios and states that they differ', async ({ browser }) => {
   const { page, trouble } = await visit(browser, await site.page());
   await open(page, site.key('sim'), site.key('model', 'tuned'));
   await expect(page.getByText('These runs are of 2 scenarios')).toBeVisible();
@@ -159,12 +159,12 @@ test('published figures name their source', async ({ browser }) => {
   await expect(page.locator('.source')).toHaveText(/^L8-default, L8-tuned: University of South Carolina, .*Lab 8, 2019$/);
 });
 
-test('figures of one metric and of several kinds are several rows', async ({ browser }) => {
+test('figures of several kinds of one metric have separate rows', async ({ browser }) => {
   const own = new Site(false);
   try {
     own.longfat('run', join(import.meta.dirname, '../../scenarios/g-mtufair.toml'), '--engine', 'model');
     const { page, trouble } = await visit(browser, await own.page());
-    // The printed utilisation, and the sum of the printed averages.
+    // The printed utilization, and the sum of the printed averages.
     const rows = page.locator('table.published tbody tr', { hasText: 'G-griddt-mtu' }).filter({ hasText: 'run.goodput' });
     await page.getByRole('link', { name: 'Published' }).click();
     await expect(rows).toHaveCount(2);
@@ -202,7 +202,7 @@ for (const width of [390, 1400]) {
   });
 }
 
-test('each command of a remedy is copied without its reason', async ({ browser }) => {
+test('each command of a remedy can be copied without its reason', async ({ browser }) => {
   const url = await site.page();
   const { page } = await visit(browser, url, { permissions: ['clipboard-read', 'clipboard-write'] });
   const fixes = [
@@ -225,7 +225,7 @@ test('each command of a remedy is copied without its reason', async ({ browser }
   await expect(card.locator('.got')).toContainText(/steady goodput\s*mean /);
 });
 
-test('samples that are missing are a gap in the lines, and marked', async ({ browser }) => {
+test('missing samples interrupt the lines and are marked', async ({ browser }) => {
   const port = site.serve();
   await new Promise((done) => setTimeout(done, 500));
   const running = site.start('test', '127.0.0.1', '-p', port, '-t', '6');
@@ -247,7 +247,7 @@ test('samples that are missing are a gap in the lines, and marked', async ({ bro
   expect(trouble).toEqual([]);
 });
 
-test('a gap is much longer than the usual distance of samples', () => {
+test('a gap is much longer than the typical distance of samples', () => {
   const xs = Float64Array.from([...Array(30).keys()].map((i) => i / 10 + (i >= 15 ? 2 : 0)));
   const points = { xs, ys: xs.map(() => 1) };
   const gaps = gapsIn(points);
@@ -256,7 +256,7 @@ test('a gap is much longer than the usual distance of samples', () => {
   expect([...broken.ys].map(Number.isNaN).indexOf(true)).toBe(15);
   expect(broken.xs.length).toBe(31);
   expect(broken.xs[15]).toBe(xs[14]);
-  // Even distances, few samples, and a slow pair of a dense column have no gap.
+  // Even distances, few samples, and a slow pair in a dense column give no gap.
   expect(gapsIn({ xs: Float64Array.from([...Array(30).keys()]), ys: xs })).toEqual([]);
   expect(gapsIn({ xs: Float64Array.from([0, 1, 2, 50]), ys: xs })).toEqual([]);
 });

@@ -1,13 +1,13 @@
 //! The load that one point carries: reservations a second, and queries over a year of a large mesh. `cargo bench -p longfat-agent --bench
 //! load -- [POINTS]`; 100 points without an argument.
 //!
-//! Reservations: two agents on loopback, requests by the control socket of one for latency tests with the other at random times of the next
-//! hours. A reservation counts when the other point has booked it, that is, after four messages over TLS and the disk's confirmation
-//! of each step at both points.
+//! Reservations: two agents on loopback. Requests over the control socket of one agent reserve latency tests with the other at random times
+//! of the next hours. A reservation counts when the other point has booked it: after four messages over TLS, and after each step is on the
+//! disk at both points.
 //!
-//! Queries: a year of results in the embedded archive (written to a temporary directory: 8 GB for 100 points), and the requests of the page,
-//! of programs and of Prometheus over HTTP. The archive's file is in the kernel's page cache, as it was just written. Beside the time of a
-//! request stands the processor time of agent and client, which does not depend on the machine's other load.
+//! Queries: a year of results in the embedded archive (written to a temporary directory: 8 GB for 100 points), and the HTTP requests that
+//! the page, programs and Prometheus send. The archive's file is in the kernel's page cache, as it was just written. Each request is
+//! listed with its elapsed time and with the processor time of agent and client, which does not depend on the machine's other load.
 
 use std::{
     io::{Read, Write},
@@ -28,11 +28,11 @@ use agent::{
 };
 use reservation::Event;
 
-/// Requests in all.
+/// Total number of requests.
 const RESERVATIONS: u64 = 20_000;
-/// Programs that request at a time.
+/// Number of programs that send requests at the same time.
 const CLIENTS: u64 = 16;
-/// Each query is repeated.
+/// Number of repetitions of each query.
 const REPEATS: usize = 10;
 
 fn main() {
@@ -55,7 +55,7 @@ fn configure(file: &Path, values: &[(&str, &str)]) {
     std::fs::write(file, text.lines().map(line).collect::<String>()).expect("it can be written");
 }
 
-/// Clocks of one machine agree.
+/// Assumed error of UTC: clocks of one machine agree.
 fn configure_point(directory: &Path) {
     configure(&directory.join("agent.toml"), &[("clock_error", "\"1ms\"")]);
     configure(&directory.join("limits.toml"), &[("max_pending", "1000000")]);
@@ -253,7 +253,7 @@ fn queries(points: usize) {
         );
     }
     running.end();
-    // The next hour becomes old.
+    // The next hour becomes old enough to be replaced.
     let begin = Instant::now();
     let later_us = now_us / 3_600_000_000 * 3_600_000_000 + 2 * 3_600_000_000;
     assert!(benching::replace_an_hour(&archive, later_us).expect("an archive"));

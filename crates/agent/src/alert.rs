@@ -1,7 +1,7 @@
 //! Alerts by webhook, command and mail when the cause that limits a pair changes (not when a figure does).
 //!
-//! An alert is sent at least once: a change remains marked in the archive until all receivers have it, or for a day. Receivers that have
-//! accepted it do not get it again.
+//! An alert is sent at least once: a change remains marked in the archive until all receivers have it, or for a day. It is not sent
+//! again to receivers that have accepted it.
 
 use std::{
     io::{self, BufReader, Read, Write},
@@ -24,7 +24,7 @@ use crate::{
     trust,
 };
 
-/// Timeout of a request, and of a command.
+/// Timeout of an HTTP request and of a command.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Interval at which the end of a command is checked.
 const COMMAND_POLL: Duration = Duration::from_millis(20);
@@ -217,7 +217,7 @@ fn run(command: &mut Command, input: Vec<u8>, time: Duration) -> io::Result<()> 
     let begin = Instant::now();
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that does not read its input may succeed nevertheless, and must not block the alerts: a pipe may hold one page only.
+        // A program may succeed without reading its input. It must not block the alerts: a pipe may hold one page only.
         let write = move || stdin.write_all(&input);
         if let Err(error) = thread::Builder::new().name("alert input".into()).spawn(write) {
             child.kill()?;
@@ -239,14 +239,14 @@ fn run(command: &mut Command, input: Vec<u8>, time: Duration) -> io::Result<()> 
     }
 }
 
-/// A connection whose reads and writes end at an instant, however little arrives at a time.
+/// A connection with one deadline for all its reads and writes: a peer that sends single bytes cannot extend it.
 struct UntilDeadline {
     stream: TcpStream,
     deadline: Instant,
 }
 
 impl UntilDeadline {
-    /// The time that is left; an error at the deadline.
+    /// The time until the deadline; an error after it.
     fn remaining(deadline: Instant) -> io::Result<Duration> {
         let remaining = deadline.saturating_duration_since(Instant::now());
         if remaining.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(remaining) }
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_names_the_cause_since_when_and_what_it_was() {
+    fn the_text_names_the_cause_its_start_and_the_previous_cause() {
         assert_eq!(
             alert().text(),
             "a to d: receive buffer of d since 2027-01-15T08:00:00Z, was rate of the path"
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn receivers_that_do_not_read_or_trickle_are_timed_out() {
+    fn receivers_that_stall_or_reply_slowly_time_out() {
         let time = Duration::from_millis(300);
         let mut sleeping = Command::new("/bin/sh");
         sleeping.args(["-c", "exec sleep 60"]);
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_webhooks() {
+    fn webhook_addresses_are_parsed() {
         let parse = |text: &str| text.parse::<Webhook>().map(|w| (w.is_https, w.host, w.port, w.path));
         let expected = |https, host: &str, port, path: &str| Ok((https, host.into(), port, path.into()));
         assert_eq!(parse("http://localhost:9093/a?b=c"), expected(false, "localhost", 9093, "/a?b=c"));
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_webhook_gets_the_document_and_its_refusal_is_an_error() {
+    fn a_webhook_receives_the_document_and_an_http_error_is_reported() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let webhook: Webhook = format!("http://{}/hook", listener.local_addr().unwrap()).parse().unwrap();
         let alerts = Alerts { webhook: Some(webhook), command: None, mail: None };
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_gets_the_document_and_its_failure_is_an_error() {
+    fn a_command_receives_the_document_and_its_failure_is_reported() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("alert");
         let command = |line: &str| Alerts {
@@ -457,7 +457,7 @@ mod tests {
         assert_eq!(document["test"], "a/7");
         let failed = alert().send(&command("exit 3"), Vec::new()).error.unwrap();
         assert!(failed.contains("exit status: 3"), "{failed}");
-        // Those that have it do not get it again, and do not depend on the others.
+        // The alert is not sent again to receivers that have accepted it, whether or not the others have.
         let webhook = "http://127.0.0.1:1/".parse().ok();
         let alerts = Alerts { webhook, ..command("exit 3") };
         let again = alert().send(&alerts, vec![AlertReceiver::Command]);

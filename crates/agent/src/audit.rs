@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::{Error, files, users::user_name};
 
-/// From this size on the log is renamed to `audit.log.1`, which replaces the previous one.
+/// At this size the log is renamed to `audit.log.1`, replacing the previous file of this name.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// Appends an entry. `details` states what was requested, and why it was refused.
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_lines_and_the_log_does_not_grow_without_end() {
+    fn each_entry_is_a_line_and_the_size_of_the_log_is_limited() {
         let state = tempfile::tempdir().unwrap();
         for number in 0..40 {
             append_limited(

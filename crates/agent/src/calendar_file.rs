@@ -15,7 +15,7 @@ use crate::sqlite::Format;
 
 /// The files that this program writes: "LFcl".
 const FORMAT: Format = Format { application: 0x4c46_636c, version: 1 };
-/// With more events than this beyond the last snapshot, and beyond its length, a snapshot replaces all events.
+/// A new snapshot replaces all events when more events than this, and more than the last snapshot has, follow that snapshot.
 const MAX_EVENTS_SINCE_SNAPSHOT: usize = 1000;
 
 /// Why a calendar file cannot be used.

@@ -1,4 +1,4 @@
-//! The causes that limit a pair of points, and their words.
+//! The causes that limit a pair of points, and their descriptions.
 
 use crate::{State, TestRow};
 
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_cause_of_a_record_has_words() {
+    fn every_cause_in_a_record_has_a_description() {
         for cause in schema::Cause::ALL {
             let words = in_words(cause.name(), "a", "b");
             assert!(!words.is_empty() && !words.contains('_'), "{words}");

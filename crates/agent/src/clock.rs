@@ -1,4 +1,5 @@
-//! The two clocks of a point, as the operating system provides them, and whether UTC is reliable enough to remove what is old by it.
+//! The two clocks of a point, as the operating system provides them, and whether UTC is reliable enough to decide which results are old
+//! enough to remove.
 
 use std::sync::{
     Arc,
@@ -49,7 +50,7 @@ impl Clock {
 #[derive(Debug)]
 pub(crate) struct RemovalGuard {
     last: Now,
-    /// Until then nothing is removed, steady clock.
+    /// Until this time of the steady clock nothing is removed.
     doubt_until: Time,
 }
 
@@ -72,7 +73,7 @@ impl RemovalGuard {
         self.last = now;
     }
 
-    /// Whether UTC has not been doubtful for long enough.
+    /// Whether UTC has been reliable for long enough.
     pub fn permits(&self, now: Now) -> bool {
         now.steady >= self.doubt_until
     }
@@ -91,12 +92,12 @@ mod tests {
     fn a_large_step_forward_protects_old_results_for_a_day() {
         let mut guard = RemovalGuard::new(now(100, 1_800_000_000), Some(1_799_999_000_000_000));
         assert!(guard.permits(now(100, 1_800_000_000)));
-        // Time that passes, a small step, and steps back are no reason.
+        // Elapsed time, a small step, and steps back do not delay the removal.
         for (steady, utc) in [(100_100, 1_800_100_000), (100_101, 1_800_103_000), (100_102, 1_700_000_000)] {
             guard.observe(now(steady, utc));
             assert!(guard.permits(now(steady, utc)), "{utc}");
         }
-        // Back to the right time: that is a step forward too.
+        // The correction is a step forward too.
         let wrong = now(100_103, 1_900_000_000);
         guard.observe(wrong);
         assert!(!guard.permits(wrong));
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_while_the_agent_did_not_run_counts() {
+    fn a_step_while_the_agent_was_stopped_is_detected() {
         let guard = RemovalGuard::new(now(100, 1_900_000_000), Some(1_800_000_000_000_000));
         assert!(!guard.permits(now(101, 1_900_000_001)) && guard.permits(now(86_500, 1_900_086_400)));
         assert!(RemovalGuard::new(now(100, 1_900_000_000), None).permits(now(100, 1_900_000_000)));

@@ -6,7 +6,7 @@ use tokio::{net::unix::pipe::Receiver, sync::mpsc, time::sleep};
 
 use crate::inbound::Inbound;
 
-/// Interval at which the clock is read where the kernel reports no steps.
+/// Interval at which the clock is read if the kernel reports no steps.
 const POLL: Duration = Duration::from_secs(5);
 
 /// Sends a notice to the loop whenever the system's clock is stepped.

@@ -31,7 +31,7 @@ const MIN_EVERY: Time = Time::from_secs(1);
 const BASE_PADDING: Time = Time::from_secs(2);
 /// A point's certificate is valid for 825 days; the authority may be unreachable for weeks.
 const RENEW_BEFORE: Duration = Duration::from_secs(60 * 86_400);
-/// The keys above the first table.
+/// The keys that must precede the first table.
 const MAIN_KEYS: [&str; 9] =
     ["name", "listen", "address", "state", "limits", "test_ports", "clock_error", "padding", "results_to"];
 /// The user for whom recurring tests are reserved.
@@ -466,7 +466,8 @@ fn task(
             earliest: Time::ZERO,
             latest: Time::ZERO,
         },
-        // From the epoch: occurrences keep their numbers over restarts, and an hourly test starts at the full hour.
+        // Counted from the epoch: occurrences keep their numbers across restarts, and an hourly test starts at the full
+        // hour.
         recurrence: Recurrence {
             first: offset.unwrap_or(Some(Time::ZERO))?,
             every,
@@ -575,7 +576,7 @@ fn test_request(own: &PointName, task: &Task) -> TestRequest {
         duration: task.spec.duration,
         starts_in: Time::ZERO,
         time_error: Time::ZERO,
-        // The point's own tests may displace what they want here.
+        // The point's own tests may displace any tests at this point.
         priority: None,
     }
 }
@@ -600,11 +601,11 @@ mod tests {
     }
 
     #[test]
-    fn the_template_is_valid_and_complete() {
+    fn the_template_is_valid_with_and_without_its_commented_keys() {
         let config = parse(&crate::template::config("a", "[::]:4862", "a.example:4862")).unwrap();
         assert_eq!((config.name.0.as_str(), config.address.as_str()), ("a", "a.example:4862"));
         assert_eq!(config.test_ports, 5202..=5299);
-        // Its commented keys are valid too.
+        // The keys that it comments out are valid too.
         let text = crate::template::config("a", "[::]:4862", "a.example:4862");
         let is_key = |line: &&str| {
             line.starts_with('[') || line.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '))

@@ -1,5 +1,5 @@
-//! Requests of local users to a running agent, over a Unix socket in its state directory: a frame for the request, a frame for
-//! the reply.
+//! Requests of local users to a running agent, over a Unix socket in its state directory: one frame for the request and one
+//! for the reply.
 
 use std::{
     collections::BTreeMap,
@@ -130,7 +130,7 @@ pub struct NewReservation {
     pub to: String,
     /// The kind of test: `throughput`, `latency`, `diagnose`, or `transfer` for the program's own transfer.
     pub kind: String,
-    /// Its duration, microseconds; absent: the default of its kind.
+    /// Its duration, microseconds; if absent, the default of its kind.
     #[serde(default)]
     pub duration_us: Option<u64>,
     /// UDP at this rate, bit/s; for a transfer, the program's maximum rate.

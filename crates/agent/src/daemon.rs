@@ -9,7 +9,7 @@ use crate::{
     event_loop::EventLoop, files, network,
 };
 
-/// Maximum number of arrivals that wait for the loop.
+/// Maximum number of events that wait for the loop.
 const INBOX: usize = 256;
 
 /// Runs the agent until it is stopped. `on_ready` is called with the address for other points when it listens.
@@ -36,7 +36,8 @@ async fn serve(
     stop: &StopHandle,
     on_ready: impl FnOnce(SocketAddr),
 ) -> Result<(), Error> {
-    // Connections of points and HTTP clients, databases, tests. If it cannot be raised, the limits of each still hold.
+    // Connections of points and HTTP clients, databases and tests need descriptors. If the limit cannot be raised, the
+    // maximum of each still applies.
     let _ = os::raise_file_limit();
     let identity = Identity::open(&config.state)?;
     let owner = identity.name()?;
@@ -50,7 +51,7 @@ async fn serve(
     }
     let members = Members::open(&config.state)?;
     files::create_directory(&config.state.join("runs"))?;
-    // First: its lock keeps a second agent from using any other file.
+    // The calendar is opened first: its lock prevents a second agent from using the other files.
     let calendar = config.state.join("calendar.sqlite");
     let (file, point) = CalendarFile::open(&calendar, config.name.clone(), config.settings.clone())?;
     let control = control_server::bind(&config.state)?;

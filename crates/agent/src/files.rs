@@ -14,12 +14,12 @@ pub(crate) fn failed<'a>(operation: &'static str, path: &'a Path) -> impl Fn(io:
     move |cause| Error::File { operation, path: path.into(), cause }
 }
 
-/// Creates a directory and those above it.
+/// Creates a directory and its missing parents.
 pub(crate) fn create_directory(path: &Path) -> Result<(), Error> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed("create", path))
 }
 
-/// Replaces a file; if the process is killed, the old or the new file remains complete.
+/// Replaces a file; if the process is killed, either the old or the new file is complete.
 pub(crate) fn replace(path: &Path, text: &[u8]) -> Result<(), Error> {
     os::file::replace(path, text, 0o600).map_err(failed("write", path))
 }

@@ -19,7 +19,8 @@ fn round_trip<T: Serialize + DeserializeOwned>(value: &T) {
     assert_eq!(framing::encode(&again).expect("it can be written again"), bytes);
 }
 
-/// Decodes arbitrary bytes as what a connection receives: frames with their headers, of another point or of a local user.
+/// Decodes arbitrary bytes as the input of a connection: frames with their headers, from another point or from a local
+/// user.
 pub fn frames(bytes: &[u8]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.expect("a runtime can be started");

@@ -60,7 +60,7 @@ pub(crate) enum Inbound {
         /// The address of the server.
         endpoint: Endpoint,
     },
-    /// The common archive has the rows of the spool up to this number.
+    /// The common archive has stored the rows of the spool up to this number.
     Forwarded {
         /// The number.
         number: i64,
@@ -69,7 +69,7 @@ pub(crate) enum Inbound {
     Alerted {
         /// The change that it reports.
         change: CauseChange,
-        /// Who has accepted it.
+        /// The receivers that have accepted it.
         sent: Sent,
     },
     /// A test has ended.

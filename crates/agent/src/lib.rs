@@ -1,6 +1,6 @@
 //! A measurement point as a program: reserves slots with other points, tests in them, and keeps the results.
 //!
-//! - [`create_mesh`], [`join_mesh`]: the files of a new point; [`Authority`] and [`Invitation`]: who belongs to the mesh
+//! - [`create_mesh`], [`join_mesh`]: the files of a new point; [`Authority`] and [`Invitation`]: membership of the mesh
 //! - [`Config`]: its configuration
 //! - [`run`]: the agent
 //! - [`Client`]: a local user's access to it; [`serve_interface`]: the access of browsers and programs

@@ -19,13 +19,13 @@ const MAX_NAME_BYTES: usize = 128;
 /// Why a result is not accepted.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It is invalid, each time that it is sent.
+    /// The result is invalid and stays so: resending it does not help.
     Invalid(&'static str),
     /// Its start is too far in the future: one of the two clocks is wrong.
     Future,
 }
 
-/// A reason in words, which may have texts of other points.
+/// A reason in words, which may quote texts of other points.
 pub(crate) fn plain_reason(text: &str) -> String {
     plain(text, MAX_TEXT_BYTES)
 }
@@ -102,7 +102,7 @@ mod tests {
     use crate::test_row::tests::row;
 
     #[test]
-    fn results_that_no_test_has_are_refused() {
+    fn impossible_results_are_refused() {
         let now = Now { steady: Time::ZERO, utc: Time::from_secs(1_800_000_000), error: Time::ZERO };
         let settings = Settings::default();
         let now_us = 1_800_000_000_000_000;

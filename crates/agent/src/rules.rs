@@ -61,11 +61,11 @@ impl Admission for Rules {
         if spec.peer.is_none() != is_with_server {
             return Err(format!("a test of the kind {} has two ends", parameters.kind));
         }
-        // Other points cannot choose the server to which this point sends.
+        // Only this point chooses the servers to which it sends.
         if is_with_server && candidate.request.id.origin != *candidate.point.name() {
             return Err(format!("only users of {} may test with its servers", candidate.point.name()));
         }
-        // A point can speak for its own users only.
+        // A point can request tests only for its own users.
         let origin = &candidate.request.id.origin;
         let is_of_origin = |user: &String| user.rsplit_once('@').is_some_and(|(_, point)| point == origin.0);
         if !spec.user.as_ref().is_some_and(is_of_origin) {
@@ -74,7 +74,8 @@ impl Admission for Rules {
         if spec.user.as_ref().is_some_and(|user| user.contains(char::is_control)) {
             return Err("the user's name has control characters".into());
         }
-        // The point's own users and recurring tests, but not its programs, may displace what they want here.
+        // The point's own users and recurring tests, but not its programs, may displace any tests at this
+        // point.
         let is_program = spec.user.as_deref().is_some_and(tokens::is_program);
         let is_operator = *origin == *candidate.point.name() && !is_program;
         self.enforced.admit_with(candidate, (!is_operator).then_some(spec.priority))
@@ -90,7 +91,7 @@ mod tests {
     use crate::test::Kind;
 
     #[test]
-    fn disguised_tests_and_foreign_users_are_refused_with_the_rule() {
+    fn mislabelled_tests_and_foreign_users_are_refused_with_the_rule() {
         let limits = "[classes.mesh]\n[assign]\ndefault = \"mesh\"\n".parse::<Limits>().unwrap();
         let rules = Rules::new(limits);
         let now = Now { steady: Time::ZERO, utc: Time::from_secs(1_800_000_000), error: Time::ZERO };

@@ -23,7 +23,7 @@ pub struct Session {
     pub stations: Vec<String>,
     /// The rate of each station.
     pub rate: BitRate,
-    /// Who sends in the scans: [`Kind::Transfer`], the stations' programs; or [`Kind::Stream`], the agents.
+    /// What sends in the scans: [`Kind::Transfer`], the stations' programs; [`Kind::Stream`], the agents.
     pub kind: Kind,
     /// The scans, in the order of the file.
     pub scans: Vec<Scan>,
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn each_station_gets_a_slot_of_each_scan_that_is_to_come() {
+    fn each_station_gets_a_slot_for_each_future_scan() {
         let session = Session::parse(SESSION).unwrap();
         assert_eq!(session.total_rate(), BitRate(1_536_000_000));
         let at = |text: &str| text.parse::<Timestamp>().unwrap();
@@ -295,7 +295,7 @@ mod tests {
             (60_000_000, 60_000_000, Some(300_000_000))
         );
         assert_eq!((first.kind.as_str(), first.rate_bps), ("transfer", Some(512_000_000)));
-        // Without a deadline a scan cannot slip.
+        // Without a deadline the start of a scan cannot be moved.
         assert_eq!(slots[5].reservation.within_us, 0);
         assert_eq!(session.slots(at("2026-11-26T12:00:00Z")).len(), 3);
         assert!(session.slots(at("2026-11-26T13:00:00Z")).is_empty());
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_of_calendars_belong_to_scans() {
+    fn slots_in_calendars_are_assigned_to_scans() {
         let session = Session::parse(SESSION).unwrap();
         let slot = |from: &str, start: &str| SlotReport {
             id: "a/1".into(),
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_is_met_by_data_at_the_rate() {
+    fn a_deadline_is_met_if_the_goodput_reaches_the_rate() {
         let session = Session::parse(SESSION).unwrap();
         let at = |text: &str| text.parse::<Timestamp>().unwrap();
         let (before, after) = (at("2026-11-26T12:05:30Z"), at("2026-11-26T12:06:01Z"));
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn agents_stream_if_the_session_says_so() {
+    fn agents_send_the_scans_of_a_session_with_streams() {
         let session =
             Session::parse(&SESSION.replace("rate =", "kind = \"stream\"\n        rate =")).unwrap();
         let slots = session.slots("2026-11-26T11:59:00Z".parse().unwrap());

@@ -23,7 +23,7 @@ pub trait StepObserver: Send + Sync {
     fn at(&self, moment: Moment, events: &[Event]);
 }
 
-/// Observes nothing.
+/// Ignores every step.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoObserver;
 

@@ -1,6 +1,6 @@
-//! Texts of other points, made safe for terminals, mail and disks.
+//! Sanitizes texts of other points for terminals, mail and disks.
 
-/// The text in one line, without control characters, and cut to this length.
+/// The text as one line, without control characters, truncated to this length.
 pub(crate) fn plain(text: &str, max_bytes: usize) -> String {
     const CUT: &str = "...";
     let mut plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_characters_and_long_ends_are_removed() {
+    fn control_characters_are_removed_and_long_texts_truncated() {
         assert_eq!(plain("a\r\nBcc: x\u{9b}31m", 100), "a  Bcc: x 31m");
         assert_eq!(plain("abcdef", 6), "abcdef");
         assert_eq!(plain("abcdéf", 6), "abc...");

@@ -28,7 +28,7 @@ const KILL_AT: &str = "LONGFAT_TEST_KILL_AT";
 /// What the child prints when it listens, and when it waits to be killed.
 const READY: &str = "agent-is-ready";
 const KILL_ME: &str = "agent-waits-to-be-killed";
-/// Longer than anything here takes on a busy machine.
+/// Longer than any step of these tests takes on a busy machine.
 pub const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A file in a point's directory: the offset of its UTC, ns.
@@ -36,7 +36,7 @@ const CLOCK_OFFSET: &str = "clock-offset";
 /// A file in a point's directory: how long before its end a certificate is renewed, days.
 pub const RENEW_DAYS: &str = "renew-days";
 
-/// Follows the file with the offset of UTC.
+/// Applies the offset of UTC in the file, which it rereads every 20 ms.
 fn step_clock_by_file(directory: &Path, clock: &agent::Clock) {
     let (file, offset) = (directory.join(CLOCK_OFFSET), Arc::clone(&clock.offset_ns));
     std::thread::spawn(move || {
@@ -70,7 +70,7 @@ impl StepObserver for StopAt {
         let is_event = self.event == "any" || names.into_iter().any(|name| name == self.event.as_str());
         if format!("{moment:?}") == self.moment && is_event {
             println!("{KILL_ME}");
-            // The connections are on this thread too: what was passed to them is sent while the kill is on its way.
+            // The connections run on this thread too: frames passed to them are still sent before the kill arrives.
             if matches!(moment, Moment::Sent | Moment::Started) {
                 return;
             }
@@ -165,7 +165,7 @@ impl Agent {
         self.wait_for(KILL_ME);
     }
 
-    /// The process stops, and its connections stay open.
+    /// Stops the process; its connections stay open.
     pub fn freeze(&self) {
         let status = Command::new("kill").args(["-STOP", &self.child.id().to_string()]).status();
         assert!(status.unwrap().success());
@@ -228,7 +228,7 @@ impl Mesh {
         for (name, directory) in names.iter().zip(&directories).skip(1) {
             let hour = Duration::from_secs(3600);
             let invitation = authority.invite(&state, name, &address.to_string(), hour).unwrap();
-            // As a user passes it on.
+            // The token as a user copies it.
             let invitation = invitation.to_string().parse().unwrap();
             let request = JoinRequest { listen: listen(), address: None };
             agent::join_mesh(directory, &invitation, &request).unwrap();

@@ -13,7 +13,7 @@ fn add(directory: &Path, lines: &str) {
     std::fs::write(&path, text + lines).unwrap();
 }
 
-/// A short throughput test from a to b that ends like this.
+/// A short throughput test from a to b with this outcome.
 fn run(client: &Client, phase: &str) {
     let within_us = if phase == "finished" { 60_000_000 } else { 3_000_000 };
     let wanted = agent::NewReservation { within_us, ..wanted("a", "b", "throughput") };
@@ -23,7 +23,7 @@ fn run(client: &Client, phase: &str) {
 
 /// Tests that get no result are a cause: the peer is stopped and started again.
 #[test]
-fn a_change_of_the_cause_is_alerted_once_even_if_the_receiver_was_away() {
+fn a_change_of_the_cause_is_alerted_once_even_if_the_receiver_was_down() {
     let mesh = Mesh::of(&["a", "b"]);
     let directory = &mesh.directories[0];
     let (receiver, alerts) = (directory.join("receiver"), directory.join("alerts"));
@@ -81,7 +81,7 @@ fn mutes_delay_alerts_and_acknowledgements_end_with_the_cause() {
     peer.kill();
     run(&client, "not_run");
     run(&client, "not_run");
-    // The mute outlives the agent.
+    // The mute remains in force after a restart of the agent.
     a.kill();
     let _a = Agent::start(directory);
     std::thread::sleep(Duration::from_secs(1));

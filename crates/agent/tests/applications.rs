@@ -37,7 +37,7 @@ fn a_plan_has_the_tested_rate_and_a_free_slot_that_can_be_reserved() {
     assert!(untested["rate_bps"].is_null() && untested["reservation"].is_null());
 
     assert_eq!(end(&a, &a.reserve(wanted("a", "b", "throughput")).unwrap().id).phase, "finished");
-    // b is busy in some seconds: only its own calendar and a's have it.
+    // b is busy a few seconds from now: the slot is only in its own calendar and in a's.
     let busy =
         NewReservation { in_us: 8_000_000, duration_us: Some(30_000_000), ..wanted("b", "a", "throughput") };
     let busy = b.reserve(busy).unwrap();
@@ -66,7 +66,7 @@ fn a_plan_has_the_tested_rate_and_a_free_slot_that_can_be_reserved() {
     wait_until("the start of the slot", || {
         (a.why(&reserved.id).unwrap()[0].phase == "running").then_some(())
     });
-    // Without bytes the goodput is that of the connections; there are none.
+    // A report without bytes takes the goodput of the connections; there are none.
     let report = TransferReport { bytes: None, duration_us: 1_000_000, error: None };
     a.report(&reserved.id, &report).unwrap();
     assert_eq!(end(&a, &reserved.id).phase, "finished");
@@ -112,7 +112,7 @@ fn stations_send_to_one_correlator_at_the_same_time() {
     let calendar = correlator.calendar(Duration::from_secs(600)).unwrap();
     let scans: Vec<_> = calendar.slots.iter().filter(|slot| session.scan_of(slot) == Some(1)).collect();
     assert_eq!(scans.len(), 2, "{calendar:?}");
-    // Both slots are at the same time: they state their rate.
+    // Both slots are at the same time, because they state their rate.
     assert!(scans[0].start_us.abs_diff(scans[1].start_us) < 3_000_000, "{scans:?}");
     assert!(scans.iter().all(|slot| slot.class == "normal"));
     for id in &reserved {
@@ -129,7 +129,7 @@ fn stations_send_to_one_correlator_at_the_same_time() {
         let row = wait_until("the result at the requester", || {
             correlator.why(id).unwrap().into_iter().next()?.result.filter(|row| row.state != State::Running)
         });
-        // On a busy machine packets miss their time; they are measured nevertheless.
+        // On a busy machine packets miss their deadlines; the stream is measured nevertheless.
         let goodput = row.figures.goodput_bps;
         assert!(goodput.is_some_and(|bps| bps > 1e6), "{ended:?} {row:?}");
         let is_late = row.reason.as_deref().is_some_and(|reason| reason.contains("missed their time"));
@@ -138,7 +138,7 @@ fn stations_send_to_one_correlator_at_the_same_time() {
 }
 
 #[test]
-fn servers_that_know_nothing_of_the_mesh_are_ends_of_tests() {
+fn servers_outside_the_mesh_can_be_ends_of_tests() {
     let iperf3 = iperf3::ServerOptions { port: 0, ..iperf3::ServerOptions::default() };
     let iperf3 = iperf3::Server::bind(iperf3).unwrap();
     let loopback = std::net::IpAddr::from([127, 0, 0, 1]);
@@ -175,7 +175,7 @@ fn servers_that_know_nothing_of_the_mesh_are_ends_of_tests() {
         let row = ended.result.unwrap();
         assert_eq!((row.from.as_str(), row.to.as_str(), row.kind.as_str()), ("a", to, kind));
         let figure = if kind == "latency" { row.figures.min_rtt_us } else { row.figures.goodput_bps };
-        // The reflector's own time is subtracted, which can leave nothing on one host.
+        // The reflector's own time is subtracted; on one host the difference can be zero.
         assert!(figure.is_some_and(|value| value > 0.0 || kind == "latency"), "{row:?}");
         let is_counted =
             row.figures.evidence.is_some_and(|text| text.contains(&format!("packets to {to} lost")));

@@ -1,4 +1,5 @@
-//! A full disk: the agent ends instead of announcing what it could not store, and continues when there is space again.
+//! A full disk: the agent ends instead of announcing results that it could not store, and continues after a restart
+//! with free space.
 
 use std::{
     io::{BufRead, BufReader},
@@ -15,7 +16,7 @@ use crate::agents::{Agent, Mesh, end, results, wait_for_empty_calendar, wait_unt
 
 /// Size of the file system, KiB.
 const SIZE_KIB: u32 = 4096;
-/// Maximum number of tests until the full disk is noticed.
+/// Maximum number of tests until the full disk is detected.
 const MAX_TESTS: usize = 20;
 
 /// Mounts a small file system over a directory, in a separate mount namespace. It ends with this process.
@@ -84,11 +85,11 @@ fn a_full_disk_loses_no_result_and_blocks_no_calendar() {
     }
     wait_until("the end of the agent", || agent.has_ended().then_some(()));
     drop(agent);
-    // The other end waits for nothing.
+    // The other end has no open reservation.
     wait_for_empty_calendar(&a);
     std::fs::remove_file(&ballast).unwrap();
     let agent = start();
-    // The results from before are there, and every reservation has an end.
+    // The earlier results are stored, and every reservation has an outcome.
     wait_for_empty_calendar(&b);
     let rows = wait_until("an end of each test", || {
         let rows = results(&b);

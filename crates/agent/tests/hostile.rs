@@ -69,7 +69,7 @@ fn without_certificate(address: SocketAddr, root: &CertificateDer<'static>) -> b
 }
 
 #[test]
-fn hostile_connections_get_nothing_and_proper_tests_run() {
+fn hostile_connections_get_no_reply_and_regular_tests_run() {
     let mesh = Mesh::of(&["a", "b"]);
     let _agents: Vec<Agent> = mesh.directories.iter().map(|directory| Agent::start(directory)).collect();
     let [a, b] = [0, 1].map(|index| mesh.client(index));
@@ -194,7 +194,7 @@ fn a_member_can_send_results_of_its_own_tests_only() {
     };
     let frames = [
         row("b/1", "c", now_us),
-        // Of tests that others lead, or that a did not request.
+        // Results of tests that others lead, or that a did not request.
         row(&requested, "b", now_us),
         row("a/999", "b", now_us),
         row("b/2", "b", i64::MIN),

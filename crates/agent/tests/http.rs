@@ -34,7 +34,7 @@ pub fn document(address: &str, path: &str) -> Value {
     serde_json::from_str(&body).unwrap()
 }
 
-/// How a value differs from a schema of the OpenAPI document; the keywords are those that the document has.
+/// The differences between a value and a schema of the OpenAPI document, for the keywords that this document uses.
 fn mistake(value: &Value, schema: &Value, all: &Value, path: &str) -> Option<String> {
     let Some(schema) = schema.as_object() else {
         return (schema == &Value::Bool(false)).then(|| format!("{path} is not allowed"));
@@ -113,7 +113,7 @@ pub fn serve_http(directory: &Path) -> String {
 }
 
 #[test]
-fn documents_are_those_of_the_description_and_of_the_page() {
+fn documents_match_the_openapi_document_and_the_types_of_the_page() {
     let mesh = Mesh::of(&["a", "b", "c"]);
     let address = serve_http(&mesh.directories[0]);
     // The results of b go to a as well.
@@ -160,7 +160,7 @@ fn documents_are_those_of_the_description_and_of_the_page() {
             assert_eq!(testing::page_types::mistake(&value, interface, &interfaces, interface), None);
         }
     }
-    // The check itself finds mistakes.
+    // The check itself reports mistakes.
     let schema = description.pointer("/components/schemas/MeshPair").unwrap();
     assert!(mistake(&serde_json::json!({ "from": 1 }), schema, &description, "x").is_some());
 
@@ -189,9 +189,9 @@ fn documents_are_those_of_the_description_and_of_the_page() {
     drop(agents);
 }
 
-/// Connections that send nothing or a byte now and then, more than the interface serves.
+/// More connections than the interface serves, which send nothing or a byte now and then.
 #[test]
-fn hostile_clients_do_not_keep_proper_ones_from_the_interface() {
+fn hostile_clients_do_not_block_regular_clients_of_the_interface() {
     let mesh = Mesh::of(&["a"]);
     let address = serve_http(&mesh.directories[0]);
     let _a = Agent::start(&mesh.directories[0]);
@@ -291,7 +291,7 @@ fn metrics_are_in_the_text_format_and_requests_are_checked() {
         assert_eq!(found, status, "{path}: {body}");
         assert!(body.contains(part), "{path}: {}", &body[..body.len().min(500)]);
     }
-    // A name that another site has pointed at this machine.
+    // A host name of another site that resolves to this machine.
     assert_eq!(get_as(&address, "/api/v1/mesh", "evil.example").0, 421);
     b.kill();
     let (status, body) = get(&address, "/api/v1/calendar?point=b");
@@ -406,7 +406,7 @@ fn programs_reserve_slots_for_their_transfers_and_report_them() {
     let (status, body) = post(&address, "/api/v1/report", Some(&token), &document);
     assert!(status == 400 && body.contains("was not reserved with this token"), "{body}");
 
-    // A slot that is not needed.
+    // A slot that is no longer needed.
     let later = r#"{"from":"a","to":"b","kind":"transfer","in_us":600000000}"#;
     let later = reservation(post(&address, "/api/v1/reserve", Some(&token), later))["id"].clone();
     let cancel = format!(r#"{{"id":{later},"reason":"no data"}}"#);

@@ -39,7 +39,7 @@ struct Host {
     runs: Vec<(u64, ReservationId)>,
 }
 
-/// Opens both calendars; a point that finds its bookings overlapping would fail here.
+/// Opens both calendars; a point with overlapping bookings would fail here.
 fn open(directory: &Path) -> BTreeMap<PointName, Host> {
     ["a", "b"]
         .map(|name| {
@@ -56,7 +56,7 @@ fn carry_out(host: &mut Host, seconds: u64, step: Step, out: &mut Vec<(PointName
     let name = host.point.name().clone();
     for event in &step.events {
         if let reservation::Event::Created { request, .. } = event {
-            // Without a buffer: what is printed is durable.
+            // Output is not buffered: a printed line has reached the parent before a kill.
             println!("durable {name} {} {}", request.id.origin, request.id.number);
         }
     }
@@ -124,7 +124,7 @@ fn child() {
 }
 
 #[test]
-fn a_kill_at_any_moment_loses_nothing_and_books_nothing_twice() {
+fn a_kill_at_any_moment_loses_no_event_and_books_no_slot_twice() {
     let directory = tempfile::tempdir().unwrap();
     let mut start = 0;
     let mut durable: Vec<(PointName, ReservationId)> = Vec::new();
@@ -169,7 +169,7 @@ fn a_kill_at_any_moment_loses_nothing_and_books_nothing_twice() {
         }
         start += 1 + kill % 40;
     }
-    // Nothing is stuck: without new requests all reservations end, and some tests have run.
+    // No reservation is stuck: without new requests all end, and some tests have run.
     let hosts = work(directory.path(), start, 400, false);
     std::io::stdout().flush().unwrap();
     let mut finished = 0;

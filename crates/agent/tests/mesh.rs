@@ -1,4 +1,4 @@
-//! Agents that work as they should: all kinds of tests, third parties, rules, cancellation, recurring tests, members.
+//! Agents in normal operation: all kinds of tests, third parties, rules, cancellation, recurring tests, members.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn tests_run_in_their_slots_and_both_ends_have_the_result() {
 }
 
 #[test]
-fn why_a_test_was_not_run_is_a_rule_or_a_conflict() {
+fn a_test_that_was_not_run_names_the_rule_or_the_conflict() {
     let mesh = Mesh::of(&["a", "b"]);
     let limits = mesh.directories[1].join("limits.toml");
     let text = std::fs::read_to_string(&limits).unwrap();
@@ -64,13 +64,13 @@ fn why_a_test_was_not_run_is_a_rule_or_a_conflict() {
     );
     let udp = why(NewReservation { rate_bps: Some(1_000_000), ..wanted("a", "b", "throughput") });
     assert!(udp.contains("refused by allow_udp = false of class mesh"), "{udp}");
-    // Users of a are not limited at a, but at b.
+    // The limits of a do not apply to its own users; those of b do.
     let high = why(NewReservation { priority: 2, ..wanted("a", "b", "throughput") });
     assert!(
         high.contains("point b does not allow it: refused by max_priority of class mesh: priority 2 requested, at most 1"),
         "{high}"
     );
-    // A conflict, named at the point that has it.
+    // A conflict names the point whose calendar has it.
     let first = a.reserve(NewReservation { in_us: 60_000_000, ..wanted("a", "b", "throughput") }).unwrap();
     wait_until("the booking", || {
         a.why(&first.id).unwrap().into_iter().find(|explained| explained.phase == "booked")
@@ -102,7 +102,7 @@ fn why_a_test_was_not_run_is_a_rule_or_a_conflict() {
 }
 
 #[test]
-fn recurring_tests_recur_and_survive_restarts_once_each() {
+fn recurring_tests_survive_restarts_and_no_occurrence_runs_twice() {
     let mesh = Mesh::of(&["a", "b"]);
     let test = "\n[[tests]]\nname = \"t\"\nto = \"b\"\nkind = \"latency\"\nduration = \"1s\"\nevery = \"6s\"\nslip = \"5s\"\n";
     let path = mesh.directories[0].join("agent.toml");
@@ -156,7 +156,7 @@ fn certificates_are_renewed_while_the_agents_run() {
 }
 
 #[test]
-fn an_expelled_point_is_served_no_more_and_a_token_works_once() {
+fn an_expelled_point_is_refused_and_a_token_works_once() {
     let mesh = Mesh::of(&["a", "b"]);
     let _agents: Vec<Agent> = mesh.directories.iter().map(|directory| Agent::start(directory)).collect();
     let [a, b] = [0, 1].map(|index| mesh.client(index));
@@ -170,7 +170,7 @@ fn an_expelled_point_is_served_no_more_and_a_token_works_once() {
     assert!(member.contains("b is a member of the mesh already"), "{member}");
     assert!(a.expel("b").unwrap().members.is_empty());
     assert!(a.reserve(wanted("a", "b", "latency")).is_err());
-    // b's certificate is still valid, and useless.
+    // b's certificate has not expired, but is refused.
     let requested = b.reserve(NewReservation { within_us: 3_000_000, ..wanted("b", "a", "latency") });
     let over = end(&b, &requested.unwrap().id);
     assert!(over.text.contains("a did not reply"), "{}", over.text);
@@ -184,7 +184,7 @@ fn an_expelled_point_is_served_no_more_and_a_token_works_once() {
     let again = agent::join_mesh(other.path(), &invitation, &request).unwrap_err().to_string();
     assert!(again.contains("has been used"), "{again}");
     assert_eq!(a.status().unwrap().members.len(), 1);
-    // The old certificate of the name stays useless.
+    // The old certificate of the name is still refused.
     let requested = b.reserve(NewReservation { within_us: 3_000_000, ..wanted("b", "a", "latency") });
     let over = end(&b, &requested.unwrap().id);
     assert!(over.text.contains("a did not reply"), "{}", over.text);
@@ -200,7 +200,7 @@ fn an_expelled_point_is_served_no_more_and_a_token_works_once() {
 }
 
 #[test]
-fn a_reservation_that_waits_names_the_point_that_cannot_be_reached() {
+fn a_waiting_reservation_names_the_unreachable_point() {
     let mesh = Mesh::of(&["a", "b", "c"]);
     let _a = Agent::start(&mesh.directories[0]);
     let a = mesh.client(0);
@@ -218,7 +218,7 @@ fn a_reservation_that_waits_names_the_point_that_cannot_be_reached() {
 }
 
 #[test]
-fn announcements_reach_all_points_and_follow_the_configuration() {
+fn announcements_reach_all_points_and_change_with_the_configuration() {
     let mesh = Mesh::of(&["a", "b", "c"]);
     let announce = |index: usize, text: &str| {
         let path = mesh.directories[index].join("agent.toml");
@@ -249,14 +249,14 @@ fn announcements_reach_all_points_and_follow_the_configuration() {
     let near = find(2, LookupTexts { near: Some("59.3,18.1".into()), ..LookupTexts::default() });
     assert_eq!(near[0].name, "b");
     assert!((100.0..1000.0).contains(&near[0].distance_km.unwrap()), "{near:?}");
-    // The authority is away when b announces a change, and gets it later.
+    // The authority is down when b announces a change, and receives it later.
     agents.remove(0).kill();
     agents.remove(0).kill();
     announce(1, "place = \"Onsala\"");
     agents.push(Agent::start(&mesh.directories[1]));
     agents.push(Agent::start(&mesh.directories[0]));
     let b = mesh.client(1);
-    // A message connects both.
+    // A message opens a connection.
     b.reserve(wanted("b", "a", "latency")).unwrap();
     for index in 0..3 {
         wait_until("the new place", || (places(index) == all("Onsala")).then_some(()));

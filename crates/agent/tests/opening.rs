@@ -1,4 +1,4 @@
-//! The files that are opened, and those that are refused.
+//! Which calendar files are opened and which are refused.
 
 use std::path::Path;
 
@@ -55,7 +55,7 @@ fn a_snapshot_replaces_many_events_and_numbers_are_not_reused() {
         let step = point.cancel(now(0), &id, "", &AdmitAll);
         file.write(&step.events).unwrap();
     }
-    // Long after the retention all are forgotten.
+    // Long after the retention, the point has forgotten all reservations.
     let later = now(30 * 86_400);
     let step = point.handle_timeout(later, &AdmitAll);
     file.write(&step.events).unwrap();
@@ -153,7 +153,7 @@ fn other_files_are_refused() {
 }
 
 #[test]
-fn an_event_without_its_reservation_is_damage() {
+fn an_event_without_its_reservation_means_a_damaged_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("calendar.sqlite");
     let (mut file, _) = open(&path, "a").unwrap();
@@ -166,7 +166,7 @@ fn an_event_without_its_reservation_is_damage() {
 
 /// The text of events in files must stay readable: a change of this text needs a new `VERSION`.
 #[test]
-fn the_form_of_events_is_stable() {
+fn the_text_of_events_is_stable() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("calendar.sqlite");
     let (mut file, mut point) = open(&path, "a").unwrap();

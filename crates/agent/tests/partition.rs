@@ -33,7 +33,7 @@ fn relay(mut from: TcpStream, mut to: TcpStream, cut: &AtomicBool) {
     let _ = to.shutdown(std::net::Shutdown::Both);
 }
 
-/// An address that leads to another one as long as the network is not cut.
+/// An address whose connections are relayed to another one while the network is not cut.
 fn relay_to(target: SocketAddr, cut: &Arc<AtomicBool>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -77,7 +77,7 @@ fn mesh(cut: &Arc<AtomicBool>) -> (tempfile::TempDir, Vec<PathBuf>) {
 }
 
 #[test]
-fn a_partition_before_or_during_a_test_runs_nothing_twice_and_loses_no_result() {
+fn a_partition_before_or_during_a_test_repeats_no_test_and_loses_no_result() {
     let cut = Arc::new(AtomicBool::new(false));
     let (_root, directories) = mesh(&cut);
     let _agents: Vec<Agent> = directories.iter().map(|directory| Agent::start(directory)).collect();

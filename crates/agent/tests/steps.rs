@@ -36,11 +36,11 @@ const PEER: [(&str, Expected); 6] = [
 enum Expected {
     /// The request was not durable: its user got no reply.
     Nothing,
-    /// It ends; if it ran, with a result.
+    /// The reservation ends; if the test ran, it has a result.
     AnyEnd,
-    /// It did not complete, and does not run a second time.
+    /// The test did not complete, and is not run a second time.
     NoResult,
-    /// It has its result.
+    /// The test has its result.
     Result,
 }
 
@@ -156,7 +156,7 @@ fn the_peer_is_killed_at_each_step() {
 
 /// The clock of the lead is stepped by an hour between the booking and the start, and back.
 #[test]
-fn a_step_of_the_clock_runs_nothing_and_blocks_nothing() {
+fn a_clock_step_starts_no_test_and_blocks_no_calendar() {
     let mesh = Mesh::of(&["a", "b"]);
     let _agents: Vec<Agent> = mesh.directories.iter().map(|directory| Agent::start(directory)).collect();
     let [a, b] = [0, 1].map(|index| mesh.client(index));
@@ -185,7 +185,7 @@ fn a_step_of_the_clock_runs_nothing_and_blocks_nothing() {
 }
 
 #[test]
-fn a_peer_that_vanishes_blocks_nothing() {
+fn a_peer_that_vanishes_blocks_no_calendar() {
     let mesh = Mesh::of(&["a", "b"]);
     let _a = Agent::start(&mesh.directories[0]);
     let b = Agent::start_with(&mesh.directories[1], "Started running");

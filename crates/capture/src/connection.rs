@@ -10,7 +10,7 @@ use crate::{
     sender::{AckInfo, AdvertisedWindow, FlowSender, Rows},
 };
 
-/// A packet with more payload is a super-packet for certain: frames are smaller (jumbo frames have 9216 bytes at most), bytes.
+/// Maximum payload of a single frame, bytes: a packet with more is certainly a super-packet (jumbo frames have at most 9216 bytes).
 const MAX_FRAME_PAYLOAD: u32 = 9216;
 /// Maximum number of segments in a super-packet that are counted by identifications: 64 kB with an MSS of 536 (RFC 9293).
 const MAX_SEGMENTS: u16 = 123;
@@ -31,17 +31,17 @@ pub(crate) struct Connection {
 pub(crate) struct CapturedEndpoint {
     pub(crate) address: SocketAddr,
     pub(crate) sender: FlowSender,
-    /// Whether the capture has a packet of it.
+    /// Whether the capture contains a packet from this endpoint.
     has_sent: bool,
     recent: RecentPackets,
-    /// Its latest SYN.
+    /// Its latest SYN, if any.
     syn: Option<SynInfo>,
     has_fin: bool,
     /// Its latest super-packet.
     super_packet: Option<SuperPacket>,
     /// The largest payload of a segment, counted by identifications.
     counted_mss: Option<u32>,
-    /// Its newest timestamps without an echo, and the time when each first passed.
+    /// Its newest timestamps that have not been echoed, and the time when each first passed.
     pending_timestamps: VecDeque<(u32, u64)>,
 }
 
@@ -70,7 +70,7 @@ enum WindowScale {
 struct SuperPacket {
     id: u16,
     payload: u32,
-    /// The sequence number that follows.
+    /// The sequence number that follows this one.
     end: u32,
 }
 
@@ -103,7 +103,7 @@ impl Connection {
         };
         match (segment.flags.syn(), segment.flags.ack()) {
             (true, false) => self.is_closed || is_another_syn,
-            // The capture has one direction only. Before any data it may be the repetition of a SYN cookie.
+            // The capture has one direction only. Before any data, it may be a retransmitted SYN-ACK with another SYN cookie.
             (true, true) => is_another_syn && endpoint.sender.has_data(),
             (false, _) => false,
         }
@@ -262,8 +262,8 @@ impl CapturedEndpoint {
         };
     }
 
-    /// Counts the segments of a super-packet by the identification of the packet that follows it: each segment has one. Some may be
-    /// those of pure ACKs in between, so the largest result counts.
+    /// Counts the segments of a super-packet by the identification of the packet that follows it: each segment has one. Pure ACKs
+    /// in between also use identifications, so the largest segment size found is kept.
     fn count_segments(&mut self, segment: &Segment) {
         let Some(id) = segment.id else { return };
         let begin = segment.first_data_seq();

@@ -39,7 +39,7 @@ struct LatestConnection {
 /// A direction of a connection that carried data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapturedFlow {
-    /// `10.0.0.1:40000-10.0.0.2:5201`, the sender first; with `#2` at the end for the second connection
+    /// `10.0.0.1:40000-10.0.0.2:5201`, the sender first; `#2` is appended for the second connection
     /// between these ports.
     pub name: String,
     /// The sender.
@@ -51,8 +51,8 @@ pub struct CapturedFlow {
     /// Times of its first and last packet, microseconds since the capture's first packet.
     pub span_us: (i64, i64),
     /// Round-trip time between the capture point and the sender without queues, microseconds. If it is
-    /// `None`, the flow's round-trip times are lower bounds, which contain at least the way between the
-    /// capture point and the receiver.
+    /// `None`, the flow's round-trip times are lower bounds, which contain at least the path between
+    /// the capture point and the receiver.
     pub sender_side_rtt_us: Option<i64>,
     /// Whether the sender-side round-trip time was tracked over time, so that round-trip times contain the
     /// queues between the sender and the capture point.
@@ -79,7 +79,7 @@ pub struct Dissection {
     pub packets: u64,
     /// Number of packets that are not TCP, are fragments, or are truncated within their headers.
     pub skipped_packets: u64,
-    /// Number of packets that are copies of others, as on another device of the host. They are in no row.
+    /// Number of packets that are copies of others, for example from another device of the host. No row counts them.
     pub copies: u64,
     /// Number of packets whose timestamps are more than 10 ms earlier than that of a packet before them. They count as if they had
     /// passed at that packet's time, which makes round-trip times and rates wrong.
@@ -103,7 +103,7 @@ impl Dissector {
         }
     }
 
-    /// Adds the next packet. If its timestamp is earlier than the previous packet's, it gets the same time.
+    /// Adds the next packet. If its timestamp is earlier than the previous packet's, it gets the previous packet's time.
     pub fn add(&mut self, packet: &Packet<'_>) {
         self.packets += 1;
         let first = *self.first_ns.get_or_insert(packet.time_ns);

@@ -1,9 +1,9 @@
-//! Recognizes copies of a packet. A capture on several devices (`tcpdump -i any` with a bridge, a bond or a veth pair) has each
-//! packet once per device, and a network may duplicate packets.
+//! Recognizes copies of a packet. A capture on several devices (`tcpdump -i any` with a bridge, a bond or a veth pair) contains
+//! each packet once per device, and a network may duplicate packets.
 //!
 //! - IPv4: a copy has the same identification. A retransmission has another one, because senders increment it
 //!   for each packet. A super-packet has one identification for each of its segments, so that the segments
-//!   are recognized on a device that gets them one by one.
+//!   are recognized on a device that receives them one by one.
 //! - Without an identification (IPv6; IPv4 with 0, RFC 6864): a copy has the same TCP header with timestamps, follows within 1 ms, and
 //!   its receiver did not report a loss (SACK) in between. A retransmission that fast answers such a report.
 
@@ -98,7 +98,7 @@ impl RecentPackets {
         is_copy
     }
 
-    /// Notes that the receiver reported a loss: packets without an identification that follow may be retransmissions.
+    /// Records that the receiver reported a loss: packets without an identification that follow may be retransmissions.
     pub(crate) fn on_loss_report(&mut self) {
         self.without_id.clear();
     }

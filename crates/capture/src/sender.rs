@@ -38,18 +38,18 @@ pub(crate) struct Rows {
 /// The receive window that a segment advertises.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum AdvertisedWindow {
-    /// A reset advertises none.
+    /// A reset advertises no window.
     None,
     /// Bytes.
     Bytes(u32),
-    /// Not closed; its size is unknown without the window scale of the SYNs.
+    /// The window is open; its size is unknown without the window scale of the SYNs.
     Open {
-        /// The header's field, which is not scaled.
+        /// The unscaled field of the header.
         field: u16,
     },
 }
 
-/// The contents of an ACK besides its number.
+/// The contents of an ACK other than its number.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AckInfo {
     /// Receive window.
@@ -59,7 +59,7 @@ pub(crate) struct AckInfo {
     pub(crate) reports_marks: bool,
 }
 
-/// The sender of one flow; see the module.
+/// The sender of one flow; see the module's documentation.
 #[derive(Debug)]
 pub(crate) struct FlowSender {
     pub(crate) name: String,
@@ -259,7 +259,7 @@ impl FlowSender {
         rows.trace.push(trace);
     }
 
-    /// Closes the gaps that these bytes fill. Returns what they filled.
+    /// Closes the gaps that these bytes fill. Returns the kind of gap.
     fn fill_gaps(&mut self, now_ns: u64, begin: i64, end: i64) -> Filled {
         if begin >= self.sent {
             return Filled::Nothing;

@@ -1,7 +1,7 @@
 //! The sender-side round-trip time: between the capture point and the sender. It is missing from the time
 //! between a segment and its ACK, as both pass the capture point.
 //!
-//! The handshake takes this time, because no application delays it. Later the time from an ACK to the first
+//! The handshake measures it, because no application delays the handshake. Later the time from an ACK to the first
 //! data that echoes its timestamp (RFC 7323) is the sender-side round-trip time, queues included, plus the
 //! time in which the sender had nothing to send. The silence before this data is an upper bound of that idle
 //! time: a sender that was idle for some time sent nothing for at least as long. So the sender-side
@@ -13,20 +13,20 @@ use std::collections::VecDeque;
 
 /// Number of recent bounds that are combined.
 const MAX_BOUNDS: usize = 8;
-/// Bounds are narrow if the silence is at most this fraction of the time (one part in 8), or at most [`NARROW_NS`].
+/// Bounds are narrow if the silence is at most 1/8 of the time, or at most [`NARROW_NS`].
 const NARROW_FRACTION: u64 = 8;
 /// Silence at which bounds are narrow in any case, nanoseconds.
 const NARROW_NS: u64 = 50_000;
 
-/// Estimates the sender-side round-trip time of one direction of a connection; see the module. Times in
-/// nanoseconds.
+/// Estimates the sender-side round-trip time of one direction of a connection; see the module's documentation.
+/// Times in nanoseconds.
 #[derive(Debug, Default)]
 pub(crate) struct SenderSideRtt {
-    /// Without queues: of the handshake, or a smaller value seen since.
+    /// The time without queues: that of the handshake, or a smaller value measured since.
     unloaded: Option<u64>,
-    /// The newest last.
+    /// The recent bounds, newest last.
     bounds: VecDeque<Bounds>,
-    /// Whether bounds were narrow, or there was a handshake.
+    /// Whether the time is known: bounds were narrow, or the handshake was captured.
     is_known: bool,
     /// Whether bounds were narrow.
     is_tracked: bool,

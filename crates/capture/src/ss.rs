@@ -4,8 +4,8 @@
 //! times, ss's heading or a repeated socket begins a sample, and the caller gives the interval.
 //!
 //! A socket is the sender of one flow and the receiver of another: its columns are split accordingly. A flow whose
-//! two ends are both in the log has the columns of both. A direction in which no data passes is no flow, unless
-//! the connection is idle.
+//! two ends are both in the log has the columns of both. A direction without data is not a flow, unless the
+//! connection is idle.
 
 mod details;
 mod flows;
@@ -162,7 +162,7 @@ delivery_rate 27009144bps delivered:5 app_limited busy:44ms rwnd_limited:12ms(27
         let log = parse(SAMPLE, 1000).unwrap();
         let flow = &log.flows[0];
         assert_eq!((flow.name.as_str(), flow.cc.as_deref()), ("10.0.0.1:53066-10.0.0.2:5777", Some("cubic")));
-        // The receive buffer and the receive queue are those of the other direction.
+        // The receive buffer and the receive queue belong to the other direction.
         let expected = FlowSample {
             flow: flow.name.clone(),
             sndbuf_bytes: Some(4_194_304),
@@ -194,7 +194,7 @@ delivery_rate 27009144bps delivered:5 app_limited busy:44ms rwnd_limited:12ms(27
     }
 
     #[test]
-    fn samples_are_separated_by_times_headings_or_repetition() {
+    fn samples_are_separated_by_times_headings_or_repeated_sockets() {
         let times =
             |log: &str| parse(log, 250_000).unwrap().rows.iter().map(|r| r.time_us).collect::<Vec<_>>();
         assert_eq!(times(&[SAMPLE, SAMPLE, SAMPLE].concat()), [0, 250_000, 500_000]);
@@ -209,7 +209,7 @@ delivery_rate 27009144bps delivered:5 app_limited busy:44ms rwnd_limited:12ms(27
     }
 
     #[test]
-    fn times_since_1970_have_any_unit() {
+    fn times_since_1970_may_have_any_unit() {
         let first = 1_700_000_000_123_456_789_i64;
         for digits in [10, 13, 16, 19] {
             let time = |add_s: i64| (first + add_s * 1_000_000_000).to_string()[..digits].to_owned() + "\n";
@@ -243,7 +243,7 @@ delivery_rate 27009144bps delivered:5 app_limited busy:44ms rwnd_limited:12ms(27
     const RECEIVED: &str = "10.0.0.2:5777-10.0.0.1:53066";
 
     #[test]
-    fn a_socket_that_sends_has_no_columns_of_a_receiver() {
+    fn a_sending_socket_has_no_receiver_columns() {
         let log = log_of(&[(100_001, 100), (225_001, 100)]);
         assert_eq!(log.flows.iter().map(|flow| flow.name.as_str()).collect::<Vec<_>>(), [SENT]);
         let last = &log.rows[1];
@@ -254,7 +254,7 @@ delivery_rate 27009144bps delivered:5 app_limited busy:44ms rwnd_limited:12ms(27
     }
 
     #[test]
-    fn a_socket_that_receives_is_the_receiver_of_another_flow() {
+    fn a_receiving_socket_is_the_receiver_of_the_reverse_flow() {
         let log = log_of(&[(1, 100), (1, 250_100)]);
         assert_eq!(
             log.flows,
@@ -277,7 +277,7 @@ delivery_rate 27009144bps delivered:5 app_limited busy:44ms rwnd_limited:12ms(27
     }
 
     #[test]
-    fn a_flow_with_both_sockets_in_the_log_has_the_columns_of_both() {
+    fn a_flow_with_both_sockets_in_the_log_has_both_ends_columns() {
         let sample = |acked: i64, received: i64| {
             format!(
                 "10:00:0{acked}\n\
@@ -295,14 +295,14 @@ delivery_rate 27009144bps delivered:5 app_limited busy:44ms rwnd_limited:12ms(27
     }
 
     #[test]
-    fn omitted_zeros_are_added_where_the_log_has_the_column() {
+    fn omitted_zeros_are_added_to_columns_that_the_log_has() {
         let log = |first: &str, second: &str| {
             let line = |details: &str| {
                 format!("ESTAB 0 7240 10.0.0.1:1 10.0.0.2:2 cubic rto:1 rtt:1/1 mss:1448 {details}\n")
             };
             parse(&(line(first) + &line(second)), 1_000_000).unwrap()
         };
-        // A passive socket begins without acknowledged bytes.
+        // A passively opened socket begins without acknowledged bytes.
         let passive = log("cwnd:10", "cwnd:10 bytes_acked:125000 unacked:5 retrans:1/2 delivered:90");
         let first = &passive.rows[0];
         assert_eq!(

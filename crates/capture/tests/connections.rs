@@ -101,7 +101,7 @@ fn a_transfer_without_losses() {
     assert_eq!(offsets, [0, 1000, 2000, 3000], "sequence numbers wrap around");
 }
 
-/// A capture at a host whose device splits super-packets (TSO) has them whole.
+/// A capture at a host whose device splits super-packets (TSO) contains the whole super-packets.
 #[test]
 fn a_super_packet_counts_as_its_segments() {
     let at = |offset: u32, payload| Tcp::client(ISN.wrapping_add(1 + offset), 100, payload);
@@ -198,12 +198,13 @@ fn copies_of_packets_change_no_row() {
         };
         assert_eq!(counts(&both), counts(&once), "{has_ids}");
         assert_eq!((counts(&once).1, once.copies), (Some(1), 0), "{has_ids}");
-        // Without identifications equal ACKs are no copies: two ACKs of the handshake and the data, and one with SACK.
+        // Without identifications, equal ACKs do not count as copies: two ACKs of the handshake and the data, and one
+        // with SACK.
         assert_eq!(both.copies, if has_ids { 11 } else { 8 }, "{has_ids}");
     }
 }
 
-/// A bond or a bridge has the super-packet that its device gets as segments, and a veth may merge segments.
+/// A bond or a bridge passes a super-packet that its device sends as segments, and a veth may merge segments.
 #[test]
 fn segments_of_a_super_packet_are_its_copies() {
     let at = |offset: u32, payload, id| Tcp::client(ISN.wrapping_add(1 + offset), 100, payload).id(id);
@@ -223,7 +224,7 @@ fn segments_of_a_super_packet_are_its_copies() {
 #[test]
 fn retransmissions_are_distinguished_from_reordering() {
     let mut all = handshake();
-    // Segment 1 is lost after the capture point and retransmitted; 4 overtakes 3.
+    // Segment 1 is lost after the capture point and retransmitted; segment 4 overtakes 3.
     all.extend([
         (21, data(0)),
         (21, data(1)),
@@ -260,7 +261,7 @@ fn retransmissions_are_distinguished_from_reordering() {
 }
 
 #[test]
-fn a_loss_before_the_capture_point_is_a_gap_that_is_filled_late() {
+fn a_loss_before_the_capture_point_is_a_gap_filled_after_3_ms() {
     let mut all = handshake();
     all.extend([(21, data(0)), (21, data(2)), (45, data(1)), (65, ack(3))]);
     let (dissection, _) = dissect(&all);
@@ -387,7 +388,7 @@ fn a_queue_is_forgotten_when_the_sender_becomes_idle() {
 
 /// Without SACK one hole is filled per round trip, and the ACKs of all later segments wait for that.
 #[test]
-fn acks_that_wait_for_a_hole_are_no_round_trips() {
+fn acks_that_wait_for_a_hole_yield_no_round_trip_times() {
     let mut all = handshake();
     all.extend([(21, data(0)), (41, ack(1))]);
     // The original of segment 1 was lost before the capture point.
@@ -430,7 +431,7 @@ fn closing_and_opening_windows_are_events() {
 
 /// Without the SYNs, or with a snaplen that cuts their options, the window scale is unknown.
 #[test]
-fn a_window_of_unknown_scale_is_no_size() {
+fn a_window_of_unknown_scale_has_no_size() {
     let rest = [
         (21, data(0)),
         (41, ack(1).window(0)),
@@ -456,7 +457,7 @@ fn a_window_of_unknown_scale_is_no_size() {
 }
 
 #[test]
-fn a_syn_after_the_middle_of_a_connection_begins_another_one() {
+fn a_syn_in_the_middle_of_a_connection_begins_a_new_connection() {
     // The end of the first connection was not captured.
     let first = [(0, data(500)), (1, ack(501)), (2, data(501)), (3, ack(502))];
     let second = handshake().into_iter().chain([(21, data(0)), (41, ack(1))]);
@@ -468,7 +469,7 @@ fn a_syn_after_the_middle_of_a_connection_begins_another_one() {
 }
 
 #[test]
-fn a_syn_after_its_reply_belongs_to_the_same_connection() {
+fn a_syn_captured_after_its_reply_belongs_to_the_same_connection() {
     // Queues of a capture device may deliver them in this order.
     let mut all = handshake();
     all.swap(0, 1);
@@ -494,7 +495,7 @@ fn wrong_timestamps_cause_no_overflow() {
 }
 
 #[test]
-fn packets_that_are_not_in_the_order_of_time_are_counted() {
+fn packets_with_decreasing_timestamps_are_counted() {
     let mut all = handshake();
     all.extend([(21, data(0)), (41, ack(1)), (30, data(1)), (32, ack(2)), (61, data(2)), (81, ack(3))]);
     let (dissection, _) = dissect(&all);
@@ -523,7 +524,7 @@ fn pcapng_of(segments: &[(u64, Tcp)]) -> Vec<u8> {
 }
 
 #[test]
-fn reused_ports_are_another_connection() {
+fn reused_ports_begin_a_new_connection() {
     let once = || {
         let mut all = handshake();
         all.extend([
@@ -540,7 +541,7 @@ fn reused_ports_are_another_connection() {
 }
 
 #[test]
-fn reused_ports_are_another_connection_in_a_capture_of_one_direction() {
+fn reused_ports_begin_a_new_connection_in_a_capture_of_one_direction() {
     let from_server = |isn: u32, time_ms: u64| {
         let sent = |offset: u32| Tcp::server(isn.wrapping_add(1 + offset), 500, 1000);
         [(time_ms, Tcp::server(isn, 500, 0).syn(9, true)), (time_ms + 1, sent(0)), (time_ms + 2, sent(1000))]

@@ -147,7 +147,7 @@ pub fn main() -> ExitCode {
     match output::finish() {
         Err(error) if code == ExitCode::SUCCESS => {
             let code = exit::report(&error, cli.json);
-            // Writes the message about the error.
+            // Prints the message of the error.
             let _ = output::finish();
             code
         }
@@ -157,7 +157,7 @@ pub fn main() -> ExitCode {
 
 fn dispatch(cli: &Cli) -> anyhow::Result<()> {
     if let Command::Guest(command) = &cli.command {
-        // The files of the machine do not apply inside a guest.
+        // The machine's configuration files do not apply inside a guest.
         return guest::run(command);
     }
     if let Command::GuardSettings = &cli.command {
@@ -168,7 +168,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
     let (rates, sizes) = config.units();
     ::view::number::use_units(rates, sizes);
     let done = run_command(cli, &config, &runs);
-    // Records made before an error are uploaded too.
+    // Records written before an error are uploaded too.
     match (done, runs.finish()) {
         (Err(error), Err(not_uploaded)) => {
             output::note(&format!("longfat: {not_uploaded}"));

@@ -135,7 +135,7 @@ impl Config {
     /// The engines of `longfat run` without `--engine`.
     ///
     /// # Errors
-    /// Never in practice: the files were checked when they were read.
+    /// Does not occur in practice, because the files were checked when they were read.
     pub fn engines(&self) -> anyhow::Result<EngineChoices> {
         let engine = self.last(|settings| settings.engine.clone()).map(|(value, _)| value);
         engines(engine.as_deref().unwrap_or(DEFAULT_ENGINE)).map_err(|why| Exit::BadInput(why).into())
@@ -215,7 +215,7 @@ fn read_file(path: PathBuf) -> anyhow::Result<ConfigFile> {
     let bad = |why: &str| Exit::BadInput(format!("{}: {why}", path.display()));
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
-        // Permission is denied where HOME is another user's, as after `sudo -u`.
+        // Permission is denied if HOME belongs to another user, as after `sudo -u`.
         Err(error)
             if matches!(
                 error.kind(),

@@ -59,13 +59,13 @@ pub enum Exit {
 /// The state of a check, with the exit codes of monitoring plugins (Nagios, Icinga and others).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckState {
-    /// 0: as expected.
+    /// 0: the settings are as expected.
     Ok,
-    /// 1: differs, and costs little throughput.
+    /// 1: a setting differs, at little cost of throughput.
     Warning,
-    /// 2: differs in a setting that limits throughput.
+    /// 2: a setting that limits throughput differs.
     Critical,
-    /// 3: could not be checked.
+    /// 3: the settings could not be checked.
     Unknown,
 }
 
@@ -104,7 +104,7 @@ pub fn report(error: &anyhow::Error, json: bool) -> ExitCode {
         output::note(&format!("longfat: {}", chain(error)));
     }
     if json && !is_child && !output::has_printed() {
-        // The message on standard error remains if this fails.
+        // If this fails, the message on standard error has already been printed.
         let _ = output::json(&document(kind(error), &chain(error), code(error), &mistakes(error)));
     }
     ExitCode::from(code(error))
@@ -201,7 +201,7 @@ pub fn code(error: &anyhow::Error) -> u8 {
     }
 }
 
-/// Whether the machine lacks something.
+/// Whether the machine lacks a privilege or feature.
 pub fn is_missing(error: &anyhow::Error) -> bool {
     code(error) == MISSING
 }

@@ -51,7 +51,7 @@ pub struct Bitrate {
 pub enum Until {
     /// A duration.
     Time(Duration),
-    /// `auto`: until the goodput is known well enough.
+    /// `auto`: until the goodput is known precisely enough.
     Known,
 }
 
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_and_rates_scale_as_iperf3_does() {
+    fn sizes_and_rates_scale_as_in_iperf3() {
         assert_eq!(bytes("128K"), Ok(Bytes(131_072)));
         assert_eq!(bytes("1.5m"), Ok(Bytes(1_572_864)));
         assert_eq!(bytes("1448"), Ok(Bytes(1448)));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_and_processors() {
+    fn flow_labels_and_processors_are_parsed() {
         assert_eq!((flow_label("0x12345"), flow_label("74565")), (Ok(74_565), Ok(74_565)));
         assert!(flow_label("0").is_err() && flow_label("0x100000").is_err());
         assert_eq!((affinity("2"), affinity("0,5")), (Ok((2, None)), Ok((0, Some(5)))));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_seconds_or_have_a_unit() {
+    fn times_without_a_unit_are_seconds() {
         assert_eq!(time("0.5"), Ok(Duration::from_millis(500)));
         assert_eq!(time("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(milliseconds("250"), Ok(Duration::from_millis(250)));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn types_of_service_have_three_bases_and_names() {
+    fn types_of_service_are_numbers_in_three_bases_or_names() {
         assert_eq!((tos("52"), tos("064"), tos("0x34")), (Ok(52), Ok(52), Ok(52)));
         assert_eq!((tos("0"), dscp("EF"), dscp("af41")), (Ok(0), Ok(46), Ok(34)));
         assert!(tos("256").is_err() && dscp("64").is_err() && tos("0x").is_err());

@@ -76,7 +76,7 @@ pub fn import_name(file: &Path, fallback: &str) -> String {
     stem.map_or(fallback.into(), |stem| stem.to_string_lossy().into_owned())
 }
 
-/// Refuses `--ports` if none of the engines is the lab, which alone has ports.
+/// Refuses `--ports` if none of the engines is the lab: only the lab has ports.
 pub fn check_ports(ports: Option<lab::Backend>, engines: &[EngineChoice]) -> anyhow::Result<()> {
     if ports.is_none() || engines.contains(&EngineChoice::Lab) {
         return Ok(());
@@ -84,7 +84,8 @@ pub fn check_ports(ports: Option<lab::Backend>, engines: &[EngineChoice]) -> any
     Err(Exit::BadInput("only the lab has --ports: add --engine lab".into()).into())
 }
 
-/// Parses the Linux version that the simulator is to use. A patched kernel is a host's, not a run's.
+/// Parses the Linux version that the simulator is to use. A patched kernel can be set for a host only, not
+/// for a run.
 pub fn parse_simulated_kernel(text: &str) -> Result<KernelVersion, String> {
     match text.trim().ends_with("-web100") {
         true => {

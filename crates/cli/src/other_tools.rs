@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_of_other_tools_get_a_suggestion() {
+    fn longfats_command_is_suggested_for_other_tools() {
         for (requested, expected) in [
             ("-c h2 -t 20 -R", "longfat test h2 -t 20 -R"),
             ("-t 20 -c h2", "longfat test h2 -t 20"),
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn longfats_own_commands_are_accepted() {
+    fn longfats_commands_get_no_suggestion() {
         for line in [
             "",
             "run s.toml",

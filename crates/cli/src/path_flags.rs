@@ -68,7 +68,7 @@ impl PathFlags {
     }
 }
 
-/// A parser of one value. A list, which only `--cc` accepts, is an error that names the option for several values.
+/// A parser of one value. A list, which only `--cc` accepts, is an error; the message names the option for several values.
 fn one_value<T>(several: &'static str) -> impl Fn(&str) -> Result<T, String> + Clone
 where
     T: FromStr,

@@ -63,7 +63,7 @@ impl RecordsDirectory {
         }
     }
 
-    /// Which data runs retain.
+    /// The data that runs retain.
     pub fn retention(&self) -> Retention<'_> {
         match self {
             RecordsDirectory::Kept(_, path) => Retention::Record(path),

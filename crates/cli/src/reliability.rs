@@ -22,8 +22,8 @@ pub fn require<'a>(is_required: bool, runs: impl IntoIterator<Item = &'a RunSumm
     }
 }
 
-/// An error if a published figure was missed for no documented reason. Unreliable figures neither meet nor
-/// miss.
+/// An error if a published figure was missed for no documented reason. Unreliable figures count as neither
+/// met nor missed.
 pub fn require_published<'a>(figures: impl IntoIterator<Item = &'a PublishedResult>) -> anyhow::Result<()> {
     let missed: Vec<String> = figures
         .into_iter()

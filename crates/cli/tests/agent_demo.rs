@@ -1,4 +1,5 @@
-//! `longfat agent demo`: six agents on an emulated network, a fault whose cause the page's documents name, and nothing left at the end.
+//! `longfat agent demo`: six agents on an emulated network, a fault whose cause the page's documents name, and no processes or labs at
+//! the end.
 
 use crate::common;
 use std::{
@@ -39,14 +40,14 @@ fn get(address: &str, path: &str) -> Option<String> {
 }
 
 #[test]
-fn the_demo_names_its_fault_and_leaves_nothing() {
+fn the_demo_names_its_fault_and_cleans_up() {
     if !is_root() {
         testing::skip(testing::Missing::Privilege, "reads the namespaces of the lab's processes");
         return;
     }
     let _slots = acquire_all_lab_slots();
     let test_dir = TestDir::new("");
-    // The fault is there before most pairs are tested: one round is enough.
+    // The fault appears before most pairs are tested, so one round is sufficient.
     let mut command = test_dir.longfat(&["--json", "agent", "demo", "--fault-after", "0s"]);
     command.env("TMPDIR", test_dir.dir.path());
     let mut demo = Demo(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap());
@@ -78,7 +79,7 @@ fn the_demo_names_its_fault_and_leaves_nothing() {
             break pairs;
         }
     };
-    // Worst first, in words, and only where the fault is.
+    // The pairs are listed worst first, with the cause in words; only pairs with the fault have it.
     assert_eq!(pairs[0]["cause_text"], "receive buffer of washington");
     let elsewhere = |pair: &&Value| pair["to"] != "washington" && pair["cause"] == "receive_window";
     assert_eq!(pairs.iter().find(elsewhere), None);

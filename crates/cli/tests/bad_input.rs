@@ -1,4 +1,4 @@
-//! Bad input causes a clear error and the right exit code, and creates no files.
+//! Bad input causes a clear error and the documented exit code, and creates no files.
 
 use crate::common;
 use common::{SMALL, TestDir};
@@ -22,7 +22,7 @@ fn assert_scenario_is_refused(scenario: &str, expected: &[&str]) {
 }
 
 #[test]
-fn options_without_their_engine() {
+fn options_of_other_engines_are_refused() {
     let test_dir = TestDir::new(SMALL);
     let over = "flows.bulk.cc=cubic,reno";
     for (command, expected) in [
@@ -41,7 +41,7 @@ fn options_without_their_engine() {
 }
 
 #[test]
-fn unknown_key() {
+fn an_unknown_key_is_refused() {
     assert_change_is_refused(
         "delay = \"10ms\"",
         "dealy = \"10ms\"",
@@ -50,33 +50,33 @@ fn unknown_key() {
 }
 
 #[test]
-fn unknown_host_in_a_flow() {
+fn an_unknown_host_in_a_flow_is_refused() {
     assert_change_is_refused("to = \"h2\"", "to = \"h3\"", &["s.toml:17:", "h3", "did you mean"]);
 }
 
 #[test]
-fn negative_rate() {
+fn a_negative_rate_is_refused() {
     assert_change_is_refused("100mbit", "-100mbit", &["s.toml:11:", "-100mbit"]);
 }
 
 #[test]
-fn a_rate_with_an_ambiguous_unit() {
+fn a_rate_with_an_ambiguous_unit_is_refused() {
     assert_change_is_refused("100mbit", "10g", &["s.toml:11:", "10g", "10 Gbit/s", "10 GB/s"]);
 }
 
 #[test]
-fn delay_on_an_unknown_link() {
+fn a_delay_on_an_unknown_link_is_refused() {
     let variant = "[[variants]]\nname = \"far\"\nlinks.\"s1-s9\".forward.delay = \"50ms\"\n";
     assert_scenario_is_refused(&format!("{SMALL}{variant}"), &["s.toml:21:", "s1-s9", "h1-s1"]);
 }
 
 #[test]
-fn zero_byte_queue() {
+fn a_queue_of_zero_bytes_is_refused() {
     assert_change_is_refused("250kB", "0B", &["s.toml:11:", "queue"]);
 }
 
 #[test]
-fn a_file_that_is_not_toml() {
+fn a_file_that_is_not_toml_is_refused() {
     assert_scenario_is_refused("<html>\n", &["s.toml:1:", "not TOML"]);
     let test_dir = TestDir::new("");
     std::fs::write(test_dir.path("s.toml"), [0xff, 0xfe, 0x00]).unwrap();
@@ -86,7 +86,7 @@ fn a_file_that_is_not_toml() {
 }
 
 #[test]
-fn unreadable_file() {
+fn an_unreadable_file_is_reported() {
     let test_dir = TestDir::new(SMALL);
     for (name, reason) in [("missing.toml", "No such file"), (".", "directory")] {
         let ran = test_dir.run(&["run", name]);
@@ -96,7 +96,7 @@ fn unreadable_file() {
 }
 
 #[test]
-fn unknown_values_of_options() {
+fn unknown_values_of_options_are_refused() {
     let test_dir = TestDir::new(SMALL);
     for (args, expected) in [
         (["--variant", "tuned"], "tuned"),
@@ -112,7 +112,7 @@ fn unknown_values_of_options() {
 }
 
 #[test]
-fn unknown_congestion_control() {
+fn an_unknown_congestion_control_is_refused() {
     let test_dir = TestDir::new(&SMALL.replace("cubic", "warpdrive"));
     let ran = test_dir.run(&["run", "s.toml"]);
     assert_eq!(ran.code, 2, "{ran:?}");
@@ -126,7 +126,7 @@ fn unknown_congestion_control() {
 }
 
 #[test]
-fn a_sysctl_that_network_namespaces_lack() {
+fn a_sysctl_that_network_namespaces_lack_is_refused() {
     let sysctl = "[hosts.h2]\nsysctl = { \"net.core.rmem_max\" = 1000000 }\naddress";
     let test_dir = TestDir::new(&SMALL.replace("[hosts.h2]\naddress", sysctl));
     let ran = test_dir.run(&["run", "s.toml"]);
@@ -136,7 +136,7 @@ fn a_sysctl_that_network_namespaces_lack() {
 }
 
 #[test]
-fn a_default_congestion_control_that_a_namespace_cannot_have() {
+fn a_restricted_default_congestion_control_is_refused() {
     let listed = |name: &str| -> Vec<String> {
         let text =
             std::fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{name}_congestion_control")).unwrap();
@@ -145,7 +145,7 @@ fn a_default_congestion_control_that_a_namespace_cannot_have() {
     let allowed = listed("allowed");
     let restricted = listed("available").into_iter().find(|name| !allowed.contains(name));
     let unknown = ("warpdrive".to_owned(), "no congestion control of this name");
-    // Not every machine has a restricted one.
+    // Not every machine has a restricted congestion control.
     let restricted = restricted.map(|name| (name, "tcp_allowed_congestion_control"));
     for (name, expected) in [unknown].into_iter().chain(restricted) {
         let sysctl =

@@ -87,7 +87,7 @@ fn default_congestion() -> String {
 }
 
 #[test]
-fn the_list_names_the_kernels_and_the_programs_own() {
+fn the_list_has_the_algorithms_of_the_kernel_and_of_longfat() {
     let test_dir = TestDir::new("");
     let list = test_dir.run(&["cc", "list", "--json"]).json();
     assert_eq!(list["schema"], "longfat.cc/1");
@@ -228,7 +228,7 @@ fn build_writes_both_files_and_reports_errors_with_lines() {
 }
 
 #[test]
-fn bad_input_is_exit_code_2() {
+fn bad_input_exits_with_code_2() {
     let test_dir = test_dir("");
     let refused = |args: &[&str], why: &str| {
         let ran = test_dir.run(args);
@@ -239,7 +239,7 @@ fn bad_input_is_exit_code_2() {
     refused(&["cc", "load", "reno", "--as", "sixteen_letters_"], "16 characters");
     refused(&["cc", "load", "reno", "a"], "PARAMETER=VALUE");
     refused(&["cc", "unload"], "--all");
-    // Reported once, and not as an error of the verifier.
+    // The error is reported once, and not as an error of the verifier.
     refused(&["cc", "check", "reno", "z=1"], "longfat: reno has no parameter z");
     refused(&["cc", "check", "griddt", "a=-1"], "longfat: a = -1: must be from 0 to");
     if able() {

@@ -20,7 +20,7 @@ const RATE: &str =
     "sudo tc qdisc add dev s1-eth2 parent 1: handle 2: tbf rate 100mbit burst 500000 limit 250000\n";
 
 #[test]
-fn delay_and_rate_are_those_of_the_class_sheet() {
+fn delay_and_rate_match_the_class_sheet() {
     if !have(&["iperf3"]) {
         return;
     }
@@ -217,7 +217,7 @@ fn shapers_queues_and_policers_have_effect_and_counters() {
 }
 
 #[test]
-fn the_sheets_topology_is_built_in_and_offers_the_settings_of_its_machine() {
+fn the_sheets_topology_is_built_in_and_accepts_the_settings_of_its_machine() {
     let _turn = acquire_lab_slot();
     let test_dir = TestDir::new(SMALL);
     let settings = ["-c", "h1 cat /proc/sys/net/ipv4/tcp_rmem", "-c", "h2 cat /proc/sys/net/ipv4/tcp_wmem"];

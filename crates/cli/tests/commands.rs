@@ -24,7 +24,7 @@ fn bdp_computes_the_published_figures() {
 }
 
 #[test]
-fn bdp_explains_each_figure_and_names_both_meanings_of_a_unit() {
+fn bdp_explains_each_figure_and_an_ambiguous_unit() {
     let test_dir = TestDir::new(SMALL);
     let text = test_dir.run(&["bdp", "10gbit", "20ms", "--window", "8MB", "--buffer", "16MiB"]).stdout;
     assert!(text.contains("A window of 8 MB") && text.contains("A socket buffer of 16 MiB"), "{text}");
@@ -95,7 +95,7 @@ fn records_are_listed_shown_compared_drawn_and_reported() {
 }
 
 #[test]
-fn runs_and_records_report_that_a_changed_scenario_differs_from_the_published_one() {
+fn runs_of_a_changed_scenario_differ_from_the_published_one() {
     let test_dir = TestDir::new(&bundled_scenario("lab8.toml"));
     let slow =
         ["--set", "links.s1-s2.forward.rate=1gbit", "--variant", "tuned", "--engine", "model", "--json"];
@@ -115,7 +115,7 @@ fn runs_and_records_report_that_a_changed_scenario_differs_from_the_published_on
 }
 
 #[test]
-fn help_and_usage() {
+fn help_and_usage_errors_are_printed() {
     let test_dir = TestDir::new(SMALL);
     let help = test_dir.run(&["--help"]);
     assert_eq!(help.code, 0);

@@ -189,7 +189,7 @@ fn a_receiver_without_cpu_is_named_first() {
     let cpu = if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) { "1" } else { "0" };
     let restless = ["-c", cpu, "sh", "-c", "while :; do :; done"];
     let _restless = Running(std::process::Command::new("taskset").args(restless).spawn().unwrap());
-    // The emulator needs a processor too: on a busy machine the path itself is slow at times.
+    // The emulator needs a processor too, so on a busy machine the path itself is slow at times.
     for _ in 0..3 {
         let (kind, host, ..) = first("cpu-bound-receiver", &["nice", "-n", "17", "taskset", "-c", cpu]);
         if (kind.as_str(), host) == ("receiver_cpu", "h2".into()) {
@@ -258,7 +258,7 @@ fn a_limit_at_the_other_host_is_named_with_its_command() {
 #[test]
 fn an_unreachable_host_is_reported_quickly() {
     let test_dir = TestDir::new("");
-    // A port that was just free.
+    // A port that was free a moment ago.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let ran = test_dir.run(&["diagnose", "127.0.0.1", "--port", &port, "--json"]);
     assert!(ran.code == 1 && ran.stderr.contains("127.0.0.1"), "{ran:?}");

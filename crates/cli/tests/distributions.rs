@@ -43,7 +43,7 @@ fn assert_figures(group: &Value, figures: &[f64]) {
 }
 
 #[test]
-fn boxes_have_the_quantiles_of_the_repeats_of_each_sweep_point() {
+fn boxes_show_the_quantiles_of_the_repeats_of_each_sweep_point() {
     let test_dir = lossy();
     let swept = sweep(&test_dir, "6", &[]);
     let plot = |more: &[&str]| test_dir.run(&[&["plot", "s/"], more].concat());
@@ -85,7 +85,7 @@ fn boxes_have_the_quantiles_of_the_repeats_of_each_sweep_point() {
 }
 
 #[test]
-fn few_repeats_have_dots_and_no_box() {
+fn few_repeats_are_drawn_as_dots_without_a_box() {
     let test_dir = lossy();
     sweep(&test_dir, "3", &[]);
     let svg = test_dir.run(&["plot", "s/", "--box", "flows.bulk.goodput"]).stdout;
@@ -102,7 +102,7 @@ fn few_repeats_have_dots_and_no_box() {
 }
 
 #[test]
-fn the_samples_of_a_column_are_those_of_the_record() {
+fn the_samples_of_a_column_match_the_record() {
     let test_dir = lossy();
     test_dir.run(&["run", "s.toml", "--engine", "sim", "--json"]).json();
     let drawn = test_dir.run(&["plot", "last", "--cdf", "srtt_us", "-o", "c.svg", "--json"]).json();
@@ -122,7 +122,7 @@ fn the_samples_of_a_column_are_those_of_the_record() {
 }
 
 #[test]
-fn metrics_that_runs_do_not_have_are_refused_with_the_nearest() {
+fn unknown_metrics_are_refused_with_the_nearest_names() {
     let test_dir = lossy();
     test_dir.run(&["run", "s.toml", "--engine", "sim", "--json"]).json();
     for (args, part) in [
@@ -154,7 +154,7 @@ fn a_sweep_names_its_file_settings_points_and_records() {
             assert!(test_dir.path(record).join("summary.json").exists(), "{record}");
         }
     }
-    // Those that were on record before have their paths too.
+    // Runs that were already recorded have their paths too.
     let again = sweep(&test_dir, "2", &["--set", "duration=0.8s"]);
     assert_eq!(again["points"][0]["records"], swept["points"][0]["records"]);
     let without = sweep(&test_dir, "1", &["--set", "duration=0.7s", "--no-record"]);
@@ -162,7 +162,7 @@ fn a_sweep_names_its_file_settings_points_and_records() {
 }
 
 #[test]
-fn the_picture_of_a_sweep_has_the_size_letters_and_style_that_were_asked_for() {
+fn the_picture_of_a_sweep_has_the_requested_size_font_and_style() {
     let test_dir = lossy();
     let style = ["--size", "640x400", "--font-size", "14", "--style", "paper"];
     sweep(&test_dir, "1", &[&style[..], &["-o", "s.svg", "--report", "s.html"]].concat());

@@ -1,5 +1,6 @@
 //! `--engine kernel`: scenarios in a guest kernel in virtual time. The kernel is the newest in this user's cache, or
-//! else the one that `machines.rs` finds; without either the tests are skipped. Nothing here depends on how busy the machine is.
+//! else the one that `machines.rs` finds; without either the tests are skipped. No result of these tests depends on the load of
+//! the machine.
 
 use std::{
     fs,
@@ -109,7 +110,7 @@ fn guest_runs_are_byte_identical() {
     );
     assert!(run["kernel"].as_str().is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit())));
     let steady = flow(&first)["steady_goodput_bps"].as_f64().unwrap();
-    // Data after a gap count when the gap is filled, which may be after slow start.
+    // Data after a gap counts when the gap is filled, which may be after slow start.
     assert!((80e6..100e6).contains(&steady), "{steady}");
 }
 

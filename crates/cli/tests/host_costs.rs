@@ -1,5 +1,5 @@
-//! Hosts whose packets take time, as a user states them: model and simulator agree, and name the host as the
-//! limit.
+//! Hosts with a processing time per packet, as stated by a user: model and simulator agree, and name the
+//! host as the limit.
 
 use crate::common;
 use common::TestDir;
@@ -82,7 +82,7 @@ fn a_server_of_2003_reaches_a_gigabit_with_large_frames_or_moderated_interrupts(
 
 /// The presets' ceilings that docs/scenario.md prints, computed by the model on a link without a rate.
 #[test]
-fn the_documentation_has_the_presets_ceilings() {
+fn the_documentation_has_the_maximum_rates_of_the_presets() {
     let text =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/scenario.md")).unwrap();
     let mut table = String::new();

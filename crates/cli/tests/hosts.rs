@@ -122,7 +122,7 @@ fn a_third_host_runs_the_variants_between_two_others() {
 }
 
 #[test]
-fn what_a_server_does_not_permit_is_refused_before_anything_changes() {
+fn requests_that_a_server_does_not_permit_are_refused_before_any_change() {
     let _slot = acquire_lab_slot();
     let test_dir = test_dir();
     let lab = Lab::up(&test_dir, &[]);
@@ -198,7 +198,7 @@ fn settings_are_restored_when_either_end_is_killed() {
 }
 
 /// Kills the process that would restore the settings of the server on h2, and then the server, as when a container is killed.
-/// It is not enough to stop the first one: when the server dies, the kernel continues it, as the stopped process of an orphaned
+/// Stopping the first process is not sufficient: when the server dies, the kernel continues it, as the stopped process of an orphaned
 /// process group (setpgid(2)).
 fn kill_guard_and_server(lab: &Lab<'_>) {
     let line = "own=$(readlink /proc/self/ns/net); of() { for p in $(pgrep -f \"$1\"); do \
@@ -210,7 +210,7 @@ fn kill_guard_and_server(lab: &Lab<'_>) {
 }
 
 #[test]
-fn settings_of_a_server_that_was_killed_with_its_guard_are_restored() {
+fn settings_are_restored_after_a_server_and_its_guard_were_killed() {
     let _slot = acquire_lab_slot();
     let test_dir = test_dir();
     let lab = Lab::up(&test_dir, &[]);
@@ -245,7 +245,8 @@ fn settings_of_a_server_that_was_killed_with_its_guard_are_restored() {
     assert!(eventually(restored), "by the next server");
 }
 
-/// This machine is neither end of the flow: whichever of the three is cut off, the run ends, keeps its rows, and restores what it can reach.
+/// This machine is neither end of the flow: whichever of the three hosts is cut off, the run ends, keeps its rows, and restores the
+/// settings of the hosts that it can reach.
 #[test]
 fn a_third_party_run_ends_when_an_end_is_cut_off() {
     let _slot = acquire_lab_slot();
@@ -304,7 +305,7 @@ fn device(lab: &Lab<'_>, host: &str) -> (String, bool) {
 }
 
 #[test]
-fn a_scenario_states_places_and_devices() {
+fn a_scenario_states_the_locations_of_hosts_and_device_settings() {
     let _slot = acquire_lab_slot();
     let test_dir = test_dir();
     let stated = SCENARIO
@@ -368,7 +369,7 @@ fn a_lost_flow_is_continued_in_the_same_record() {
 }
 
 #[test]
-fn a_run_waits_in_a_busy_servers_queue_and_says_so() {
+fn a_run_reports_that_it_waits_in_a_busy_servers_queue() {
     let _slot = acquire_lab_slot();
     let test_dir = test_dir();
     let lab = Lab::up(&test_dir, &[]);
@@ -412,7 +413,7 @@ fn published_figures_are_judged_between_hosts_whose_path_is_as_described() {
 }
 
 #[test]
-fn an_iperf3_server_is_enough_for_a_flow_from_or_to_this_host() {
+fn an_iperf3_server_suffices_for_a_flow_from_or_to_this_host() {
     if !has_iperf3() {
         return;
     }
@@ -432,7 +433,7 @@ fn an_iperf3_server_is_enough_for_a_flow_from_or_to_this_host() {
 }
 
 #[test]
-fn flows_of_all_kinds_overlap_at_their_times() {
+fn flows_of_all_kinds_overlap_as_scheduled() {
     let _slot = acquire_lab_slot();
     let test_dir = test_dir();
     let flows = r#"

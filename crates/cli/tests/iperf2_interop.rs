@@ -14,7 +14,7 @@ use common::{
 };
 use serde_json::Value;
 
-/// Timeout of a client that must end soon, also on a busy machine.
+/// Timeout of a client that must end soon, even on a busy machine.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn has_iperf2() -> bool {
@@ -162,13 +162,13 @@ fn debians_iperf_client_tests_with_our_server() {
 
 /// The server connects back, and the client's own listener receives.
 #[test]
-fn the_old_bidirectional_tests_connect_back() {
+fn in_the_old_bidirectional_tests_the_server_connects_back() {
     if !has_iperf2() {
         return;
     }
     let (port, iperf2_port, own) = (free_port(), free_port(), free_port());
     let server = serve(port, iperf2_port, &[]);
-    // -d is enough of a test of the port in the header: -r uses the same code after the client's data.
+    // -d suffices to test the port in the header: -r uses the same code after the client's data.
     for flag in ["-d", "-r"] {
         let flags = format!("-c 127.0.0.1 -t 1 {flag} -L {own}");
         let output = Running::start(&mut iperf2(&flags, iperf2_port)).output();
@@ -185,7 +185,7 @@ fn the_old_bidirectional_tests_connect_back() {
 }
 
 #[test]
-fn the_wrong_protocol_gets_a_clear_answer() {
+fn the_wrong_protocol_is_reported_clearly() {
     let test_dir = TestDir::new("");
     let (port, iperf2_port) = (free_port(), free_port());
     let server = serve(port, iperf2_port, &[]);
@@ -206,12 +206,12 @@ fn the_wrong_protocol_gets_a_clear_answer() {
 }
 
 #[test]
-fn hostile_clients_hold_nobody() {
+fn hostile_clients_do_not_block_others() {
     let test_dir = TestDir::new("");
     let (port, iperf2_port) = (free_port(), free_port());
     let _server = serve(port, iperf2_port, &["--phase-timeout", "1"]);
     let connect = || TcpStream::connect(("127.0.0.1", iperf2_port)).unwrap();
-    // Silent; half a header; garbage; the announcement of a header that never arrives.
+    // A silent client; half a header; random bytes; the announcement of a header that never arrives.
     let mut hostile: Vec<TcpStream> = (0..20).map(|_| connect()).collect();
     for (index, bytes) in [&b"\x40\x01\x00\x78"[..], b"\xff\xff\xff\xff", b"\x40", b"\x00\x80\x00\x00"]
         .into_iter()
@@ -230,7 +230,7 @@ fn hostile_clients_hold_nobody() {
     assert_eq!((code, sum(&document, "received", "bytes")), (0, 5 << 20), "{document:#} {stderr}");
     let (code, document, stderr) = longfat_client(&test_dir, iperf2_port, "-u -t 1 -b 1M --no-record");
     assert_eq!(code, 0, "{document:#} {stderr}");
-    // The silent ones are closed after the timeout of the header.
+    // Silent connections are closed after the timeout of the header.
     let mut silent = hostile.pop().unwrap();
     silent.set_read_timeout(Some(CLIENT_TIMEOUT)).unwrap();
     let closed = silent.read(&mut [0; 1]);

@@ -21,7 +21,7 @@ fn theirs(name: &str) -> Value {
 }
 
 #[test]
-fn imported_tests_are_ordinary_runs() {
+fn imported_tests_are_listed_and_shown_like_other_runs() {
     let test_dir = TestDir::new(SMALL);
     let printed = import(&test_dir, "tcp-two.client.json");
     assert_eq!(printed["schema"], "longfat.imported/1");

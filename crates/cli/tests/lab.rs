@@ -14,8 +14,8 @@ use common::{
     lab_slots::{acquire_all_lab_slots, acquire_lab_slot},
 };
 
-/// Three tries: on a busy machine, a host that waits for a processor sends in bursts, which can overflow the
-/// queue.
+/// Up to three attempts: on a busy machine, a host that waits for a processor sends in bursts, which can
+/// overflow the queue.
 #[test]
 fn each_limit_is_found() {
     let _slot = acquire_all_lab_slots();
@@ -248,7 +248,7 @@ fn lost_pings_are_counted() {
     let json = test_dir.run(&["run", "s.toml", "--set", "duration=4s", "--json"]).json();
     let run = &json["runs"][0];
     let (sent, lost) = (&run["flows"][0]["pings_sent"], &run["flows"][0]["pings_lost"]);
-    // Replies to the pings of the last second may still be on their way. ARP packets are lost too.
+    // Replies to the pings of the last second may still be in flight. ARP packets are lost too.
     assert!(sent.as_u64().unwrap() >= 60 && lost.as_u64().unwrap() >= 15, "{run}");
     assert_eq!(run["duration_s"], 4.0);
 }

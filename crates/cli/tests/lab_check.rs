@@ -1,4 +1,4 @@
-//! `longfat lab check` on this machine: the document is complete, and the exit code agrees with it.
+//! `longfat lab check` on this machine: the document is complete, and the exit code matches it.
 
 use crate::common;
 use common::TestDir;

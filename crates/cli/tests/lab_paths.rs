@@ -1,8 +1,8 @@
 //! `longfat diagnose` on the paths of `lab_paths/paths.toml` in standing labs; one flow of each judged by `test`, `watch` and
 //! `import pcap` at once, and another by `run`.
 //!
-//! By default a few paths. `LONGFAT_PATHS=all cargo test -p longfat --test all lab_paths -- --nocapture` tries all of them, four at a time,
-//! and prints the tables of docs/diagnose.md; any other value tries the paths whose names contain it.
+//! By default a few paths. `LONGFAT_PATHS=all cargo test -p longfat --test all lab_paths -- --nocapture` tests all of them, four at a time,
+//! and prints the tables of docs/diagnose.md; any other value tests the paths whose names contain it.
 
 use std::{
     collections::BTreeMap,
@@ -26,9 +26,9 @@ use crate::common::{
 
 /// The paths that are tried without LONGFAT_PATHS; each takes more than a minute.
 const DEFAULT_PATHS: [&str; 2] = ["other datagrams at 60 Mb/s", "policer, 41.7 Mb/s and 60 kB"];
-/// Maximum number of tries of a path until its result is right: other programs on the machine disturb labs.
+/// Maximum number of attempts until the result of a path is correct: other programs on the machine disturb labs.
 const MAX_TRIES: u32 = 3;
-/// Labs at a time.
+/// Number of simultaneous labs.
 const LABS: usize = 4;
 /// Duration of each TCP test.
 const TEST_S: &str = "8";
@@ -77,7 +77,7 @@ impl Drop for Running {
     }
 }
 
-/// The limits that each command named, by command: the verdict, and a second one if it named two; none where a command shows none.
+/// The limits that each command named, by command: the verdict, and a second one if it named two; none if a command shows none.
 type Verdicts = BTreeMap<&'static str, Vec<String>>;
 
 /// How the diagnosis of a path is rated.
@@ -88,7 +88,7 @@ enum Rating {
     Wrong,
 }
 
-/// The result of one try of one path.
+/// The result of one attempt at one path.
 struct Tried {
     rating: Rating,
     /// The first limit's kind, and the alternative if it is uncertain.
@@ -128,7 +128,7 @@ impl LabPath {
         }
         let _others: Vec<Running> =
             self.others.iter().enumerate().map(|(number, kind)| start_other(&lab, number, kind)).collect();
-        // The others leave slow start.
+        // Waits until the other connections have left slow start.
         sleep(Duration::from_secs(if self.others.is_empty() { 0 } else { 3 }));
         let mut verdicts = if self.steps.is_empty() { judged(&lab) } else { BTreeMap::new() };
         let document = self.diagnosed(&lab);
@@ -187,7 +187,7 @@ impl LabPath {
         if document["healthy"] == true && kind != "path_rate" {
             failures.push("healthy, with a limit".into());
         }
-        // An import has no verdict of what a capture cannot show. A path without any right verdict has none.
+        // An import has no verdict of what a capture cannot show. For a path without a correct verdict, no verdict is compared.
         let known: Vec<&Vec<String>> = verdicts.values().filter(|limits| !limits.is_empty()).collect();
         let is_right = |limits: &&Vec<String>| limits.iter().any(|limit| self.flow.contains(limit));
         if !self.flow.is_empty() && !known.iter().all(is_right) {
@@ -213,7 +213,7 @@ impl LabPath {
         }
     }
 
-    /// The first try that is right in everything, otherwise the best one.
+    /// The first attempt that is completely correct, otherwise the best one.
     fn best(&self) -> Tried {
         let mut best: Option<Tried> = None;
         for _ in 0..MAX_TRIES {
@@ -310,7 +310,7 @@ fn verdict_of_run(test_dir: &TestDir) -> Vec<String> {
 }
 
 #[test]
-fn the_described_paths_are_diagnosed() {
+fn the_paths_of_the_file_are_diagnosed() {
     if !is_root() {
         testing::skip(testing::Missing::Privilege, "only root can bring up these labs");
         return;
@@ -356,7 +356,7 @@ fn the_described_paths_are_diagnosed() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// A line while the paths are tried.
+/// A progress line while the paths are tested.
 fn line(path: &LabPath, tried: &Tried) -> String {
     format!(
         "{:?}: {}: {}, got {:.1}, {:?}, stalled {:?}, flow {} {:?}",

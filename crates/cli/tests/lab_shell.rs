@@ -10,7 +10,7 @@ use common::{
     terminal::Terminal,
 };
 
-/// The end of the prompt, also of one that shows a late emulator.
+/// The end of the prompt, including one that shows a late emulator.
 const PROMPT: &str = "> ";
 
 /// The shell of a lab at a terminal, with its history in `state`.
@@ -106,7 +106,7 @@ fn completion_and_history_work() {
 }
 
 #[test]
-fn mininets_commands_work_or_name_an_alternative() {
+fn commands_of_mininet_work_or_name_an_alternative() {
     if !have(&["ping", "iperf3", "sysctl"]) {
         return;
     }
@@ -159,7 +159,7 @@ fn mininets_commands_work_or_name_an_alternative() {
 
 /// Uses a separate journal: other labs of this user may be up.
 #[test]
-fn the_lab_brought_up_last_is_the_default() {
+fn the_lab_that_was_brought_up_last_is_the_default() {
     if common::is_root() && !have(&["unshare", "mount"]) {
         return;
     }

@@ -1,6 +1,6 @@
 //! The program on another kernel: User-Mode Linux with this machine's root file system, read-only. `LONGFAT_UML` names the
 //! kernel's file (docs/machines.md describes how to build one); without it `../shared/uml/linux-6.12.uml.xz` beside
-//! the checkout is used. Its one processor is slow, so rates are not asserted: only exit codes, bytes and messages.
+//! the checkout is used. Its one processor is slow, so the test checks only exit codes, bytes and messages, not rates.
 
 use std::{
     fs,
@@ -115,7 +115,7 @@ impl Guest<'_> {
 }
 
 #[test]
-fn another_kernel_runs_what_its_check_promises() {
+fn another_kernel_runs_the_engines_that_its_check_reports() {
     let Some(kernel) = kernel() else {
         testing::skip(Missing::Feature, "no User-Mode Linux kernel (LONGFAT_UML)");
         return;

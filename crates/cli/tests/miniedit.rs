@@ -78,7 +78,7 @@ fn every_pair_of_hosts_of_every_topology_connects() {
 }
 
 #[test]
-fn this_list_has_every_topology() {
+fn the_list_of_this_test_has_every_topology() {
     let entries = std::fs::read_dir(file("x").parent().unwrap()).unwrap().flatten();
     let mut found: Vec<String> =
         entries.map(|e| e.path().file_stem().unwrap().to_string_lossy().into_owned()).collect();

@@ -18,7 +18,7 @@ use testing::{
 
 use crate::common::{CommandOutput, SMALL, TestDir, eventually, with_default_signals};
 
-/// Longer than all retries of a request take.
+/// Longer than all retries of a request together.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A server, and a directory of a user.
@@ -29,7 +29,7 @@ struct Place {
 }
 
 impl Place {
-    /// `None` where the server is not installed; the test is reported as skipped then.
+    /// `None` if the server is not installed; the test is reported as skipped then.
     fn new() -> Option<Place> {
         let Some(server) = S3Server::start() else {
             skip(Missing::Tool, "moto_server is not in target/python/venv; scripts/setup.sh tests makes it");
@@ -54,7 +54,7 @@ impl Place {
         self.run_as("cache", args)
     }
 
-    /// The list as a user with an empty cache has it.
+    /// The list of runs for a user with an empty cache.
     fn list_elsewhere(&self, cache: &str) -> Vec<Value> {
         self.run_as(cache, &["ls", "--all", "--json"]).json().as_array().unwrap().clone()
     }
@@ -157,7 +157,7 @@ fn a_killed_writer_leaves_a_partial_record() {
     let id = list[0]["id"].as_str().unwrap();
     let shown = place.run_as("reader", &["show", id]).stdout;
     assert!(shown.contains(id), "{shown}");
-    // The next writer uploads what the killed one left, and it remains partial.
+    // The next writer uploads the record that the killed one left; the record remains partial.
     place.run(&["run", "s.toml", "--engine", "model"]);
     let list = place.list_elsewhere("fresh");
     let states: Vec<bool> = list.iter().map(|run| run["partial"].as_bool().unwrap()).collect();
@@ -171,7 +171,7 @@ fn a_killed_writer_leaves_a_partial_record() {
 }
 
 #[test]
-fn shards_of_a_sweep_meet_in_the_store() {
+fn shards_of_a_sweep_share_the_store() {
     let Some(place) = Place::new() else { return };
     let sweep = |cache: &str, last: &[&str]| {
         let over = [
@@ -197,7 +197,7 @@ fn shards_of_a_sweep_meet_in_the_store() {
 }
 
 #[test]
-fn what_cannot_be_uploaded_is_kept_and_uploaded_later() {
+fn records_that_cannot_be_uploaded_are_kept_and_uploaded_later() {
     let Some(place) = Place::new() else { return };
     // A run of some seconds, during which the server vanishes.
     let args = ["run", "s.toml", "--engine", "sim", "--set", "duration=600s"];
@@ -323,7 +323,7 @@ fn the_page_lists_and_opens_runs_in_the_store() {
 #[test]
 fn commands_that_need_no_record_work_without_the_store() {
     let test_dir = TestDir::new(SMALL);
-    // Nothing listens there.
+    // No server listens there.
     let run = |args: &[&str]| -> CommandOutput {
         let mut command = test_dir.longfat(args);
         command.env("LONGFAT_RUNS", "s3://runs/place").env("AWS_ENDPOINT_URL", "https://127.0.0.1:9");
@@ -361,7 +361,7 @@ fn errors_name_the_cause() {
         assert!(stderr.contains("denied access (InvalidAccessKeyId)"), "{stderr}");
         let stderr = fails(&[], "s3://absent/x", args);
         assert!(stderr.contains("there is no bucket absent"), "{stderr}");
-        // A free port: nothing listens.
+        // A free port, on which no server listens.
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let stderr = fails(&[("AWS_ENDPOINT_URL", &format!("http://{free}"))], &place.url, args);
         assert!(stderr.contains("cannot connect to") && stderr.contains("Connection refused"), "{stderr}");

@@ -41,7 +41,7 @@ impl Sleep {
 }
 
 #[test]
-fn two_labs_cannot_have_one_name() {
+fn two_labs_cannot_have_the_same_name() {
     let _slot = acquire_lab_slot();
     let test_dir = TestDir::new(SMALL);
     let name = lab_name();
@@ -155,7 +155,7 @@ fn a_signalled_lab_cleans_up() {
 }
 
 #[test]
-fn a_failed_lab_leaves_nothing() {
+fn a_failed_lab_leaves_no_processes_or_files() {
     let _slot = acquire_all_lab_slots();
     let test_dir = TestDir::new(SMALL);
     for (set, named) in [

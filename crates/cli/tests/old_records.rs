@@ -1,4 +1,4 @@
-//! Records of earlier versions still open: tests/records-0.1 has runs of version 0.1.0 by three engines.
+//! Records of earlier versions can be opened: tests/records-0.1 has runs of version 0.1.0 by three engines.
 
 use crate::common::{CommandOutput, TestDir};
 
@@ -48,6 +48,6 @@ fn a_scenario_of_version_0_1_runs_again() {
     let goodput =
         |summary: &serde_json::Value| summary["runs"][0]["flows"][0]["goodput_bps"].as_f64().unwrap();
     let ratio = goodput(&again) / goodput(&old);
-    // The simulator may become more exact; the kernel of this machine may be another.
+    // The simulator may have become more exact, and this machine may have another kernel.
     assert!((0.9..1.1).contains(&ratio), "{ratio}");
 }

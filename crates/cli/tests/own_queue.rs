@@ -31,7 +31,7 @@ fn a_lab_run_names_the_local_queue_and_its_remedies_work() {
     assert!(remedy.contains("hosts.h1.nic.tx_queue=826") && remedy.contains("pacing=92mbit"), "{remedy}");
     let goodput = |flow: &Value| flow["goodput_bps"].as_f64().unwrap();
     for remedy in ["hosts.h1.nic.tx_queue=826", "flows.bulk.pacing=92mbit"] {
-        // A lab that the machine delays sends what waited at once, which can fill any queue: another try then.
+        // When the machine delays a lab, waiting packets are sent at once, which can fill any queue; the run is then repeated.
         let is_remedied =
             |flow: &Value| flow["verdict"] != "local_queue" && goodput(flow) > 2.0 * goodput(&limited);
         let mut remedied = flow(&test_dir, remedy);
@@ -51,7 +51,7 @@ fn test_and_watch_name_the_local_queue_too() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/faults/own-queue.toml");
     let lab = Lab::of(&test_dir, &file, &[]);
     lab.serve_iperf3("h2");
-    // The watcher runs before the connection begins: it attributes only those losses to the device that it has counted itself.
+    // The watcher starts before the connection: it attributes only the losses that it has counted itself to the device.
     let watch = ["watch", "--host", "h1", "--lab", &lab.name, "--record", "--json", "--duration", "8s"];
     let mut watching = test_dir.longfat(&[watch.as_slice(), &["peer", "port", "5201"]].concat());
     let watching = watching.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -104,7 +104,7 @@ fn captures_in_the_record_are_correct() {
         let shift: u32 = syns[0][2].parse().unwrap();
         assert!((1..=14).contains(&shift), "{name}: {shift}");
 
-        // All received data were on the wire at least once.
+        // All received data was on the wire at least once.
         let data = fields(&file, "ip.src == 10.0.0.1 && tcp.len > 0", &["tcp.len"]);
         let sent: u64 = data.iter().map(|f| f[0].parse::<u64>().unwrap()).sum();
         assert!(sent >= bytes, "{name}: {sent} bytes sent, {bytes} received");
@@ -238,7 +238,7 @@ fn round_trips_of_imported_captures_match_the_kernels() {
 
 /// Compares the verdict of a lab run with that of its capture at the sender.
 #[test]
-fn a_capture_at_the_sender_has_the_runs_verdict() {
+fn a_capture_at_the_sender_gets_the_verdict_of_the_run() {
     let _slot = acquire_lab_slot();
     for name in ["ecn-marks", "lossy-link", "small-rmem", "small-switch-buffer", "healthy"] {
         let mut verdicts = Vec::new();
@@ -316,7 +316,7 @@ fn captures_of_a_standing_lab_start_and_stop() {
     assert_eq!(lab.shell(&["pcap stop b.pcapng"]).code, 0);
     let echoes = |name: &str| fields(&test_dir.path(name), "icmp", &["frame.number"]).len();
     assert_eq!((echoes("a.pcapng"), echoes("b.pcapng")), (4, 10));
-    // Again, to a file that exists.
+    // A second capture, to a file that exists.
     assert_eq!(lab.shell(&["pcap h1 a.pcapng"]).code, 0);
     assert_eq!(lab.exec("h1", &["ping", "-c", "1", "h2"]).code, 0);
     assert_eq!(lab.shell(&["pcap stop a.pcapng"]).code, 0);

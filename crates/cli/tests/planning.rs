@@ -6,7 +6,7 @@ use testing::Missing;
 
 use crate::common::{TestDir, binary, is_root, lab::lab_name, lab_slots::acquire_lab_slot};
 
-/// Ports of the page, which may be in use here.
+/// Ports in the examples, which may be in use on this machine.
 const PORTS: [&str; 3] = ["4901", "4902", "4903"];
 
 fn free_port() -> String {
@@ -58,7 +58,7 @@ fn start(commands: &[String]) -> Vec<String> {
 }
 
 #[test]
-fn a_transfer_is_planned_run_in_its_slot_and_judged() {
+fn a_transfer_is_planned_run_in_its_slot_and_compared_with_the_plan() {
     let dir = TestDir::new("");
     let commands = commands();
     let advised = commands.iter().position(|line| line.starts_with("longfat advise")).unwrap();
@@ -106,12 +106,12 @@ fn a_session_is_checked_rehearsed_reserved_and_watched() {
     lines.push("longfat agent session check session.toml --dir b".into());
     lines.push("longfat agent session reserve session.toml --dir b".into());
     lines.push("longfat agent calendar --dir b".into());
-    // The second station does not exist: what is reserved for the first one is cancelled.
+    // The second station does not exist: reservations for the first one are cancelled.
     lines.push("if longfat agent session reserve typo.toml --dir b 2>typo; then exit 1; fi; cat typo".into());
     lines.push("longfat agent why \"$(grep -o 'b/[0-9]*' typo)\" --dir b".into());
-    // On a busy machine packets miss their time, which is the result.
+    // On a busy machine packets miss their deadlines, which the result shows.
     lines.push("longfat agent session rehearse session.toml --in 10s --duration 3s --dir b || true".into());
-    // A session that is over.
+    // A session in the past.
     lines.push("longfat agent session watch past.toml --dir b".into());
     lines.push("if longfat agent session reserve past.toml --dir b; then exit 1; fi".into());
     let printed = shell(&dir, &lines);
@@ -131,7 +131,7 @@ fn a_session_is_checked_rehearsed_reserved_and_watched() {
 }
 
 #[test]
-fn points_are_found_and_mistakes_at_the_start_are_named() {
+fn points_are_found_and_mistakes_at_the_start_are_reported() {
     let dir = TestDir::new("");
     let records = r#"[{ "type": ["host"], "host-name": ["ps.example"], "location-latitude": ["57.4"], "location-longitude": ["11.9"] }]"#;
     std::fs::write(dir.path("records.json"), records).unwrap();

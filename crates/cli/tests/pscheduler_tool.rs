@@ -1,4 +1,4 @@
-//! The program as a pScheduler tool: the scripts of the package, and what pScheduler sees of mistakes.
+//! The program as a pScheduler tool: the scripts of the package, and the errors that pScheduler receives.
 
 use std::{
     io::Write,
@@ -14,13 +14,13 @@ use crate::common::{TestDir, binary};
 fn feed(mut command: Command, input: &str) -> Output {
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // A program that reads nothing has ended.
+    // A program that does not read its input has already ended.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
 }
 
 #[test]
-fn the_scripts_of_the_package_call_the_method_of_their_name() {
+fn each_script_of_the_package_calls_the_method_of_its_name() {
     let dir = TestDir::new("");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/pscheduler-tool/method");
     let call = |method: &str, input: &str| {
@@ -43,7 +43,7 @@ fn the_scripts_of_the_package_call_the_method_of_their_name() {
 }
 
 #[test]
-fn input_that_is_no_document_is_an_error() {
+fn invalid_input_is_an_error() {
     let dir = TestDir::new("");
     for method in ["duration", "participant-data", "run", "merged-results"] {
         let output = feed(dir.longfat(&["pscheduler-tool", method]), "{}");

@@ -41,14 +41,14 @@ fn the_receiver_of_a_transfer_finds_its_own_small_buffer() {
         .collect();
     assert!(live.contains(&&Value::from("receive_buffer")), "{live:?}");
 
-    // The other way round: this end is the client, and an original server reports nothing about its socket.
+    // In the other direction this end is the client, and an original server reports nothing about its socket.
     lab.serve_iperf3("h1");
     let tested = lab.exec("h2", &[binary(), "test", "-R", "h1", "-t", "4"]);
     assert!(tested.stdout.contains("limited by the receiver's buffer (in "), "{tested:?}");
 }
 
 #[test]
-fn a_capture_at_the_receiver_has_the_verdict_of_that_end() {
+fn a_capture_at_the_receiver_gets_the_verdict_of_that_end() {
     let _slot = acquire_lab_slot();
     for (name, finding) in [("small-rmem", "receive_buffer"), ("lossy-link", "network")] {
         let scenario = bundled_scenario(&format!("faults/{name}.toml"));

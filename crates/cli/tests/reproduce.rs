@@ -56,7 +56,7 @@ fn contradictory_sources_are_reported_with_the_formulas_value() {
 }
 
 #[test]
-fn the_model_shares_a_bottleneck_as_synchronized_losses_do() {
+fn the_model_shares_a_bottleneck_as_with_synchronized_losses() {
     let (_, document) = reproduce(&["--engine", "model", "G-rttfair"]);
     let model = |metric| figure(&document, "G-rttfair", "reno", metric)["model"].as_f64().unwrap();
     let (far, near) = (model("flows.rtt181.goodput"), model("flows.rtt117.goodput"));
@@ -69,7 +69,7 @@ fn the_model_shares_a_bottleneck_as_synchronized_losses_do() {
 }
 
 #[test]
-fn lab_8_under_the_published_kernel_and_the_hundred_megabit_hop() {
+fn lab_8_and_the_100_mbit_hop_are_reproduced() {
     let (_, document) = reproduce(&["L8-check", "L8-default", "H-100m"]);
     for (variant, metric) in [
         ("default", "flows.bulk.goodput"),
@@ -116,7 +116,7 @@ fn the_report_has_tables_pictures_and_contradictions() {
 }
 
 #[test]
-fn commands_that_show_a_result_exist() {
+fn commands_that_are_said_to_show_a_result_exist() {
     let test_dir = TestDir::new("");
     let (_, document) = reproduce(&["--engine", "model", "G", "U", "H-pathbuff", "H-tools"]);
     let results = document["results"].as_array().unwrap();
@@ -147,7 +147,7 @@ fn each_engine_is_judged_and_a_closed_form_that_ignores_the_queue_has_no_number(
         small["model"].is_null() && small["verdict"] == "within" && small["kind"] == "published",
         "{small}"
     );
-    // Judged by the simulated figure, not by the closed form alone.
+    // The verdict is that of the simulated figure, not of the closed form alone.
     let stalled = "flows.bulk.goodput from 5.02 s to 5.1 s / flows.bulk.steady_goodput";
     let half = figure(&document, "L8-hol", "window-1-bdp", stalled);
     assert_eq!(engine(half, "sim")["verdict"], "within", "{half}");
@@ -157,7 +157,7 @@ fn each_engine_is_judged_and_a_closed_form_that_ignores_the_queue_has_no_number(
 }
 
 #[test]
-fn our_own_figures_are_apart_from_the_published_ones() {
+fn longfats_own_figures_are_listed_apart_from_published_ones() {
     let test_dir = TestDir::new("");
     let ran = test_dir.run(&["reproduce", "--engine", "model", "L8-default", "L8-check"]);
     let (published, regression) = ran.stdout.split_once("Regression figures").unwrap();
@@ -260,7 +260,7 @@ fn the_page_has_the_simulated_figures_of_quick_results() {
 
 #[test]
 #[ignore = "runs all simulations, minutes of all processors"]
-fn the_page_is_what_the_command_writes() {
+fn the_page_matches_the_output_of_the_command() {
     let test_dir = TestDir::new("");
     std::fs::write(test_dir.path("page.md"), committed_page()).unwrap();
     test_dir.run(&["reproduce", "--markdown", "page.md"]);
@@ -272,11 +272,11 @@ fn the_page_is_what_the_command_writes() {
 }
 
 #[test]
-fn markdown_replaces_no_file_of_another_kind_and_no_part_of_the_tables() {
+fn markdown_replaces_only_its_own_complete_tables() {
     let test_dir = TestDir::new("");
     std::fs::write(test_dir.path("notes.md"), "mine").unwrap();
     let ran = test_dir.run(&["reproduce", "--engine", "model", "G-r1", "--markdown", "notes.md"]);
-    assert!(ran.code == 2 && ran.stderr.contains("no marks"), "{ran:?}");
+    assert!(ran.code == 2 && ran.stderr.contains("no markers"), "{ran:?}");
     assert_eq!(std::fs::read_to_string(test_dir.path("notes.md")).unwrap(), "mine");
     assert_eq!(test_dir.run(&["reproduce", "--engine", "model", "G-r1", "--markdown", "new.md"]).code, 0);
     let written = std::fs::read_to_string(test_dir.path("new.md")).unwrap();

@@ -7,7 +7,7 @@ use crate::common::{SMALL, TestDir};
 const PATH: [&str; 9] = ["run", "--rate", "20mbit", "--rtt", "10ms", "--duration", "1s", "--engine", "sim"];
 
 #[test]
-fn a_built_in_name_is_a_scenario_file_and_a_file_of_that_name_wins() {
+fn a_built_in_scenario_is_found_by_name_unless_a_file_has_that_name() {
     let test_dir = TestDir::new(SMALL);
     let run = test_dir.run(&["run", "lab8", "--engine", "model", "--json"]).json();
     assert_eq!((run["scenario"].as_str(), run["runs"].as_array().unwrap().len()), (Some("lab8"), 2));
@@ -27,7 +27,7 @@ fn a_built_in_name_is_a_scenario_file_and_a_file_of_that_name_wins() {
 }
 
 #[test]
-fn an_unknown_name_lists_the_nearest() {
+fn for_an_unknown_name_the_nearest_are_listed() {
     let test_dir = TestDir::new(SMALL);
     for command in ["sweep", "run"] {
         let ran = test_dir.run(&[command, "lab9"]);
@@ -67,7 +67,7 @@ fn options_of_pictures_and_reports_are_checked_before_any_work() {
 
 /// A key of links, flows or hosts has a longer path; `title` is that of the output.
 #[test]
-fn set_and_over_name_the_whole_path_of_a_key() {
+fn errors_of_set_and_over_name_the_whole_path_of_a_key() {
     let test_dir = TestDir::new(SMALL);
     for (option, expected) in [
         ("--over=rtt=10ms,20ms", "sum of the delays of both directions: write links.h1-s1.both.delay"),
@@ -197,7 +197,7 @@ fn the_table_has_a_row_for_each_run_and_flow() {
     let table = |keys: &[&str], file: &str| {
         test_dir.run(&[&["export", "table"], keys, &["-o", file, "--json"]].concat())
     };
-    // The key of one run twice: its row occurs once.
+    // The key of a run is given twice: its row occurs once.
     let all = table(&["path-20mbit-10ms/", "last", "last"], "t.csv").json();
     assert_eq!((all["runs"].as_u64(), all["rows"].as_u64()), (Some(3), Some(3)));
     let text = std::fs::read_to_string(test_dir.path("t.csv")).unwrap();
@@ -237,13 +237,13 @@ fn a_plot_has_the_requested_size_font_and_style() {
     assert!(plot(&[]).stdout.contains("limited by"));
     let small = plot(&["--size", "700x100"]);
     assert!(small.code == 2 && small.stderr.contains("too low for 3 panels"), "{small:?}");
-    // A width alone: the picture is as high as needed.
+    // With a width alone, the height follows from the content.
     assert_eq!(plot(&["--size", "700"]).code, 0);
     assert_eq!(plot(&["--size", "700x"]).code, 2);
 }
 
 #[test]
-fn an_algorithm_is_shown_with_parameters_source_and_its_place_in_the_kernel() {
+fn an_algorithm_is_shown_with_parameters_source_and_kernel_file() {
     let test_dir = TestDir::new(SMALL);
     let griddt = test_dir.run(&["cc", "show", "griddt"]);
     assert_eq!(griddt.code, 0, "{griddt:?}");
@@ -285,7 +285,7 @@ fn a_mininet_program_is_refused_as_a_scenario_with_the_command_that_converts_it(
 }
 
 #[test]
-fn all_runs_of_a_scenario_are_one_report_and_runs_of_two_scenarios_are_announced() {
+fn runs_of_one_scenario_form_one_report_and_two_scenarios_are_noted() {
     let test_dir = TestDir::new(SMALL);
     std::fs::write(test_dir.path("other.toml"), SMALL).unwrap();
     for file in ["s.toml", "s.toml", "other.toml"] {
@@ -304,7 +304,7 @@ fn all_runs_of_a_scenario_are_one_report_and_runs_of_two_scenarios_are_announced
 }
 
 #[test]
-fn a_misspelt_congestion_control_of_a_test_names_the_nearest() {
+fn for_a_misspelt_congestion_control_the_nearest_is_named() {
     let test_dir = TestDir::new(SMALL);
     let ran = test_dir.run(&["test", "127.0.0.1", "-C", "cubik"]);
     assert!(ran.code == 4 && ran.stderr.contains("the nearest are cubic"), "{ran:?}");

@@ -36,7 +36,7 @@ fn traced(ran: &CommandOutput) -> Vec<String> {
 }
 
 #[test]
-fn both_families_cross_three_routers_in_time() {
+fn ipv4_and_ipv6_cross_three_routers_with_the_expected_delay() {
     let _slot = acquire_lab_slot();
     let test_dir = chain();
     let lab = Lab::up(&test_dir, &[]);

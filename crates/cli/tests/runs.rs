@@ -133,14 +133,14 @@ fn texts_of_records_cannot_control_the_terminal() {
         assert!(!printed.contains(|c: char| c.is_control() && c != '\n'), "{args:?}: {ran:?}");
     }
     assert_eq!(test_dir.run(&["show", id, "--json"]).json()["title"], ESCAPE, "escaped in documents");
-    // A file is exported as it is.
+    // A file is exported unchanged.
     let exported = test_dir.run(&["export", "csv", id, "--table", "flows"]).stdout;
     assert!(exported.starts_with("time_us,flow,"), "{exported}");
 }
 
-/// `s/` is all runs of the scenario, whatever else has this name or is among the runs.
+/// `s/` selects all runs of the scenario, even if a directory has this name or a record cannot be read.
 #[test]
-fn all_runs_of_a_scenario_are_those_that_can_be_read() {
+fn all_readable_runs_of_a_scenario_are_selected() {
     let test_dir = four_runs();
     fs::create_dir_all(test_dir.path("s/results")).unwrap();
     fs::create_dir(test_dir.path("runs/s/notes")).unwrap();
@@ -184,7 +184,7 @@ fn runs_are_removed_and_pruned() {
 
 /// A run of several minutes, which the test kills.
 #[test]
-fn only_runs_that_are_not_being_written_are_removed() {
+fn runs_that_are_being_written_are_not_removed() {
     let test_dir = TestDir::new(&SMALL.replace("duration = \"1s\"", "duration = \"100000s\""));
     let mut run =
         test_dir.longfat(&["run", "s.toml", "--engine", "sim"]).stderr(Stdio::null()).spawn().unwrap();
@@ -289,7 +289,7 @@ fn an_error_is_one_json_document() {
 
 #[test]
 fn unreliable_runs_have_an_exit_code() {
-    // Nothing arrives: the SYN is lost, and the run ends before its retransmission.
+    // No data arrives: the SYN is lost, and the run ends before its retransmission.
     let test_dir = TestDir::new(&SMALL.replace("queue = \"250kB\"", "queue = \"250kB\", loss = \"99.9%\""));
     let run = |more: &[&str]| test_dir.run(&[&["run", "s.toml", "--engine", "sim", "--json"], more].concat());
     let plain = run(&[]);
@@ -303,7 +303,7 @@ fn unreliable_runs_have_an_exit_code() {
 }
 
 #[test]
-fn mistakes_are_printed_once_and_names_get_the_nearest() {
+fn mistakes_are_printed_once_with_the_nearest_names() {
     let test_dir = TestDir::new(&SMALL.replace("cc = \"cubic\"", "cc = \"cubik\""));
     for engines in ["sim", "lab,model", "model,sim"] {
         let ran = test_dir.run(&["run", "s.toml", "--engine", engines]);
@@ -393,7 +393,7 @@ fn settings_come_from_files_and_options_override_them() {
 }
 
 #[test]
-fn theme_and_units_change_texts_and_reports_and_no_document() {
+fn theme_and_units_change_texts_and_reports_but_no_document() {
     let test_dir = TestDir::new(SMALL);
     let simulate = ["run", "s.toml", "--engine", "sim", "--report", "r.html"];
     let plain = test_dir.run(&simulate);

@@ -21,7 +21,7 @@ fn every_scenario_resolves_in_all_its_variants() {
     assert!(all.len() >= 16, "{all:?}");
     for file in all {
         let ran = test_dir.run(&["run", file.to_str().unwrap(), "--engine", "model", "--json"]);
-        // 3: the model alone may miss a published figure.
+        // Exit code 3: the model alone may miss a published figure.
         assert!(matches!(ran.code, 0 | 3), "{}: {ran:?}", file.display());
     }
 }
@@ -63,7 +63,7 @@ fn one_lost_segment_stalls_a_window_of_one_bdp_and_not_of_two() {
         (0.3..0.6).contains(&one) && two > 0.8,
         "simulated: with one BDP {one:.2} of the rate, with two {two:.2}"
     );
-    // A stall of 20 ms removes a quarter of these 80 ms; longer ones need another try.
+    // A stall of 20 ms removes a quarter of these 80 ms; longer stalls need another attempt.
     let is_as_published = |(one, two): (f64, f64)| (0.2..0.75).contains(&one) && two > one + 0.1;
     let tries: Vec<(f64, f64)> =
         (0..4).map(|_| of("lab")).take_while(|pair| !is_as_published(*pair)).collect();

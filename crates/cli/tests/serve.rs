@@ -154,7 +154,7 @@ fn only_clients_with_the_token_are_served() {
 }
 
 #[test]
-fn all_110_proper_clients_are_served_beside_90_bad_ones() {
+fn all_110_regular_clients_are_served_beside_90_hostile_ones() {
     let server =
         start_server(&["--phase-timeout", "1", "--rcv-timeout", "1200", "--queue-timeout", "120", "-i", "0"]);
     let before = server.resources();
@@ -264,7 +264,7 @@ fn a_client_that_waited_too_long_is_refused() {
     assert!(begin.elapsed() >= Duration::from_millis(300));
 }
 
-/// Options of a server that drops a stalled client only after the clients that wait for it have given up.
+/// Options of a server that drops a stalled client only after the clients that wait for it have timed out.
 const LONG_PHASE_TIMEOUT: [&str; 4] = ["--phase-timeout", "60", "--queue-timeout", "20"];
 
 #[test]
@@ -301,7 +301,7 @@ fn clients_without_streams_do_not_occupy_the_server() {
 }
 
 #[test]
-fn slow_clients_delay_nobody_and_are_dropped() {
+fn slow_clients_do_not_delay_others_and_are_dropped() {
     let server = start_server(&["--phase-timeout", "1.5", "-i", "0"]);
     let greeting = [&cookie(1)[..], &message(LONG)[..20]].concat();
     std::thread::scope(|scope| {
@@ -311,8 +311,8 @@ fn slow_clients_delay_nobody_and_are_dropped() {
                 scope.spawn(move || {
                     let mut control = server.connect();
                     control.write_all(&greeting[..sent_at_once]).unwrap();
-                    // All of it would take longer than the phase timeout: the server must drop the client
-                    // before.
+                    // The whole message would take longer than the phase timeout: the server must drop
+                    // the client before that.
                     let dropped = greeting[sent_at_once..].iter().cycle().take(600).any(|byte| {
                         std::thread::sleep(Duration::from_millis(50));
                         control.write_all(&[*byte]).is_err()
@@ -354,7 +354,7 @@ fn excess_streams_are_closed() {
 }
 
 #[test]
-fn clients_that_do_not_finish_the_exchange_of_results_delay_nobody() {
+fn clients_that_do_not_finish_the_exchange_of_results_do_not_delay_others() {
     let server = start_server(&[&LONG_PHASE_TIMEOUT[..], &["-i", "0"]].concat());
     let amount = LONG.replace(r#""num":0"#, r#""num":1000"#);
     let connections: Vec<_> = (0..6)
@@ -483,7 +483,7 @@ fn a_client_with_unread_output_ends_its_test() {
 }
 
 #[test]
-fn a_udp_sender_gives_up_on_a_stopped_server_after_rcv_timeout() {
+fn a_udp_sender_ends_after_rcv_timeout_if_the_server_is_stopped() {
     let (server, test_dir) = (start_server(&["-i", "0"]), TestDir::new(""));
     let (port, idle) = (server.port.to_string(), server.resources().0);
     let args = ["test", "127.0.0.1", "-p", &port, "--no-record", "-u", "-t", "3", "--rcv-timeout", "1500"];
@@ -535,7 +535,7 @@ fn server_limits_are_enforced() {
     for (args, why) in [
         (&["-b", "30M", "-P", "2", "-t", "0.5"][..], "faster"),
         (&["-t", "2", "-b", "1M"], "longer"),
-        // Requests no rate, and sends as fast as it can.
+        // This client requests no rate limit and sends as fast as it can.
         (&["-t", "0.9"], "faster"),
     ] {
         let refused = run(args);
@@ -616,7 +616,7 @@ fn a_server_opens_the_connections_of_a_client_that_listens() {
         assert_eq!(tested.code, 0, "{options:?}: {tested:?}");
         tested.json()
     };
-    // With all threads of a server that waits for the client again.
+    // Includes all threads of a server that waits for the client again.
     test(&["-n", "3M"]);
     let is_settled = || {
         let now = server.resources();
@@ -648,7 +648,7 @@ fn a_server_opens_the_connections_of_a_client_that_listens() {
 }
 
 #[test]
-fn a_client_that_listens_says_when_no_server_connects() {
+fn a_client_that_listens_reports_that_no_server_connects() {
     let test_dir = TestDir::new("");
     let port = free_port().to_string();
     let mut client = Running::start(&mut test_dir.longfat(&["test", "listen", "-p", &port]));

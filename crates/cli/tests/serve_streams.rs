@@ -67,7 +67,7 @@ fn results_of_streams_are_printed_if_a_later_one_fails() {
 
 /// The timeout of a phase is that of each stream's connection, of which many take longer on a long path.
 #[test]
-fn many_streams_may_take_longer_than_one_step() {
+fn connecting_many_streams_may_take_longer_than_one_step() {
     let server = start_server(&["-i", "0", "--phase-timeout", "2"]);
     let mut control = send_parameters(&server, 1, &LONG.replace(r#""parallel":1"#, r#""parallel":8"#));
     assert_eq!(next_state(&mut control), CREATE_STREAMS);
@@ -188,9 +188,10 @@ fn a_server_replies_from_the_address_of_the_request() {
     assert!(received.as_ref().is_ok_and(|bytes| *bytes > 0), "{received:?}");
 }
 
-/// A client's number of bytes does not decide how long its session lasts, and the next test waits for the data in flight.
+/// The number of bytes that a client reports does not determine the length of its session, and the next test waits for the data in
+/// flight.
 #[test]
-fn the_data_in_flight_belongs_to_the_test() {
+fn data_in_flight_at_the_end_belongs_to_the_test() {
     let server = start_server(&["-i", "0", "--phase-timeout", "60"]);
     let (mut control, mut stream) = begin_test(&server, 1, &LONG.replace(r#""num":0"#, r#""num":1000"#));
     control.write_all(&[TEST_END]).unwrap();
@@ -201,7 +202,7 @@ fn the_data_in_flight_belongs_to_the_test() {
     let mut next = send_parameters(&server, 2, LONG);
     next.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
     assert!(next.read_exact(&mut [0]).is_err(), "the next test begins while data is in flight");
-    // The requested amount, and the rest of a block.
+    // The requested amount, and the remainder of a block.
     stream.write_all(&vec![7; 1000 + 131_072]).unwrap();
     let mut length = [0; 4];
     control.read_exact(&mut length).unwrap();
@@ -211,9 +212,9 @@ fn the_data_in_flight_belongs_to_the_test() {
     assert_eq!(next_state(&mut next), CREATE_STREAMS);
 }
 
-/// A server that has no free descriptors refuses clients, and serves again when it has some.
+/// A server without free descriptors refuses clients, and serves clients again when descriptors are free.
 #[test]
-fn a_shortage_of_descriptors_ends_no_server() {
+fn a_shortage_of_descriptors_does_not_end_a_server() {
     let port = free_port();
     let command = format!("ulimit -n 40; exec {} serve -i 0 -p {port}", binary());
     let process = Running::start(Command::new("sh").args(["-c", &command]));
@@ -237,7 +238,7 @@ fn a_shortage_of_descriptors_ends_no_server() {
     assert!(eventually(|| server.test(100_000) == Ok(100_000)), "the server serves again");
 }
 
-/// A client that vanishes while the server only sends datagrams is noticed by keepalives.
+/// Keepalives detect a client that vanishes while the server only sends datagrams.
 #[test]
 fn control_connections_are_kept_alive() {
     let server = start_server(&["-i", "0"]);

@@ -13,7 +13,7 @@ fn record(test_dir: &TestDir) -> PathBuf {
 }
 
 #[test]
-fn echoes_are_exact_and_the_first_includes_arp() {
+fn round_trip_times_are_exact_and_the_first_includes_arp() {
     let test_dir = TestDir::new(&bundled_scenario("lab8-ping.toml"));
     let all = test_dir.run(&["run", "s.toml", "--engine", "sim", "--json"]).json();
     let run = &all["runs"][0];
@@ -27,7 +27,7 @@ fn echoes_are_exact_and_the_first_includes_arp() {
 }
 
 #[test]
-fn a_run_is_the_same_each_time() {
+fn repeated_runs_write_the_same_bytes() {
     let tables: Vec<Vec<Vec<u8>>> = (0..2)
         .map(|_| {
             let test_dir = TestDir::new(SMALL);
@@ -43,7 +43,7 @@ fn a_run_is_the_same_each_time() {
     assert!(tables[0] == tables[1]);
 }
 
-/// The bytes of the record do not depend on the machine or its number of processors. When the simulation is meant to
+/// The bytes of the record depend neither on the machine nor on its number of processors. When the simulation is meant to
 /// change, `LONGFAT_UPDATE=1` writes the new hashes.
 #[test]
 fn records_have_the_committed_hashes() {
@@ -183,7 +183,7 @@ fn flow_of<'a>(all: &'a serde_json::Value, engine: &str) -> (&'a serde_json::Val
 
 /// A router in front of a link with a smaller MTU reports it, so the flow gets the link's capacity.
 #[test]
-fn a_smaller_link_behind_a_router_costs_little() {
+fn a_smaller_mtu_behind_a_router_costs_little_goodput() {
     let test_dir = TestDir::new(&bundled_scenario("gallery/chain.toml"));
     let all = test_dir.run(&["run", "s.toml", "--engine", "model,sim", "--json"]).json();
     for engine in ["model", "sim"] {
@@ -231,9 +231,9 @@ fn a_run_lists_ignored_settings() {
     assert!(printed.stdout.contains("the simulator ignores"), "{printed:?}");
 }
 
-/// The excerpts are of a machine with Linux 6.18.
+/// The excerpts in the README are from a machine with Linux 6.18.
 #[test]
-fn the_readme_shows_what_lab_8_prints() {
+fn the_readme_shows_the_output_of_lab_8() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
     let (_, section) = readme.split_once("longfat run scenarios/lab8.toml --engine model,sim").unwrap();

@@ -1,4 +1,4 @@
-//! The network stack of a simulated host: its sysctls, its device queue, and what both cost.
+//! The network stack of a simulated host: the effect of its sysctls and of its device queue.
 
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ fn long_fat() -> String {
 }
 
 #[test]
-fn a_named_kernel_brings_its_own_buffers() {
+fn a_simulated_kernel_has_its_own_default_buffers() {
     let test_dir = TestDir::new(&long_fat());
     let of = |kernel: &str| run(&test_dir, &["--kernel", kernel]);
     let (old, new) = (of("6.1"), of("6.18"));
@@ -42,11 +42,11 @@ fn a_named_kernel_brings_its_own_buffers() {
 }
 
 #[test]
-fn a_scenario_names_the_stack_whose_defaults_it_wants() {
+fn a_scenario_can_name_the_stack_whose_defaults_apply() {
     let named = TestDir::new(&format!("sysctl = \"6.1\"\n{}", long_fat()));
     let stated = run(&named, &[]);
     assert_eq!(stated["sysctl_defaults"], "Linux 6.1's defaults");
-    // Whatever kernel runs: the buffers are those of 6.1.
+    // The buffers are those of 6.1, whichever kernel this machine runs.
     let fix = stated["flows"][0]["evidence"].to_string() + &stated["flows"][0]["remedy"].to_string();
     assert!(fix.contains("4096 131072") || fix.contains("4096 16384"), "{fix}");
     let machine = run(&named, &["--set", "sysctl=machine", "--kernel", "6.1"]);

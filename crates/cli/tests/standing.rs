@@ -40,7 +40,7 @@ fn links_change_while_the_lab_runs() {
     assert!((10.0..13.0).contains(&lab.rtt_ms("h1", "h2")));
     assert_eq!(lab.shell(&["link s1-h2 delay 15ms"]).code, 0);
     assert!((40.0..43.0).contains(&lab.rtt_ms("h1", "h2")), "10 + 15 + 15 ms");
-    // As in the lab sheet, on a switch's port and on the host's device.
+    // Both on a switch's port, as in the lab sheet, and on the host's device.
     assert_eq!(
         lab.exec("s1", &["tc", "qdisc", "add", "dev", "s1-eth2", "root", "netem", "delay", "5ms"]).code,
         0
@@ -67,7 +67,7 @@ fn links_change_while_the_lab_runs() {
 }
 
 #[test]
-fn mtus_are_set_as_in_class() {
+fn mtus_are_set_with_the_commands_of_the_class() {
     let _slot = acquire_lab_slot();
     let test_dir = TestDir::new(SMALL);
     let lab = Lab::up(&test_dir, &["--set", "hosts.*.mtu=9000"]);

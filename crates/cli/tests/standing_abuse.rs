@@ -67,7 +67,7 @@ fn silent_clients_do_not_delay_others() {
     let mut silent: Vec<UnixStream> = (0..20).map(|_| UnixStream::connect(&socket).unwrap()).collect();
     silent[0].write_all(b"{\"do\":").unwrap();
     silent[1].write_all(&[0xff; 1000]).unwrap();
-    // Served one after the other, with 2 s each, they would exceed the 10 s timeout of a client.
+    // If they were served one after another, with 2 s each, they would exceed the 10 s timeout of a client.
     let ran = test_dir.run(&["lab", "status", &lab.name]);
     assert_eq!(ran.code, 0, "{ran:?}");
 }
@@ -134,7 +134,7 @@ fn signals_sent_to_exec_reach_the_program() {
 
 /// As under `ssh -t HOST longfat lab exec ...`: exec is the session leader of a terminal that is closed.
 #[test]
-fn a_program_ends_with_the_terminal_of_its_exec() {
+fn a_program_ends_when_the_terminal_of_exec_is_closed() {
     let _slot = acquire_lab_slot();
     let test_dir = TestDir::new(SMALL);
     let lab = Lab::up(&test_dir, "terminal");

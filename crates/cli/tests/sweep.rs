@@ -95,7 +95,7 @@ fn recorded_runs_are_not_repeated() {
     assert_eq!(over("reno,cubic", &[]), (vec![1, 2], first.clone()));
     assert_eq!(over("cubic,bic", &[]).0, [2, 0]);
     assert_eq!(over("reno,cubic", &["--again"]), (vec![0, 0], first));
-    // Another setting or another kernel is another run.
+    // A run with another setting or another kernel is not a repeat.
     assert_eq!(over("cubic", &["--set", "seed=7"]).0, [0]);
     assert_eq!(over("cubic", &["--kernel", "6.1"]).0, [0]);
 }
@@ -117,7 +117,7 @@ cc = "reno"
 receive_buffer = "8MiB"
 "#;
 
-/// The knee over the send buffer, and where the window law has it. Checks what both agree in.
+/// The knee over the send buffer, and the knee of the window law. Checks the values in which both agree.
 fn knee_and_law(test_dir: &TestDir, sizes: &str, rtt_us: f64, plateau_bps: f64) -> (f64, f64) {
     let over = format!("flows.bulk.send_buffer={sizes}");
     let args = ["sweep", "s.toml", "--over", &over, "-o", "plot.svg", "--report", "page.html", "--json"];
@@ -132,7 +132,7 @@ fn knee_and_law(test_dir: &TestDir, sizes: &str, rtt_us: f64, plateau_bps: f64) 
 }
 
 #[test]
-fn the_knee_matches_the_window_law() {
+fn the_knee_of_a_sweep_matches_the_window_law() {
     let test_dir = TestDir::new(BACK_TO_BACK);
     let sizes = "2KiB,5KiB,8KiB,10KiB,15KiB,20KiB,25KiB,30KiB,40KiB,60KiB,80KiB";
     let (at, law) = knee_and_law(&test_dir, sizes, 150.0, 941e6);
@@ -243,7 +243,7 @@ fn bad_input_is_reported() {
 }
 
 #[test]
-fn shards_share_a_store_and_gather_equals_the_whole_sweep() {
+fn gathered_shards_equal_the_whole_sweep() {
     let test_dir = TestDir::new(&swept());
     let sweep = |runs: &str, more: &[&str]| {
         test_dir.run(&[&["--runs", runs, "sweep", "s.toml", "--repeat", "3", "--json"], more].concat())

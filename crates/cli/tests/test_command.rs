@@ -169,7 +169,7 @@ fn each_output_format_is_as_documented() {
         ran.stdout
     };
     let iperf3: Value = serde_json::from_str(&run(&["-J"])).unwrap();
-    // A busy machine may end late, with an additional short interval.
+    // On a busy machine the test may end late, with an additional short interval.
     assert!((3..=4).contains(&iperf3["intervals"].as_array().unwrap().len()), "{iperf3:#}");
     let stream = run(&["--json-stream"]);
     let events: Vec<Value> = stream.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

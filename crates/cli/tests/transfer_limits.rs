@@ -1,4 +1,5 @@
-//! What limits a transfer of files: each limit is provoked, and both ends' verdicts and the record name it.
+//! The limits of a file transfer: each limit is caused, and the verdicts of both ends and the record must
+//! name it.
 
 use std::{
     path::{Path, PathBuf},
@@ -150,7 +151,7 @@ fn the_requested_rate_is_named() {
     std::fs::write(test_dir.path("sent"), content(4_000_000)).unwrap();
     let receiver = Receiver::start(&test_dir, &[]);
     for protocol in ["udt", "tsunami", "quic"] {
-        // A busy machine may take the processors away.
+        // On a busy machine, other programs may use the processors.
         let mut found = Vec::new();
         let named = (0..3).find_map(|_| {
             let json = receiver.send(&test_dir, &["--protocol", protocol, "--rate", "12mbit"], &[]);

@@ -37,7 +37,7 @@ fn goodput(run: &Value, flow: usize) -> f64 {
 }
 
 #[test]
-fn they_share_a_simulated_path_with_tcp() {
+fn all_transports_share_a_simulated_path_with_tcp() {
     let forward = "rate = \"100mbit\", delay = \"10ms\", queue = \"250kB\"";
     let flows = ["kind = \"udt\"", "kind = \"tsunami\"\nrate = \"40mbit\"", "cc = \"cubic\""];
     let test_dir = TestDir::new(&scenario("duration = \"20s\"", forward, &flows));
@@ -137,7 +137,7 @@ fn the_model_states_that_it_has_no_closed_form() {
 
 /// The play-out of a stream, in the table and in JSON.
 #[test]
-fn a_stream_is_sustainable_up_to_what_the_path_has_left() {
+fn a_stream_is_sustainable_up_to_the_remaining_rate_of_the_path() {
     let forward = "rate = \"100mbit\", delay = \"10ms\", queue = \"250kB\", overhead = 38";
     let run = |keys: &str| {
         let flow = format!("kind = \"stream\"\n{keys}");
@@ -208,7 +208,7 @@ fn simulator_and_lab_agree_on_four_paths() {
 
 /// A tenth of the rate: each transport delivers data, alone and beside TCP, with little overhead unless it overloads the path.
 #[test]
-fn the_sweep_of_transports_compares_them() {
+fn the_built_in_sweep_compares_all_transports() {
     let test_dir = TestDir::new("");
     let args = [
         "sweep",
@@ -248,7 +248,7 @@ fn streams_between_hosts_find_the_rate_that_a_path_sustains() {
     ));
     let lab = Lab::up(&test_dir, &[]);
     let _server = Served::on(&lab, "h2", &[]);
-    // A machine that is busy makes the sender skip packets, which is not the path's fault.
+    // On a busy machine the sender skips packets, which is not a limit of the path.
     let streamed = (0..5).find_map(|_| {
         let args = [
             "stream",
@@ -286,7 +286,7 @@ fn streams_between_hosts_find_the_rate_that_a_path_sustains() {
 
 /// `longfat send` between two hosts of a lab over a path that loses packets, by each protocol. The sender is killed and continues.
 #[test]
-fn files_cross_a_lossy_path_by_each_protocol_and_continue_after_a_kill() {
+fn each_protocol_sends_files_over_a_lossy_path_and_resumes_after_a_kill() {
     if !is_root() || !Path::new("/dev/net/tun").exists() {
         return testing::skip(testing::Missing::Privilege, "labs need a privilege");
     }
@@ -318,11 +318,11 @@ fn files_cross_a_lossy_path_by_each_protocol_and_continue_after_a_kill() {
         let send = send.concat();
         let line = format!("{} >/dev/null 2>&1 & echo $!", send.join(" "));
         let sender: u32 = lab.sh("h1", &line).stdout.trim().parse().unwrap();
-        // The length covers gaps, which do not count for the resume.
+        // The file's length includes gaps, which do not count for the resumption.
         let has_begun =
             || std::fs::metadata(&temporary).is_ok_and(|file| file.len() > 500_000) || arrived.exists();
         assert!(eventually(has_begun), "{protocol:?}");
-        // It may have ended.
+        // The process may already have ended.
         lab.sh("h1", &format!("kill -KILL {sender} 2>/dev/null; true"));
         // The receiver may still hold the file's lock.
         let sent_whole = || {

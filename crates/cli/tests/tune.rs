@@ -50,7 +50,7 @@ fn impossible_paths_are_refused_with_a_reason() {
 }
 
 #[test]
-fn a_check_that_is_impossible_is_unknown_to_monitoring() {
+fn a_check_that_is_impossible_exits_with_unknown() {
     let test_dir = TestDir::new("");
     for args in [
         &["tune", "--check", "--rate", "10gbit"][..],
@@ -109,7 +109,7 @@ fn a_lab_host_is_tuned_and_restored() {
     assert!(longfat(&["--revert"]).stdout.contains("Nothing to restore"));
 }
 
-/// Private mounts and a private network, as for root in a container.
+/// Uses private mounts and a private network, as root in a container has.
 #[test]
 fn a_container_is_tuned_and_restored_with_its_files() {
     if !is_root() || !have(&["unshare", "mount"]) {

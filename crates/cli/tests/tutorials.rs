@@ -36,7 +36,7 @@ fn all_succeed(dir: &TestDir, tutorial: &str) -> String {
 }
 
 #[test]
-fn the_first_ten_minutes() {
+fn the_commands_of_the_first_tutorial_work() {
     let dir = TestDir::new("");
     let printed = all_succeed(&dir, "first-ten-minutes.md");
     assert!(
@@ -50,7 +50,7 @@ fn the_first_ten_minutes() {
 }
 
 #[test]
-fn labs_in_class_without_a_lab() {
+fn the_commands_of_the_class_tutorial_work_without_a_lab() {
     let dir = TestDir::new("");
     let printed = all_succeed(&dir, "labs-in-class.md");
     assert!(printed.contains("knee at receive_buffer"), "{printed}");
@@ -66,7 +66,7 @@ fn goodput_mbps(tested: &CommandOutput) -> f64 {
 }
 
 #[test]
-fn a_slow_transfer_is_found_and_fixed() {
+fn the_tutorial_on_a_slow_transfer_finds_and_fixes_it() {
     let _slot = acquire_lab_slot();
     // A busy machine can disturb a test of five seconds.
     let mut disturbed = String::new();

@@ -73,12 +73,12 @@ fn a_steady_flow_matches_the_simulator() {
     let names = |flow: &Value| flow.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(lab), names(sim));
 
-    // The same columns are filled.
+    // Both engines fill the same columns.
     let filled = |engine: &str| {
         let runs = record::list(&test_dir.path("runs")).unwrap();
         let run =
             runs.into_iter().filter_map(|entry| entry.run.ok()).find(|run| run.run().engine.name() == engine);
-        // On a busy machine one sample may have no datagram, and so no delay.
+        // On a busy machine, one sample may have no datagram and therefore no delay.
         let rows = run.unwrap().flows().unwrap();
         let is_known = |name: &&str| rows.iter().any(|row| row.get(name).is_some());
         let known = FlowSample::COLUMNS.iter().map(|column| column.name).filter(is_known);
@@ -93,7 +93,7 @@ fn loss_duplication_and_reordering_match_the_simulator() {
     let _slot = acquire_lab_slot();
     let share = |flow: &Value, name: &str| figure(flow, name) / figure(flow, "datagrams_sent");
     let flow = "rate = \"40mbit\"\npacket = \"1000B\"";
-    // Half of the sent rate.
+    // The link has half of the sent rate.
     let (_, flows, left_out) = both(r#"rate = "20mbit", delay = "5ms", queue = "50p""#, flow);
     let [sim, lab] = &flows;
     let loss = figure(sim, "loss_share") - figure(lab, "loss_share");

@@ -66,7 +66,7 @@ fn files_arrive_complete_in_both_directions() {
 }
 
 #[test]
-fn a_file_goes_to_iperf3_and_comes_from_it() {
+fn files_are_sent_to_iperf3_and_received_from_it() {
     if !has_iperf3() {
         return;
     }
@@ -99,13 +99,14 @@ fn a_file_goes_to_iperf3_and_comes_from_it() {
     assert!(sent.status.success(), "{sent:?}");
     let served = server.output();
     assert!(served.status.success(), "{served:?}");
-    // Only the length: iperf3 3.12's client reorders the parts of a block if its socket accepts it in two parts.
+    // Only the length is compared: iperf3 3.12's client reorders the parts of a block if its socket accepts the
+    // block in two parts.
     assert_eq!(fs::metadata(&there).unwrap().len(), noise.len() as u64);
 }
 
 /// A server that closes its streams as soon as it receives TEST_END, as iperf3's does, with half of the file unread.
 #[test]
-fn a_file_that_arrived_incomplete_is_an_error() {
+fn an_incompletely_received_file_is_an_error() {
     let (test_dir, noise) = (TestDir::new(""), noise());
     fs::write(test_dir.path("here"), &noise).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -128,7 +129,7 @@ fn a_file_that_arrived_incomplete_is_an_error() {
         let mut stream = listener.accept().unwrap().0;
         stream.read_exact(&mut [0; 37]).unwrap();
         control.write_all(&[1, 2]).unwrap();
-        // All data are acknowledged, but not read.
+        // All data is acknowledged, but not read.
         std::io::copy(&mut (&mut stream).take(20_000_000), &mut std::io::sink()).unwrap();
         control.read_exact(&mut [0]).unwrap();
         control.write_all(&[13]).unwrap();
@@ -147,7 +148,7 @@ fn a_file_that_arrived_incomplete_is_an_error() {
 }
 
 #[test]
-fn a_background_server_is_ready_or_reports_why_not() {
+fn a_background_server_is_ready_or_reports_the_reason() {
     let test_dir = TestDir::new("");
     let (pid, log) = (test_dir.path("pid"), test_dir.path("log"));
     let port = free_port().to_string();

@@ -149,7 +149,7 @@ fn visible(page: &str) -> String {
             || ["The runs took", "report of "].iter().any(|start| line.starts_with(start))
             || line.contains("runs/")
     };
-    // First, because the program's directory may have the same name as a directory of runs.
+    // Replaced first, because the program's directory may have the same name as a directory of runs.
     let text = text.replace(binary(), "longfat");
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !is_of_this_machine(line));
     lines.collect::<Vec<_>>().join("\n")

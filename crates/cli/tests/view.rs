@@ -30,7 +30,7 @@ fn the_page_is_served_until_the_command_is_interrupted() {
     let mut result = String::new();
     stream.read_to_string(&mut result).unwrap();
     assert!(result.starts_with("HTTP/1.1 403"), "{result}");
-    // A silent connection does not delay the end.
+    // A silent connection does not delay the end of the command.
     let _silent = TcpStream::connect(address).unwrap();
     let pid = child.id().to_string();
     Command::new("kill").args(["-INT", &pid]).status().unwrap();

@@ -236,7 +236,7 @@ fn web100_has_a_line_for_each_instrument() {
     assert_eq!(text.lines().filter(|line| line.starts_with("  ")).count(), watch::web100::INSTRUMENTS.len());
     let json = test_dir.run(&["watch", "--once", "--web100", "--json", "local", "port", &port]).json();
     let web100 = &json["connections"][0]["web100"];
-    // On a busy machine some are retransmitted.
+    // On a busy machine some segments are retransmitted.
     let sent = web100["HCDataOctetsOut"]["value"].as_u64().unwrap();
     assert!((300_000..600_000).contains(&sent), "{sent}");
     assert_eq!(
@@ -336,7 +336,7 @@ fn a_record_has_the_last_bytes_of_a_connection_that_closed() {
 
 /// `longfat watch --record ... | head -1`: the reader closes the pipe after the first line.
 #[test]
-fn a_closed_reader_ends_lines_and_not_the_record() {
+fn a_closed_reader_ends_the_lines_but_not_the_record() {
     let (mut sender, mut receiver) = connection();
     let port = sender.local_addr().unwrap().port().to_string();
     let test_dir = TestDir::new("");
@@ -364,14 +364,14 @@ fn a_closed_reader_ends_lines_and_not_the_record() {
     let run = &shown["runs"][0];
     assert!(run["partial"] != true && run["duration_s"].as_f64() > Some(4.0), "{run}");
     assert!(run["flows"][0]["bytes"].as_u64() >= Some(50_000), "{run}");
-    // Without a record nothing receives the lines: the command ends, however long it was to watch.
+    // Without a record nothing receives the samples: the command ends, whatever its requested duration.
     let begun = std::time::Instant::now();
     watch(&["--duration", "600s"]);
     assert!(begun.elapsed() < Duration::from_secs(300), "{:?}", begun.elapsed());
 }
 
 #[test]
-fn prometheus_is_told_the_aggregates() {
+fn aggregates_are_exported_to_prometheus() {
     let (sender, _receiver) = connection();
     let port = sender.local_addr().unwrap().port().to_string();
     // A port that was free a moment ago.

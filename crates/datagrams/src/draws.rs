@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exponential_times_have_their_mean() {
+    fn exponential_times_have_the_given_mean() {
         let mut draws = Draws::new(1, 7);
         let mean = Time::from_millis(1);
         let times: Vec<f64> = (0..100_000).map(|_| draws.exponential(mean).as_nanos_f64()).collect();

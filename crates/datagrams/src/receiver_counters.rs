@@ -6,8 +6,8 @@
 
 use crate::sequence_window::{SequenceOrder, SequenceWindow};
 
-/// Size of the reordering window, datagrams. A datagram that this many later ones overtake counts as lost,
-/// and as a duplicate if it arrives after all.
+/// Size of the reordering window, datagrams. A datagram overtaken by this many later ones counts as lost,
+/// and as a duplicate if it arrives after that.
 const REORDERING_WINDOW: usize = 1 << 20;
 
 /// The counters so far.
@@ -136,7 +136,7 @@ mod tests {
     proptest! {
         /// Whatever a peer writes into its datagrams, the counters add up and nothing overflows.
         #[test]
-        fn any_datagrams_add_up(
+        fn counters_of_arbitrary_datagrams_add_up(
             all in prop::collection::vec((any::<u64>(), 0u32..65_508, any::<i64>(), 0i64..i64::MAX), 0..200),
             near in prop::collection::vec(0u64..300, 0..300),
         ) {

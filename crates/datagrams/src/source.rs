@@ -18,7 +18,7 @@ pub struct Bursts {
 /// The distribution of burst and pause lengths.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum BurstLengths {
-    /// Always the given length.
+    /// Every period has the given length.
     #[default]
     Fixed,
     /// Exponentially distributed with the given mean.
@@ -47,8 +47,8 @@ impl Default for SourcePlan {
     }
 }
 
-/// Computes when datagrams are due: the n-th after the transmission time of n datagrams, not counting pauses. So
-/// rounding errors do not accumulate.
+/// Computes when datagrams are due: the n-th after the transmission time of n datagrams, not counting pauses.
+/// Rounding errors therefore do not accumulate.
 #[derive(Debug, Clone)]
 pub struct DatagramSource {
     rate: BitRate,
@@ -107,7 +107,7 @@ impl DatagramSource {
         (self.remaining_bytes > 0).then_some(self.next)
     }
 
-    /// Takes the next datagram: its number, from 0, and its payload in bytes.
+    /// Removes the next datagram from the schedule; returns its number, from 0, and its payload in bytes.
     pub fn take(&mut self) -> (u64, u32) {
         let payload = u64::from(self.payload).min(self.remaining_bytes);
         let number = self.sent;

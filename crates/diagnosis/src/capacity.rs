@@ -28,7 +28,7 @@ const MIN_LOSS_TIME: f64 = 2.5;
 const LONG_OVERLOAD_TIME: Time = Time::from_secs(3);
 /// The measurement of the loss rate lasts until this many losses are expected.
 const EXPECTED_LOSSES: f64 = 8.0;
-/// At least this number of losses between two samples counts as one loss.
+/// This many losses or more between two samples count as one loss.
 const MIN_CLUMP: u64 = 3;
 /// The rate of a burst is measured after this share of its time, when the queue has filled.
 const SETTLING_SHARE: f64 = 0.4;
@@ -137,8 +137,8 @@ pub(crate) fn measure_loss<P: Path>(
     let (rate, time) = (BitRate(rate as u64), Time::from_secs_f64(seconds));
     let burst = path.datagrams(&DatagramPlan { rate, payload, time, is_even: true })?;
     let burst = burst.filter(|burst| !burst.receiver_was_busy);
-    // Datagrams that this host's own device dropped were not lost on the path. Many that were lost at once
-    // are one loss: a host that stalls for a moment loses many together, random loss takes single packets.
+    // Datagrams that this host's own device dropped were not lost on the path. Many datagrams lost at once
+    // count as one loss: a host that stalls for a moment loses many together, whereas random loss drops single packets.
     let clump = |burst: &Burst| if burst.lost_at_once >= MIN_CLUMP { burst.lost_at_once - 1 } else { 0 };
     let lost = |burst: &Burst| burst.lost.saturating_sub(burst.dropped_here.max(clump(burst)));
     Ok(burst.map_or(Datagrams::default(), |burst| Datagrams { sent: burst.sent, lost: lost(&burst) }))
@@ -163,12 +163,12 @@ impl Arrived {
             rows.iter().filter_map(|row| Some((row.time_us, row.datagrams_received?))).collect();
         let begin = received.iter().find(|(_, count)| *count > 0)?;
         let all = received.last()?.1;
-        // The last sample before the last arrival: it arrived at an unknown time after this sample.
+        // The last sample before the last arrival: the last datagram arrived at an unknown time after this sample.
         let end = received.iter().rfind(|(_, count)| *count < all)?;
         let from = begin.0 + ((end.0 - begin.0) as f64 * SETTLING_SHARE) as i64;
         let first = received.iter().find(|(time, _)| *time >= from)?;
         let seconds = (end.0 - first.0) as f64 * 1e-6;
-        // A shorter time has only single batches.
+        // A shorter time contains only single batches.
         if seconds <= 0.05 {
             return None;
         }
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_is_found_whatever_the_samples_interval() {
+    fn a_bucket_is_found_at_any_sampling_interval() {
         // A policer of 80 Mb/s that passes 150 packets at once, then a queue that delays the last packet by 20 ms.
         let (payload, bucket, a_second, seconds) = (1000, 150, 10_000, 1.0);
         for interval_us in [1_000, 10_000, 47_000] {

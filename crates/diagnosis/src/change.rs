@@ -9,7 +9,7 @@ use crate::losses::median;
 /// A piece lasts this many round trips, and at least this long, microseconds.
 const ROUND_TRIPS: i64 = 4;
 const MIN_PIECE_US: i64 = 200_000;
-/// Maximum number of pieces, give or take the last: every split of them is tried, which takes quadratic time.
+/// Approximate maximum number of pieces: every split between them is tried, which takes quadratic time.
 const MAX_PIECES: i64 = 500;
 /// Share of a test's beginning that is skipped: slow start.
 const SKIPPED_SHARE: f64 = 0.1;
@@ -19,7 +19,7 @@ const MIN_PIECES: usize = 4;
 const MIN_CHANGE_RATIO: f64 = 1.3;
 /// Minimum ratio of the high rates to the low ones if the path's rate varied.
 const MIN_VARIATION_RATIO: f64 = 1.8;
-/// Maximum distance of rates from their median, as a share of it, where the path has one rate.
+/// Maximum distance of rates from their median, as a share of it, if the path has one rate.
 const MAX_SPREAD: f64 = 0.15;
 /// Minimum share of pieces limited by the path's rate, on a full path.
 const MIN_FULL: f64 = 0.7;
@@ -80,8 +80,8 @@ impl Change {
         )
     }
 
-    /// The change in a TCP test's samples, in order of time: the boundary between two steady rates of a full path, the one with the steadiest
-    /// rate before it. `None` if the path was not full before and after, or its rate did not change.
+    /// The change in a TCP test's samples, in order of time: the boundary between two steady rates of a full path. Of several, the one with
+    /// the steadiest rate before it. `None` if the path was not full before and after, or its rate did not change.
     pub fn of(rows: &[FlowSample]) -> Option<Self> {
         let pieces = pieces(rows);
         let skipped = (pieces.len() as f64 * SKIPPED_SHARE).ceil() as usize;
@@ -150,7 +150,7 @@ fn spread(pieces: &[Piece], rate: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Samples each 10 ms for ten seconds, at a rate (Mb/s) of the time (s), labelled.
+    /// Samples every 10 ms for ten seconds, at a rate (Mb/s) of the time (s), labelled.
     fn rows(rate: impl Fn(f64) -> f64, cause: Cause) -> Vec<FlowSample> {
         sampled(1000, 10, rate, cause)
     }
@@ -174,23 +174,23 @@ mod tests {
     }
 
     #[test]
-    fn a_path_with_two_rates_varies() {
+    fn a_path_that_alternates_between_two_rates_varies() {
         let two = rows(|t| if t % 4.0 < 2.0 { 95.0 } else { 39.0 }, Cause::PathRate);
         let Variation { low_bps, high_bps } = Variation::of(&two).unwrap();
         assert!((low_bps / 39e6 - 1.0).abs() < 0.05 && (high_bps / 95e6 - 1.0).abs() < 0.05);
         assert_eq!(Variation::of(&rows(|_| 95.0, Cause::PathRate)), None);
-        // A window that varies on a path that is not full shows nothing of the path.
+        // On a path that is not full, a varying window shows no change of the path.
         assert_eq!(Variation::of(&rows(|t| if t % 4.0 < 2.0 { 95.0 } else { 39.0 }, Cause::Loss)), None);
     }
 
-    /// A hole that is repaired makes much data in order at once, also of a path whose rate is constant.
+    /// When a hole is repaired, much data becomes in-order at once, even if the rate of the path is constant.
     #[test]
     fn a_repaired_hole_is_no_change() {
         let mut rows = rows(|t| if t < 5.0 { 95.0 } else { 30.0 }, Cause::PathRate);
         for (index, row) in rows.iter_mut().enumerate() {
             let bytes = row.bytes_received.unwrap();
             (row.delivered_segs, row.snd_mss_bytes) = (Some(bytes / 1448), Some(1448));
-            // Nothing is in order in each second half of a second.
+            // In the second half of each second, no data arrives in order.
             if index % 100 >= 50 {
                 row.bytes_received = None;
             }
@@ -204,13 +204,13 @@ mod tests {
     }
 
     #[test]
-    fn a_step_of_a_full_path_has_its_time_and_rates() {
+    fn a_rate_step_of_a_full_path_is_found_with_its_time_and_rates() {
         let fell = Change::of(&rows(|t| if t < 6.2 { 95.0 } else { 20.0 }, Cause::PathRate)).unwrap();
         assert!((fell.at.as_secs_f64() - 6.2).abs() <= 0.3, "{fell:?}");
         assert!((fell.before_bps / 95e6 - 1.0).abs() < 0.01 && (fell.after_bps / 20e6 - 1.0).abs() < 0.01);
         let rose = Change::of(&rows(|t| if t < 3.0 { 30.0 } else { 60.0 }, Cause::PathRate)).unwrap();
         assert!(rose.before_bps < rose.after_bps);
-        // Nothing may arrive while TCP finds the new rate.
+        // Possibly no data arrives while TCP adapts to the new rate.
         let gap = |t: f64| {
             if t < 5.0 {
                 95.0
@@ -224,7 +224,8 @@ mod tests {
         assert!((found.at.as_secs_f64() - 5.0).abs() <= 0.5, "{found:?}");
     }
 
-    /// An hour has as many pieces of the minimum length at 100 ms as at 10 ms; every split of all those would take minutes.
+    /// An hour has the same number of minimum-length pieces with samples every 100 ms as every 10 ms; trying every split of them would take
+    /// minutes.
     #[test]
     fn a_long_test_has_few_pieces() {
         let fell = |t: f64| (if t < 2400.0 { 95.0 } else { 40.0 }) + (t / 50.0).fract();

@@ -201,7 +201,7 @@ impl Observed {
         (mss < MAX_CLAMPED_SHARE * possible).then_some(ClampedMss { mss, possible })
     }
 
-    /// Share of a full link's TCP payload that the test can have: less than 1 with small segments.
+    /// Share of a full link's TCP payload that the test can carry: less than 1 with small segments.
     pub(crate) fn segment_share(&self) -> f64 {
         self.clamped_mss().map_or(1.0, ClampedMss::payload_share)
     }
@@ -331,7 +331,7 @@ impl Observed {
 
     /// Whether other measurements refute this available bandwidth, which other connections would leave if
     /// they kept the path full: no probe confirmed it, no echo and no segment of the test waited in a queue,
-    /// and no evenly spaced datagram was lost. Bursts overflow a short queue without other traffic too.
+    /// and no evenly spaced datagram was lost. Without other traffic, bursts overflow a short queue as well.
     fn is_refuted(&self, left: Interval) -> bool {
         let is_nearly_full =
             self.capacity_bps().is_some_and(|carried| left.value <= MAX_ELASTIC_AVAILABLE * carried);
@@ -406,7 +406,7 @@ impl Observed {
     }
 
     /// Maximum rate of other traffic during the test, as TCP payload in bit/s: a queue shows that the slowest link was busy, and the test
-    /// had only a part of it. `None` without a queue, or if the test had nearly all of the capacity.
+    /// used only a part of it. `None` without a queue, or if the test used nearly all of the capacity.
     pub fn others_had_bps(&self) -> Option<f64> {
         let has_standing_queue = self.queued.is_some_and(|queued| queued >= MIN_STANDING_SHARE);
         let is_behind_others = self.behind_others.is_some_and(|share| share >= MIN_BEHIND_OTHERS);

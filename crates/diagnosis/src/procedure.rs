@@ -38,11 +38,11 @@ pub struct Options {
     pub expected: Option<(f64, String)>,
     /// Maximum rate of datagrams.
     pub max_rate: BitRate,
-    /// Whether bursts of datagrams may be sent.
+    /// Whether bursts of datagrams are permitted.
     pub datagrams: bool,
     /// IP and UDP headers of a datagram, bytes.
     pub datagram_headers: u32,
-    /// Whether probe sessions may be opened.
+    /// Whether probe sessions are permitted.
     pub probes: bool,
     /// Duration of the TCP test.
     pub time: Time,

@@ -1,4 +1,4 @@
-//! Derives the ranked list of limits from observations: a method per family of causes, and the order at the end.
+//! Derives the ranked list of limits from observations: one method per family of causes, then the order.
 
 use schema::Cause;
 use tune::HostFacts;
@@ -144,7 +144,7 @@ fn rate(bps: f64) -> BitRate {
     BitRate(three_digits(bps))
 }
 
-/// In the notation of the command line.
+/// Formats a rate in the notation of the command line.
 fn plain(bps: f64) -> String {
     format!("{}mbit", (bps / 1e6).ceil().max(1.0))
 }

@@ -55,7 +55,7 @@ const MAX_TOTAL_PACKETS: f64 = 2e6;
 const MAX_FLOWS: u32 = 8;
 /// Candidate multiples of a small send buffer: a single write may exceed it.
 const SEND_BUFFERS: [f64; 5] = [1.0, 1.4, 2.0, 3.0, 4.0];
-/// Maximum ECN threshold that is tried: this many half powers of two, in packets.
+/// Maximum ECN threshold that is tried, packets, as an exponent: thresholds are powers of the square root of 2.
 const MAX_MARK_STEPS: u32 = 18;
 /// Maximum number of seeds that are tried to match the measured path.
 const MAX_SEEDS: f64 = 4.0;
@@ -232,7 +232,7 @@ impl SimulatedPath {
         } else {
             vec![self]
         };
-        // A test that a window limits has the same goodput at different thresholds, but not the same marks.
+        // A window-limited test has the same goodput at different thresholds, but not the same number of marks.
         let misfit = |(path, now): &(SimulatedPath, SimulatedTest)| {
             let marks = ((now.marked_segs + 1) as f64 / (marked_segs + 1) as f64).ln().abs();
             let marks = if path.marks_from.is_some() { WEIGHT_OF_MARKS * marks } else { 0.0 };

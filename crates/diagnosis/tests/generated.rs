@@ -22,9 +22,9 @@ const TESTS: u64 = 3;
 /// A fault whose removal gains less than the first share has no effect; above the second it certainly limits.
 const SLIGHT: f64 = 0.05;
 const MATERIAL: f64 = 0.15;
-/// Two faults are equally right first if their gains differ by less than this share.
+/// Either of two faults may be ranked first if their gains differ by less than this share.
 const EQUAL: f64 = 0.9;
-/// A predicted gain is right within this share of it.
+/// A predicted gain is counted as correct if its error is at most this share of it.
 const CLOSE: f64 = 0.25;
 
 fn with_path<T>(case: &Case, measure: impl FnOnce(&mut VirtualPath<'_>) -> T) -> T {

@@ -107,7 +107,7 @@ fn a_healthy_path_is_reported_as_healthy() {
 }
 
 #[test]
-fn a_test_that_got_more_than_expected_is_explained_by_that_and_not_by_its_own_limit() {
+fn a_test_above_the_expected_rate_is_attributed_to_the_path() {
     let mut seen = Observed { capacity: None, ..seen(290e6, Cause::HostCpu) };
     seen.flow.as_mut().unwrap().evidence = vec!["the hosts did not keep up".into()];
     let path = &rank(&seen).limits[0];
@@ -130,7 +130,8 @@ fn small_buffers_are_named_with_host_setting_and_gain() {
     assert_eq!(receive.gain_bps, Some(CAPACITY - 18e6));
     let send = first(&Observed { sender: Some(small), ..seen(50e6, Cause::SendBuffer) });
     assert_eq!((send.kind, send.host.as_deref()), (Kind::SendBuffer, Some("h1")));
-    // If the peer reports no settings, as iperf3, only the verdict shows the limit; the command needs no longfat there.
+    // If the peer reports no settings, like iperf3, only the verdict shows the limit; the suggested command does not need
+    // longfat there.
     let silent = first(&Observed { receiver: None, ..seen(18e6, Cause::ReceiveWindow) });
     assert_eq!(silent.kind, Kind::ReceiveBuffer);
     let change = silent.change.unwrap();
@@ -157,7 +158,7 @@ fn a_window_just_below_the_path_is_named() {
 }
 
 #[test]
-fn a_burst_below_the_test_is_no_evidence() {
+fn a_burst_with_less_goodput_than_the_test_is_ignored() {
     // A busy iperf3 server received 61 Mb/s of datagrams, but 82 Mb/s of TCP and 95 by four connections.
     let busy = Observed {
         parallel: Some((4, 95e6)),
@@ -275,7 +276,7 @@ fn ecn_marks_count_in_addition_to_losses() {
 }
 
 #[test]
-fn arrivals_of_a_burst() {
+fn the_arrival_rate_of_a_burst_excludes_the_bucket() {
     // 500 packets a second through a queue; before, 100 at once from a policer's bucket.
     let row = |i: i64| FlowSample {
         time_us: i * 10_000,
@@ -331,7 +332,7 @@ fn losses_are_classified_by_queue_and_datagrams() {
 }
 
 #[test]
-fn a_slow_hop_is_one_that_is_slower_than_expected() {
+fn a_hop_slower_than_expected_is_a_slow_hop() {
     let half = capacity(CAPACITY / 2.0);
     let slow = Observed { capacity: Some(half.clone()), ..seen(47e6, Cause::PathRate) };
     assert_eq!(first(&slow).kind, Kind::SlowHop);
@@ -375,7 +376,7 @@ fn losses_count_once_per_episode_with_data_in_flight() {
         row(0, 0, 100),
         row(10, 0, 200),
         row(20, 3, 150),
-        // The same episode.
+        // These losses belong to the same episode.
         row(30, 5, 90),
         row(40, 5, 80),
         row(100, 5, 120),
@@ -395,9 +396,9 @@ fn losses_count_once_per_episode_with_data_in_flight() {
 }
 
 proptest! {
-    /// Any facts that the other end reports give an ordered ranking.
+    /// The ranking is ordered for arbitrary facts from the other end.
     #[test]
-    fn facts_of_a_peer_cause_no_panic(rmem in "[-0-9 a-z]{0,40}", scaling in "[-0-9]{0,3}", got in 0.0f64..1e12, rtt in any::<u64>(), busy in any::<f64>()) {
+    fn arbitrary_facts_of_a_peer_cause_no_panic(rmem in "[-0-9 a-z]{0,40}", scaling in "[-0-9]{0,3}", got in 0.0f64..1e12, rtt in any::<u64>(), busy in any::<f64>()) {
         let peer = facts(&[("net.ipv4.tcp_rmem", &rmem), ("net.ipv4.tcp_window_scaling", &scaling)]);
         for cause in Cause::ALL {
             let observed = Observed { receiver: Some(peer.clone()), rtt: Time(rtt), receiver_busy: Some(busy), ..seen(got, cause) };
@@ -419,7 +420,7 @@ fn clamped_segments_are_named_where_they_cost_much() {
         let limit = ranking.limits.iter().find(|limit| limit.kind == Kind::SmallMss).cloned();
         (ranking.healthy, limit)
     };
-    // Headers take 7 % more: the path is full nevertheless.
+    // Headers take 7 % more; the path still counts as full.
     let (healthy, limit) = find(&clamped(86e6, Cause::PathRate, 524));
     assert!(healthy && !limit.unwrap().measured);
     // 88 of 154 bytes are payload.
@@ -447,7 +448,7 @@ fn a_cached_threshold_explains_a_slow_start() {
 
 /// Bursts overflow a short queue, so that a probe finds hardly any available bandwidth, although no other traffic uses the path.
 #[test]
-fn an_unconfirmed_probe_is_refuted_by_datagrams_that_all_arrive() {
+fn datagrams_without_loss_refute_an_unconfirmed_probe() {
     let unconfirmed = |lost| Observed {
         available: Some(AvailableBandwidthResult {
             available_bps: Some(Interval { low: 0.0, value: 6e6, high: 12e6 }),

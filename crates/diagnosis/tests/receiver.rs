@@ -190,7 +190,7 @@ const FAULTS: [&str; 12] = [
 ];
 
 #[test]
-fn the_receiving_end_finds_most_limits_alone() {
+fn the_receiving_end_alone_finds_most_limits() {
     let count = std::env::var("LONGFAT_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(PATHS_PER_ROW);
     let (mut table, mut all) = (String::new(), Score::default());
     let mut add_row = |name: &str, score: Score| {

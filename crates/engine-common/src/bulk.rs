@@ -1,4 +1,5 @@
-//! Flows of UDT, Tsunami and QUIC, and real-time streams: from the scenario to the protocol's plan, and from its counts to rows.
+//! Flows of UDT, Tsunami and QUIC, and real-time streams: converts the scenario's flow to the protocol's plan, and the protocol's
+//! counts to rows.
 
 use bulk::{
     flow::{Plan, Protocol, ReceiverCounts, SenderCounts, full_block_bytes, full_stream_payload},

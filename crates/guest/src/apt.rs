@@ -1,8 +1,8 @@
 //! Downloads source packages with apt, without root; writes to the work directory only.
 //!
-//! First apt reads the machine's package lists. If they have no source package, or are so old that the mirror no longer has the
-//! package, apt downloads lists to the work directory. A suite's lists are always downloaded, because the machine need not
-//! have them. In each case apt checks signatures with the machine's keyrings.
+//! First apt reads the machine's package lists. If they list no source package, or one that the mirror no longer has because
+//! they are old, apt downloads lists to the work directory. The lists of a requested suite are always downloaded, because the
+//! machine may not have them. In each case apt checks signatures with the machine's keyrings.
 
 use std::{
     fs,
@@ -116,7 +116,7 @@ impl<'a> Apt<'a> {
         if !matches!(result, Err(Error::Failed { .. })) || self.suite.is_some() {
             return result;
         }
-        // Lists that are a few weeks old have packages that mirrors no longer have.
+        // Lists that are a few weeks old contain packages that mirrors no longer have.
         match self.configure(Lists::Fresh, runner) {
             Err(Error::Failed { .. }) => {}
             other => other?,
@@ -306,7 +306,7 @@ http://mirror.example.org/debian/ main
     }
 
     #[test]
-    fn the_machines_proxies_are_used_and_its_hooks_are_not() {
+    fn the_machines_proxies_are_used_but_its_hooks_are_not() {
         let machine = "\
 APT::Update::Post-Invoke:: \"rm -f /var/cache/apt/*.bin\";
 Acquire::http::Proxy \"http://proxy:3128\";

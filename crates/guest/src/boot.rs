@@ -27,10 +27,10 @@ pub struct Guest<'a> {
     /// The guest's memory, bytes. This machine's memory is used only for pages that the guest has touched.
     pub memory: u64,
     /// A directory that the guest may write to; the kernel also puts its pid file and console socket there. The kernel mixes its
-    /// command line into its random numbers, so the command line has [`SHARED_DIR`], which is the same in every run, and not
-    /// this path.
+    /// command line into its random numbers, so the command line contains [`SHARED_DIR`], which is the same in every run,
+    /// instead of this path.
     pub shared: &'a Path,
-    /// Its first process; the guest sees this machine's files read-only, at the same paths.
+    /// The program of its first process; the guest sees this machine's files read-only, at the same paths.
     pub init: &'a Path,
     /// The arguments of its first process. UML adds the argument `console=tty0`.
     pub arguments: &'a [OsString],
@@ -68,7 +68,7 @@ impl Guest<'_> {
             .args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro"])
             .arg(parameter("init=", self.init.as_os_str())?)
             .args(["con=null", "con0=null,fd:1", "quiet", "panic=-1"])
-            // From 6.16 on UML handles system calls without ptrace where the machine allows it; older kernels ignore this.
+            // From 6.16 on UML handles system calls without ptrace if the machine allows it; older kernels ignore this.
             .arg("seccomp=auto")
             .args(["time-travel=inf-cpu".into(), format!("time-travel-start={START_NS}")])
             .args(["uml_dir=uml", "umid=guest"])
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_reads_each_parameter_whole() {
+    fn the_kernel_parses_each_quoted_parameter_as_one() {
         for path in ["/bin/true", "/a b/true", "/home/\u{e0} la carte/\u{420}/longfat", "/tab\there", ""] {
             let [init, argument] = ["init=", ""].map(|name| parameter(name, path.as_ref()).unwrap());
             let line = [init.as_encoded_bytes(), argument.as_encoded_bytes()].join(&b' ');
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_a_kernel_ends_at_once() {
+    fn a_program_that_is_not_a_kernel_is_reported_as_ended() {
         let guest = Guest {
             kernel: Path::new("/bin/true"),
             memory: 1 << 20,

@@ -49,7 +49,7 @@ pub struct BuildRequest {
     pub name: Option<String>,
     /// Number of parallel compilers.
     pub jobs: usize,
-    /// Build it even if it is in the cache.
+    /// Whether to build it even if it is in the cache.
     pub force: bool,
 }
 
@@ -272,8 +272,8 @@ impl Build<'_> {
         self.cache.put(directory, &name).map(BuildOutcome::Built)
     }
 
-    /// make in a tree, for User-Mode Linux. Builder, host name and date of the build are constants, so that the same source and
-    /// compiler give the same bytes.
+    /// make in a tree, for User-Mode Linux. The build's user name, host name and date are constants, so that the same source
+    /// and compiler produce the same bytes.
     fn make(&self, tree: &Path) -> std::process::Command {
         let mut command = self.runner.program("make");
         command.arg("-C").arg(tree).arg("ARCH=um");
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_package_is_the_same_in_any_suite() {
+    fn equal_packages_of_different_suites_are_the_same() {
         let package = |version: &str, suite: Option<&str>| Origin::Package {
             package: "linux-source-6.1".into(),
             version: version.into(),

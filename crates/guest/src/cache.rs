@@ -71,7 +71,7 @@ impl Cache {
 
     /// Finds a kernel by name (`my-cubic`, `6.1.192`) or version (`6.1`: the newest 6.1.x); without a request the newest of all.
     ///
-    /// Kernels of the distribution take precedence over those that the user named or changed, which a version finds only if
+    /// Kernels of the distribution take precedence over those that the user named or changed, which match a version only if
     /// no distribution kernel has it.
     ///
     /// # Errors
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels_are_replaced_and_removed_completely() {
+    fn kernels_are_replaced_and_removed_with_all_their_files() {
         let (_dir, cache) = cache(&[("6.1.192", "6.1.192"), ("mine", "6.1.192")]);
         put(&cache, "6.1.192", "6.1.192", b"another kernel");
         let image = cache.find(Some("6.1")).unwrap();

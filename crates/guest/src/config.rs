@@ -7,7 +7,7 @@ use units::KernelVersion;
 
 use crate::{Error, Result};
 
-/// The options that all versions have.
+/// The options for all versions.
 const OPTIONS: &str = include_str!("../kernel.config");
 /// Options of versions before 6.12: a tunnel increases `MAX_TCP_HEADER` from 256 to 320 bytes, the value of Debian's 6.1.
 /// Its device is not created in the namespaces of hosts (`FALLBACK_TUNNELS` of init.rs).

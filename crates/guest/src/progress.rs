@@ -11,7 +11,7 @@ pub enum BuildStage {
     Unpack,
     /// The configuration is generated and checked.
     Configure,
-    /// The kernel is compiled; counted in objects, of an estimated total.
+    /// The kernel is compiled; counted in objects; the total is an estimate.
     Compile,
 }
 

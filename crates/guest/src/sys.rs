@@ -16,7 +16,7 @@ use std::{
 
 use os::check;
 
-/// `_IOW('R', 0x03, int[2])`: adds random bytes and counts them (random(4)).
+/// `_IOW('R', 0x03, int[2])`: adds random bytes and credits them as entropy (random(4)).
 const RNDADDENTROPY: libc::c_ulong = 0x4008_5203;
 /// Random bytes that the generator is seeded with.
 const SEED_BYTES: usize = 64;
@@ -70,7 +70,7 @@ pub(crate) fn exchange(one: &Path, other: &Path) -> io::Result<()> {
 }
 
 /// Makes getrandom(2) of this process and its children fail (ENOSYS). UML would seed the guest's random numbers with it,
-/// and then no two runs would be the same. UML handles the failure, as on Linux before 3.17.
+/// and every run would differ. UML handles the failure, as on Linux before 3.17.
 fn refuse_random_numbers() -> io::Result<()> {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const JUMP: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;

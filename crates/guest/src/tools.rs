@@ -19,7 +19,8 @@ const TOOLS: [(&str, &str); 10] = [
 ];
 /// The C library's headers and their package.
 const HEADERS: (&str, &str) = ("the C library's headers", "libc6-dev");
-/// A program that includes a header of the C library and one of the kernel, which the package also contains.
+/// The source of a program that includes a header of the C library and a header of the kernel; the package
+/// contains both.
 const PROBE: &str = "#include <sys/ptrace.h>\n#include <linux/types.h>\n";
 
 /// Checks whether this machine can build kernels.

@@ -1,8 +1,8 @@
 //! The source of a kernel: unpacked or copied into a work directory, and patched there in three ways.
 //!
-//! 1. `arch/um/Kconfig` fixes HZ at 100; distributions have 250. TCP's timers depend on it.
+//! 1. `arch/um/Kconfig` fixes HZ at 100; distributions use 250. TCP's timers depend on it.
 //! 2. Reading the clock takes 256 ns of virtual time in User-Mode Linux, and its resolution is 256 ns. With the patch it takes
-//!    none, except in an endless loop, and the resolution is 1 ns: programs act at the instant at which their timers expire.
+//!    no virtual time, except in an endless loop, and the resolution is 1 ns: programs act at the instant at which their timers expire.
 //! 3. Before 6.13 User-Mode Linux has a buffer of 2,696 bytes for a program's vector registers, which is too small for processors
 //!    with AMX: the machine's kernel restores all registers or none, so the guest would panic before its
 //!    first program. With the patch the buffer is larger.
@@ -84,7 +84,7 @@ pub(crate) fn copy(from: &Path, to: &Path, runner: &mut Runner<'_>) -> Result<()
 pub(crate) fn commit(directory: &Path, runner: &mut Runner<'_>) -> Option<String> {
     let mut command = runner.program("git");
     command.arg("-C").arg(directory).args(["describe", "--always", "--dirty"]);
-    // Fails for a repository of another user, without git, and without a repository.
+    // This fails without git, without a repository, and in a repository of another user.
     let text = runner.output("reading the commit", command, None).ok()?;
     Some(text.trim().to_string()).filter(|commit| !commit.is_empty())
 }
@@ -124,7 +124,7 @@ fn find_archive(directory: &Path) -> io::Result<Option<PathBuf>> {
 }
 
 /// Applies the patches listed at the top of this module. A tree without the expected files or lines is not changed there: then the check of the
-/// configuration detects a wrong HZ, and a run whose clock takes time reports how late packets were.
+/// configuration detects a wrong HZ, and a run in which reading the clock takes virtual time reports how late packets were.
 pub(crate) fn patch(tree: &Path) -> Result<()> {
     replace(&tree.join(KCONFIG), with_hz_250)?;
     replace(&tree.join(CLOCK), with_free_clock)?;
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_hz_is_changed_to_250() {
+    fn only_the_default_of_hz_is_changed_to_250() {
         let kconfig =
             "config A\n\tdefault 100\n\nconfig HZ\n\tint\n\tdefault 100\n\nconfig B\n\tdefault 100\n";
         let changed =
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_the_clock_takes_no_time_and_its_resolution_is_1_ns() {
+    fn reading_the_patched_clock_takes_no_time_and_its_resolution_is_1_ns() {
         let source = "a\n\nstatic u64 timer_read(struct clocksource *cs)\n{\n\t\t\ttime_travel_update_time_rel(TIMER_MULTIPLIER);\n}\n";
         let changed = with_free_clock(source);
         assert!(changed.contains("{\n\t\t\ttime_travel_clock_was_read();\n}\n"), "{changed}");

@@ -74,7 +74,7 @@ pub(crate) fn remove_leftovers(cache: &Path) -> Result<usize> {
         return Ok(0);
     }
     let _cache_lock = match lock_cache(cache) {
-        // The cache of another user, who can clean it.
+        // The cache belongs to another user, who can clean it.
         Err(Error::Os { source, .. })
             if matches!(
                 source.kind(),

@@ -1,4 +1,5 @@
-//! Builds of a fake kernel tree: its makefile has a kernel's targets, but they take a second and compile one small program.
+//! Builds of a fake kernel tree: its makefile has the targets of a kernel's, but they take a second and compile one small
+//! program.
 
 use std::{
     fs,
@@ -220,7 +221,7 @@ fn the_copy_is_patched() {
 }
 
 #[test]
-fn a_failed_build_leaves_only_its_log() {
+fn a_failed_build_keeps_only_its_log() {
     let makefile = MAKEFILE.replace("linux: ; @", "linux: ; @echo 'net/tcp.c:7: error: bad' && exit 1 && ");
     let fixture = Fixture::new(&makefile);
     let result = fixture.build(KernelSource::Tree(fixture.tree()), false);

@@ -31,7 +31,7 @@ const IPERF3_RETRY_INTERVAL: Duration = Duration::from_millis(200);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of lost echoes whose times are kept: 16 MB, and at most 25 MB of the message to the client.
 const MAX_LOST_ECHOES: usize = 1_000_000;
-/// Time after its maximum duration at which a flow with a size ends at the latest.
+/// Maximum time for which a flow with a size continues after its maximum duration.
 const DECIDES_END_AFTER: Duration = Duration::from_millis(1);
 
 /// Receives the progress of a flow.
@@ -85,8 +85,8 @@ fn run_transfer(
     let begun = Instant::now();
     let mut collector = Collector::new(request, observer);
     let mut tested = iperf3::test(&options, stop, &mut collector);
-    // An iperf3 server makes a new listening socket after each connection, also after this run's first
-    // request.
+    // An iperf3 server opens a new listening socket after each connection, including the first request
+    // of this run.
     while request.session.is_none()
         && collector.started_ns.is_none()
         && tested.error.as_ref().is_some_and(is_transient)
@@ -258,7 +258,7 @@ fn run_ping(
     let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
     let duration = Duration::from_micros(request.duration_us);
     let (over, sockets) = (AtomicBool::new(false), Stop::default());
-    // Keeps all echoes of a flow of usual length.
+    // All echoes of a flow of usual length are kept.
     let mut samples = SampleBuffer::new(Duration::from_micros(1));
     let ran = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_buffers_are_the_window_that_an_iperf3_understands() {
+    fn equal_buffers_are_sent_to_an_iperf3_server_as_its_window() {
         let tcp = |send, receive| Traffic::Tcp {
             congestion_control: Some("reno".into()),
             size: None,
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_have_the_flows_rate_and_size() {
+    fn datagrams_are_requested_with_the_flows_rate_and_size() {
         let udp =
             Traffic::Udp { rate: BitRate(5_000_000), payload: Some(Bytes(700)), size: Some(Bytes(7000)) };
         let spec = spec(&request(udp));

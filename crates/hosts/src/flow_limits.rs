@@ -1,5 +1,5 @@
 //! Limits of the flows that a client requests from a server. A server without a token accepts requests of anyone who reaches its
-//! port: none of them may exhaust its memory, or send traffic to others than the client.
+//! port: none of these requests may exhaust its memory, or make it send traffic to a host other than the client.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -97,14 +97,14 @@ mod tests {
     }
 
     #[test]
-    fn flows_go_to_the_address_of_the_client() {
+    fn flows_are_sent_only_to_the_clients_address() {
         for to in ["192.0.2.7", "::ffff:192.0.2.7"] {
             let permitted = permit(FlowRequest { to: to.into(), ..flow(ping()) }, Some(CLIENT)).unwrap();
             assert_eq!(permitted.to, "192.0.2.7");
         }
         let mapped = "::ffff:192.0.2.7".parse().unwrap();
         assert!(permit(flow(ping()), Some(mapped)).is_ok(), "the address of a dual-stack listener's client");
-        // A name is refused even if it has the client's address now.
+        // A name is refused even if it currently resolves to the client's address.
         for (to, client) in [("192.0.2.8", CLIENT), ("localhost", [127, 0, 0, 1].into()), ("", CLIENT)] {
             let other = FlowRequest { to: to.into(), ..flow(ping()) };
             let refused = permit(other.clone(), Some(client)).unwrap_err();
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn each_amount_of_a_request_is_limited() {
+    fn each_quantity_in_a_request_is_limited() {
         let tcp = |write_size, send_buffer| Traffic::Tcp {
             congestion_control: None,
             size: Some(Bytes(u64::MAX)),

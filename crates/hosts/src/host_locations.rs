@@ -29,7 +29,7 @@ impl HostLocations {
         locations
     }
 
-    /// Adds the addresses of the interfaces that carry the data, where they differ from those of the servers.
+    /// Adds the addresses of the interfaces that carry the data, if they differ from those of the servers.
     #[must_use]
     pub fn with_data_addresses(mut self, data: impl IntoIterator<Item = (String, IpAddr)>) -> Self {
         self.data.extend(data);

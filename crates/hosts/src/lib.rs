@@ -4,8 +4,8 @@
 //! them, applies the settings that the scenario states, starts the flows at their times, and collects both ends'
 //! samples on one time axis. A flow between two other hosts is started by the server at its sending end.
 //!
-//! - [`HostService`]: what a `longfat serve` does for such runs;
-//! - [`ChangedSettings`]: settings that are restored whatever happens to this process;
+//! - [`HostService`]: the part of such runs that a `longfat serve` executes;
+//! - [`ChangedSettings`]: settings that are restored even if this process is killed;
 //! - [`guard_settings`]: the process that restores them if this one is killed;
 //! - [`restore_left_settings`]: restores them if both were killed.
 //!

@@ -17,9 +17,9 @@ pub struct RunOptions<'a> {
     pub locations: &'a HostLocations,
     /// The secret of all servers.
     pub token: Option<&'a Token>,
-    /// Whether this machine's settings may be changed for the run. Servers decide for their own.
+    /// Whether this machine's settings may be changed for the run. Each server decides this for its own settings.
     pub allows_tune: bool,
-    /// How long the run tries to continue flows whose connection was lost; `None`: such flows have ended.
+    /// How long the run tries to continue flows whose connection was lost; `None`: such flows are not continued.
     pub reconnect: Option<Duration>,
     /// Set it to end the run early.
     pub stop: &'a AtomicBool,
@@ -53,7 +53,7 @@ pub struct Measured {
     pub continuations: Vec<FlowSpec>,
     /// The flows' totals, in the scenario's order, then those of the continuations.
     pub flow_totals: Vec<FlowTotals>,
-    /// How busy the sender and the receiver of each of these flows were, 0 to 1.
+    /// Share of the time that the sending and the receiving thread of each of these flows were busy, 0 to 1.
     pub busy: Vec<[Option<f64>; 2]>,
     /// The hosts, by their names in the scenario.
     pub hosts: BTreeMap<String, HostReport>,

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_that_nobody_reads_are_dropped() {
+    fn rows_beyond_the_queue_limit_are_dropped() {
         let (replies, queue) = reply_queue();
         let mut observer = ReplyingObserver { number: 3, replies: replies.clone() };
         let rows = vec![FlowSample::default(); 1000];

@@ -52,7 +52,7 @@ struct FlowState {
 }
 
 impl<'a> Running<'a> {
-    /// `zero_ns` is the run's start, if other flows of the run were executed before.
+    /// `zero_ns` is the run's start if other flows of the run have already been executed.
     pub(crate) fn new(
         scenario: &'a Scenario,
         planned: Vec<PlannedFlow>,
@@ -275,7 +275,7 @@ impl<'a> Running<'a> {
     }
 }
 
-/// A time since the run's start, from microseconds. The value comes from a server, so it may be any.
+/// A time since the run's start, from microseconds. The value comes from a server and may be anything.
 fn time_of(us: i64) -> Time {
     Time(u64::try_from(us).unwrap_or(0).saturating_mul(1000))
 }
@@ -319,9 +319,9 @@ mod tests {
         }
     }
 
-    /// A server, or its clock, may be broken.
+    /// A server or its clock may be faulty.
     #[test]
-    fn times_of_a_server_may_have_any_value() {
+    fn arbitrary_times_from_a_server_cause_no_overflow() {
         let text = r#"
             duration = "10s"
             hosts.h1.address = "10.0.0.1/24"

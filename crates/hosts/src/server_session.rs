@@ -25,7 +25,7 @@ use crate::{
 
 /// Timeout of a reply, and maximum silence of a server.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Interval at which the server's time is requested, so that both ends know that the other is alive.
+/// Interval at which the server's time is requested, so that each end detects whether the other is alive.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// Number of exchanges that compare the clocks.
 const CLOCK_EXCHANGES: u32 = 8;

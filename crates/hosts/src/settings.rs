@@ -30,7 +30,7 @@ pub const GUARD_COMMAND: &str = "guard-settings";
 const CHANGES_LOCK: &str = "longfat-run-settings";
 /// Maximum time for which a run waits for the second process that restores the settings of an earlier run.
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(3);
-/// Interval between two tries.
+/// Interval between two attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The device in the names of settings until it is known which of a host's devices carries the data.
@@ -84,7 +84,8 @@ pub(crate) fn read(names: &[String]) -> Result<BTreeMap<String, String>, Error> 
     Ok(disclosed.filter_map(|name| Some((name.clone(), tune::read_setting(&paths, name).ok()?))).collect())
 }
 
-/// Refuses settings that only root may read: a client that changes one could read its value in an error, or when it is restored.
+/// Refuses settings that only root may read: a client that changes one could learn its value from an error, or from the report of its
+/// restoration.
 pub(crate) fn refuse_secrets(settings: &[(String, String)]) -> Result<(), Error> {
     let paths = HostPaths::for_run()?;
     match settings.iter().find(|(name, _)| tune::is_secret_setting(&paths, name)) {
@@ -221,7 +222,7 @@ impl Drop for ChangedSettings {
 /// # Errors
 /// If a setting cannot be restored.
 pub fn guard_settings() -> Result<(), Error> {
-    // A request to end applies to the first process: this one ends after it.
+    // A termination signal is meant for the first process: this process ends after it.
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT, signal_hook::consts::SIGHUP] {
         signal_hook::flag::register(signal, std::sync::Arc::default())
             .attempted(|| "cannot ignore a signal".into())?;

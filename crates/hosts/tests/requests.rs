@@ -53,7 +53,7 @@ fn udp(payload: u64) -> Value {
 }
 
 #[test]
-fn no_value_of_a_request_ends_the_server() {
+fn arbitrary_values_in_a_request_do_not_stop_the_server() {
     with_server(|port| {
         for traffic in [
             ping(1000, 65_508),
@@ -84,7 +84,7 @@ fn no_value_of_a_request_ends_the_server() {
 
 /// A name could have the client's address when the server checks it, and another one when the flow connects.
 #[test]
-fn a_server_without_a_token_resolves_no_names() {
+fn a_server_without_a_token_does_not_resolve_names() {
     with_server(|port| {
         for to in ["localhost", "127.0.0.2", "::1", ""] {
             for traffic in [ping(1000, 56), tcp(1000), udp(1000)] {
@@ -92,7 +92,7 @@ fn a_server_without_a_token_resolves_no_names() {
                 assert!(reason.contains("--token"), "{to}: {reason}");
             }
         }
-        // Permitted, and so it fails because nothing listens there.
+        // This flow is permitted; it fails because no server listens there.
         let reason = refusal(&mut session(port), &json!({ "to": "127.0.0.1" }), &tcp(1000));
         assert!(reason.contains("refused") && !reason.contains("--token"), "{reason}");
     });

@@ -1,5 +1,5 @@
-//! Servers that vanish at each phase of a run: their packets no longer arrive, and nothing reports this. A
-//! relay between the run and a server forwards a number of bytes and is silent from then on, with its
+//! Servers that vanish at each phase of a run: their packets no longer arrive, and no error reports it. A
+//! relay between the run and a server forwards a number of bytes, then forwards no more and keeps its
 //! connections open.
 
 use std::{
@@ -26,7 +26,7 @@ const DEADLINE: Duration = Duration::from_secs(150);
 enum Vanishes {
     /// The connection with this number has received this many bytes from the server.
     AfterReplies { connection: u64, bytes: u64 },
-    /// This time after the third connection, which has the data.
+    /// This time after the third connection, which carries the data.
     DuringData(Duration),
 }
 
@@ -117,8 +117,8 @@ fn vanish(from: &str, vanishes: Vanishes) -> (Result<Measured, Error>, Duration)
 #[test]
 fn a_run_ends_when_a_server_vanishes_at_any_phase() {
     let replies = |connection, bytes| Vanishes::AfterReplies { connection, bytes };
-    // Connection 0 is the session: its turn, the description, the clock, and messages while the flow runs. Connection 1 is the
-    // control connection of the flow, 2 its data.
+    // Connection 0 is the session: its place in the server's queue, the host description, the clock, and messages while the
+    // flow runs. Connection 1 is the flow's control connection, connection 2 carries its data.
     let phases = [
         ("h1", replies(0, 0)),
         ("h1", replies(0, 1)),

@@ -29,7 +29,7 @@ use crate::{
 
 /// Smallest datagram that has space for the header.
 const MIN_BLOCK: u64 = (DATAGRAM_HEADER_BYTES + HEADER_BYTES) as u64;
-/// The schedule of a test without a rate: faster than any host.
+/// The schedule of a test without a rate limit: faster than any host can send.
 const NO_LIMIT: BitRate = BitRate(10_000_000_000_000);
 /// The last datagram is repeated this often until the server replies.
 const REPEAT_INTERVAL: Duration = Duration::from_millis(100);
@@ -360,7 +360,7 @@ impl UdpStream {
         Ok(())
     }
 
-    /// Asks the server to send, and receives until its last datagram.
+    /// Requests data from the server, and receives until its last datagram.
     fn receive(
         &self,
         spec: &TestSpec,

@@ -1,8 +1,8 @@
 //! iperf3's authentication: a user name, a password and the time, encrypted with the server's RSA key, in the
 //! parameters' `authtoken` (`iperf_auth.c`). OAEP since iperf 3.17, PKCS#1 v1.5 before.
 //!
-//! As in iperf3 the token protects only the password: it can be replayed within the time skew that the server
-//! allows, and nothing else of a test is encrypted.
+//! As in iperf3, only user name, password and time are encrypted, nothing else of a test. The token can be
+//! replayed within the time skew that the server allows.
 
 use std::{fmt, fs, path::Path, time::Duration};
 
@@ -23,7 +23,7 @@ const MAX_FILE_BYTES: u64 = 16 << 20;
 /// --time-skew-threshold).
 pub const TIME_SKEW: Duration = Duration::from_secs(10);
 
-/// How the token is padded.
+/// The padding of the encryption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Padding {
     /// OAEP with SHA-1.
@@ -110,7 +110,7 @@ impl Credentials {
         Ok(Credentials { user: user.into(), password: password.into(), key, padding })
     }
 
-    /// The token of the time `now_s`, seconds since 1970.
+    /// The token for the time `now_s`, seconds since 1970.
     ///
     /// # Errors
     /// If the encryption fails.
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_file_is_iperf3s() {
+    fn the_users_file_has_iperf3s_format() {
         // printf '{mario}rossi' | sha256sum, as in iperf3's manual.
         let text = "# users\n\nmario,bf7a49a846d44b454a5d11e7acfaf13d138bbe0b7483aa3e050879700572709b\n";
         assert_eq!(parse_users(text).unwrap(), [("mario".to_string(), hash("mario", "rossi"))]);
@@ -287,7 +287,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_token_causes_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_tokens_cause_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = parse_token(&bytes);
         }
     }

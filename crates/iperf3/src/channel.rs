@@ -1,6 +1,6 @@
-//! A channel for JSON messages of another protocol than iperf3's, over a connection to the server's port. The client
+//! A channel for JSON messages of a protocol other than iperf3's, over a connection to the server's port. The client
 //! sends a cookie with the protocol's prefix, and waits for its turn. If the server has a token, each message is sealed
-//! (see [`crate::token`]), and the client's first message carries its time, so that no recording can be replayed.
+//! (see [`crate::token`]), and the client's first message carries its time, so that recorded messages cannot be replayed.
 //!
 //! ```text
 //! client                              server
@@ -29,7 +29,7 @@ use crate::{
     wire::{COOKIE_BYTES, Cookie, QUEUE_NOTICE, QueueNotice, State},
 };
 
-/// The server's message that it is the client's turn.
+/// The message with which the server starts the client's turn.
 const TURN: i8 = b'L' as i8;
 /// Maximum size of a message to a server, bytes.
 const REQUEST_LIMIT: usize = 1 << 20;
@@ -60,7 +60,7 @@ struct Opening {
 #[serde(deny_unknown_fields)]
 struct Accepted {}
 
-/// The server's only message to another client.
+/// The server's only message to a rejected client.
 #[derive(Debug, Serialize, Deserialize)]
 struct Rejection {
     /// Why.
@@ -87,7 +87,7 @@ impl<'a> Channel<'a> {
             Cookie::from_wire(bytes).ok_or(Error::Closed { expected: "a printable cookie prefix" })?;
         control.send_cookie(&cookie, options.phase_timeout)?;
         let what = "turn in the server's queue";
-        // The server replies at once, with a notice if it has a queue.
+        // The server replies immediately; if it has a queue, with a queue notice.
         let mut received = control.read_state(what, options.phase_timeout)?;
         while received == QUEUE_NOTICE {
             notice(control.read_queue_notice(options.phase_timeout)?);
@@ -106,7 +106,7 @@ impl<'a> Channel<'a> {
         channel.send(&Opening { time_s: now_s() })?;
         let what = "the server's reply";
         let text = channel.control.read_text(what, OPENING_LIMIT, channel.timeout)?;
-        // A rejection is not sealed: the ends have no common secret.
+        // A rejection is not sealed, because the ends have no common secret.
         if let Ok(Rejection { rejected }) = serde_json::from_slice(&text) {
             return Err(Error::Rejected(rejected));
         }
@@ -126,7 +126,7 @@ impl<'a> Channel<'a> {
         channel.control.send_bytes(&TURN.to_be_bytes(), timeout)?;
         let text = channel.control.read_text("the client's time", OPENING_LIMIT, timeout)?;
         if let Err(error) = channel.check(&text, gate) {
-            // Without a seal, which the client could not check.
+            // It is sent without a seal, which the client could not check.
             let refused = Control::new(channel.control.stream().try_clone().map_err(cannot_share)?, stop)?
                 .send_json(&Rejection { rejected: error.to_string() }, timeout);
             return Err(refused.err().unwrap_or(error));
@@ -227,7 +227,7 @@ mod tests {
 
     static STOP: AtomicBool = AtomicBool::new(false);
 
-    /// Both ends of a channel whose ends have these tokens.
+    /// Both ends of a channel between ends with these tokens.
     fn opened(client: Option<&str>, server: Option<&str>) -> (Result<bool, Error>, Result<(), Error>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_with_equal_tokens_or_none_understand_each_other() {
+    fn ends_with_equal_tokens_or_without_tokens_exchange_messages() {
         for token in [None, Some("a secret of both")] {
             let (client, server) = opened(token, token);
             assert!(client.unwrap());
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_without_the_servers_token_gets_the_reason() {
+    fn a_client_without_the_servers_token_is_rejected_with_the_reason() {
         let reasons = [
             (None, Some("a secret of both"), "the other end has no token"),
             (Some("another secret.."), Some("a secret of both"), "the other end has a different token"),
@@ -277,7 +277,7 @@ mod tests {
         }
     }
 
-    /// A server without the secret cannot impersonate one with it.
+    /// A server without the secret cannot impersonate one that has it.
     #[test]
     fn an_unsealed_acceptance_is_not_accepted() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -291,7 +291,7 @@ mod tests {
                 std::io::Read::read_exact(&mut control.stream(), &mut [0; COOKIE_BYTES]).unwrap();
                 control.read_text("the client's time", OPENING_LIMIT, timeout).unwrap();
                 control.send_json(&Accepted {}, timeout).unwrap();
-                // Until the client has read it.
+                // Waits until the client has read it.
                 let _ = control.read_text("anything", OPENING_LIMIT, timeout);
             });
             let spec = TestSpec::new(Protocol::Tcp, Amount::Time(Duration::ZERO));

@@ -57,7 +57,7 @@ pub struct TestOutcome {
     pub peer_busy: Option<f64>,
 }
 
-/// Tests with a server, on this thread and one more for each stream. Ends early when `stop` is set.
+/// Runs a test with a server, on this thread and one more for each stream. Ends early when `stop` is set.
 pub fn test(options: &ClientOptions, stop: &AtomicBool, observer: &mut dyn Observer) -> TestOutcome {
     let mut tested = TestOutcome::default();
     if let Err(error) = run_test(options, stop, observer, &mut tested) {
@@ -140,8 +140,8 @@ fn run_test(
     running.end_sending();
     prober.iter().for_each(LatencyProber::stop);
     tested.report.intervals = intervals;
-    // A server that receives datagrams sends nothing during the data phase: only now does this end notice if
-    // it has stopped.
+    // A server that receives datagrams sends nothing during the data phase: only now can this end detect
+    // that the server has stopped.
     let phase = options.idle_timeout.map_or(phase, |idle| idle.min(phase));
     let sends_file = spec.file.is_some() && spec.direction == Direction::Forward;
     let mut waited = Duration::ZERO;
@@ -157,7 +157,7 @@ fn run_test(
             return Err(Error::UnexpectedState { received, expected: "the end of the data" });
         }
         Err(error) => {
-            // This may fail for the same reason.
+            // Sending may fail for the same reason.
             let _ = control.send_state(State::ClientTerminate, phase);
             return Err(error);
         }

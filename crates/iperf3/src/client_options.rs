@@ -1,4 +1,4 @@
-//! The server that a client tests with, and the connection to it.
+//! The options of a client: the server, the connection to it, and the test.
 
 use std::{
     net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs},
@@ -16,7 +16,7 @@ use crate::{
     wire::Cookie,
 };
 
-/// The server, and how to test with it.
+/// The options of a client.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
     /// The server's name or address, or [`LISTEN`]: the server connects to this machine.
@@ -56,8 +56,8 @@ pub struct ClientOptions {
     pub pin: Vec<usize>,
     /// Request information about the other end's host, see [`TestOutcome::peer_host`](crate::TestOutcome::peer_host).
     pub request_host_info: bool,
-    /// The session with the server's [`Service`](crate::service::Service) to which the test belongs: it then needs
-    /// no turn in the queue.
+    /// The session with the server's [`Service`](crate::service::Service) to which the test belongs: it then does
+    /// not wait in the queue.
     pub session: Option<Cookie>,
     /// The test.
     pub spec: TestSpec,

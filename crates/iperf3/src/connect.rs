@@ -18,8 +18,8 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// Interval at which a wait checks for a stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A host that acknowledges no keepalive is unreachable: first probe, interval and number of probes. This is noticed after 30 s in every
-/// phase, also while the client waits in the server's queue.
+/// A host that acknowledges no keepalive is unreachable: first probe, interval and number of probes. This is detected after 30 s in
+/// every phase, including the wait in the server's queue.
 pub(crate) const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(15))
     .with_interval(Duration::from_secs(5))
@@ -32,7 +32,7 @@ struct Attempt {
     started: Instant,
 }
 
-/// Connects to the first of `addresses` that accepts; each attempt is given up after `timeout`. `open` creates an unconnected socket. The
+/// Connects to the first of `addresses` that accepts; each attempt ends after `timeout`. `open` creates an unconnected socket. The
 /// connection sends keepalives.
 ///
 /// # Errors
@@ -92,7 +92,7 @@ pub(crate) fn connect_to_any(
     }
 }
 
-/// The addresses with IP versions in turn, the first one first (RFC 8305, section 4).
+/// The addresses with alternating IP versions, beginning with that of the first address (RFC 8305, section 4).
 fn alternating(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let (mut same, mut other): (Vec<SocketAddr>, Vec<SocketAddr>) =
@@ -145,7 +145,7 @@ mod tests {
         Socket::new(Domain::for_address(to), Type::STREAM, None).attempted(|| "cannot create a socket".into())
     }
 
-    /// A port whose backlog is full: it replies to no SYN. The sockets keep it full.
+    /// A port whose backlog is full, so the kernel does not reply to a SYN. The returned sockets keep it full.
     fn silent_port() -> (SocketAddr, Vec<Socket>) {
         let listener = open("127.0.0.1:0".parse().unwrap()).unwrap();
         listener.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
@@ -171,7 +171,7 @@ mod tests {
         let socket = connect_to_any(&[silent, good], long, &NOT_STOPPED, open).unwrap();
         assert_eq!(socket.peer_addr().unwrap().as_socket(), Some(good));
         assert!(begin.elapsed() < long / 2, "it does not wait for the silent address");
-        // Alone it times out, and the reason names it.
+        // Alone it times out, and the error names the address.
         let error = connect_to_any(&[silent], Duration::from_millis(300), &NOT_STOPPED, open).unwrap_err();
         assert!(error.to_string().contains(&format!("cannot connect to {silent}")), "{error}");
     }
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn ip_versions_take_turns() {
+    fn ip_versions_alternate() {
         let all = ["[::1]:1", "[::2]:1", "[::3]:1", "127.0.0.1:1", "127.0.0.2:1"].map(|a| a.parse().unwrap());
         let order: Vec<String> = alternating(&all).iter().map(ToString::to_string).collect();
         assert_eq!(order, ["[::1]:1", "127.0.0.1:1", "[::2]:1", "127.0.0.2:1", "[::3]:1"]);

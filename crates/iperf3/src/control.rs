@@ -1,5 +1,5 @@
 //! The control connection: states and messages, each with a deadline for the whole message, so that a peer
-//! that sends one byte now and then cannot block this end.
+//! that sends single bytes at intervals cannot block this end.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -31,7 +31,7 @@ pub(crate) struct Control<'a> {
     stream: TcpStream,
     /// Ends every wait.
     stop: &'a AtomicBool,
-    /// Seals sent documents and checks received ones.
+    /// Seals documents that are sent, and checks received ones.
     seal: Option<Seal>,
 }
 
@@ -71,7 +71,7 @@ impl<'a> Control<'a> {
         self.send(&state.code().to_be_bytes(), timeout)
     }
 
-    /// Sends a client the reason why its test ends.
+    /// Sends a client the reason for the end of its test.
     pub(crate) fn send_error(&mut self, code: Code, errno: i32, timeout: Duration) -> Result<(), Error> {
         let mut message = vec![State::ServerError.code() as u8];
         message.extend(code.0.to_be_bytes());
@@ -95,7 +95,7 @@ impl<'a> Control<'a> {
             .attempted(|| "cannot wait for the control connection".into())?)
     }
 
-    /// Reads the next state, whichever it is. States that end the test are returned as errors.
+    /// Reads the next state of any kind. States that end the test are returned as errors.
     pub(crate) fn read_state(&mut self, expected: &'static str, timeout: Duration) -> Result<i8, Error> {
         let mut byte = [0];
         self.read(&mut byte, expected, timeout)?;
@@ -150,7 +150,7 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Reads the rest of a queue notice, after its first byte.
+    /// Reads the remainder of a queue notice, after its first byte.
     pub(crate) fn read_queue_notice(&mut self, timeout: Duration) -> Result<QueueNotice, Error> {
         let mut bytes = [0; QUEUE_NOTICE_BYTES];
         self.read(&mut bytes, "the server's queue", timeout)?;

@@ -37,13 +37,13 @@ const MAX_STREAM_INTERVALS: usize = 200_000;
 /// Why the data ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DataPhaseEnd {
-    /// The requested time has passed or the amount is transferred, or the observer has enough.
+    /// The requested time has passed, the amount is transferred, or the observer has ended the test.
     Done,
     /// The other end has sent a message.
     Message,
 }
 
-/// Limits of a test besides the requested amount.
+/// Limits of a test other than the requested amount.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DataBounds {
     /// This end decides when the test is over.
@@ -352,7 +352,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_do_not_drift() {
+    fn interval_times_do_not_drift() {
         let ms = Duration::from_millis;
         assert_eq!(following(ms(0), ms(100)), ms(100));
         assert_eq!(following(ms(101), ms(100)), ms(200));

@@ -147,7 +147,7 @@ impl Error {
         }
     }
 
-    /// The errno that goes with [`Error::code`], 0 for none.
+    /// The errno sent with [`Error::code`], 0 for none.
     pub(crate) fn errno(&self) -> i32 {
         match self {
             Error::System(error) => error.source.raw_os_error().unwrap_or(0),

@@ -1,4 +1,4 @@
-//! Computes intervals and totals from snapshots of counters that only grow, and subtracts the omitted
+//! Computes intervals and totals from snapshots of monotonic counters, and subtracts the omitted
 //! beginning. Pure.
 
 use crate::{
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_are_differences() {
+    fn interval_values_are_differences_of_snapshots() {
         let mut counter = IntervalCounter::new([(1, true)], false);
         let first = counter.interval(1.0, &[snapshot(1000, 2, 300)]);
         let second = counter.interval(2.5, &[snapshot(1600, 5, 100)]);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_omitted_part_does_not_count() {
+    fn the_omitted_part_is_not_counted() {
         let mut counter = IntervalCounter::new([(1, true), (3, false)], true);
         let receiver = |bytes| StreamSnapshot { bytes, ..StreamSnapshot::default() };
         let omitted = counter.interval(1.0, &[snapshot(1000, 2, 900), receiver(500)]);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn without_intervals_the_end_is_sampled() {
+    fn without_intervals_round_trip_times_come_from_the_last_snapshot() {
         let mut counter = IntervalCounter::new([(1, true)], false);
         let (_, summary) = counter.end(3.0, &[snapshot(2000, 6, 100)])[0];
         assert_eq!(summary.unwrap().mean_rtt_us, 100);

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn any_values_of_the_other_end_are_joined() {
+    fn arbitrary_values_of_the_other_end_are_joined() {
         let extremes = [i64::MIN, -1, 0, 1, i64::MAX];
         let peer: Vec<FlowSample> =
             extremes.iter().flat_map(|at| extremes.map(|bytes| row(*at, Some(bytes)))).collect();

@@ -2,8 +2,8 @@
 //! the server replies. Some are sent before the data, for comparison.
 //!
 //! The time between request and reply is counted from the call that sends to the kernel's stamp of the
-//! arrival, without the time for which the server held the request. So a queue in the sender's own host
-//! counts, and a busy processor at either end does not.
+//! arrival, without the time for which the server held the request. The result therefore includes
+//! queues in the sender's own host, but not delays of busy processors at either end.
 
 use std::{
     net::SocketAddr,
@@ -101,7 +101,7 @@ impl LatencyProber {
 }
 
 impl Drop for LatencyProber {
-    /// After a failed test the thread ends too, at the latest when it has waited for the replies.
+    /// After a failed test the thread also ends, at the latest when it has waited for the replies.
     fn drop(&mut self) {
         self.stop();
     }

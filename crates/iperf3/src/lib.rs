@@ -11,7 +11,7 @@
 //!
 //! 1. A test of an amount (`-n`, `-k`) sends exactly that amount, and lasts until the last byte is
 //!    acknowledged.
-//! 2. A receiver counts all data that had arrived when the test was over, not only the data that it had read.
+//! 2. A receiver counts all data that had arrived at the end of the test, not only the data that it had read.
 //!    A server receives everything that a client sends in a test of an amount or of a file, including data
 //!    that arrives after the end of the test, and a client gives an iperf3 server time to read a file before
 //!    it ends the test.

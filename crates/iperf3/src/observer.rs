@@ -27,7 +27,7 @@ pub trait Observer {
     /// receiver's.
     fn samples(&mut self, _rows: &[FlowSample]) {}
 
-    /// Whether the test may end before its time; called after every event.
+    /// Whether the test may end early; called after every event.
     fn is_enough(&mut self) -> bool {
         false
     }

@@ -25,7 +25,7 @@ impl Pace {
     pub(crate) fn wait(&self, now: Instant) -> Duration {
         let bursts = (self.sent / self.burst_bytes).floor();
         let due = bursts * self.burst_bytes / self.bytes_per_s;
-        // At most about a year, which stands for never.
+        // At most about a year, which in practice means never.
         let due = Duration::from_secs_f64(due.min(3.0e7));
         (self.begin + due).saturating_duration_since(now)
     }
@@ -44,7 +44,7 @@ mod tests {
     fn bursts_begin_when_the_rate_allows() {
         let begin = Instant::now();
         let ms = Duration::from_millis;
-        // 1000 bytes a block at 8 Mb/s: a block each millisecond, here two every two.
+        // Blocks of 1000 bytes at 8 Mb/s are due every millisecond; here two are sent every two milliseconds.
         let mut pace = Pace::new(BitRate(8_000_000), 1000, 2, begin);
         assert_eq!(pace.wait(begin), ms(0));
         pace.spend(1000);
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_stream_catches_up() {
+    fn a_delayed_stream_catches_up() {
         let begin = Instant::now();
         let mut pace = Pace::new(BitRate(8_000_000), 1000, 0, begin);
         let late = begin + Duration::from_millis(10);
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_rate_waits_long() {
+    fn the_lowest_rate_causes_no_overflow() {
         let begin = Instant::now();
         let mut pace = Pace::new(BitRate(1), 131_072, 0, begin);
         assert!(pace.wait(begin).is_zero());

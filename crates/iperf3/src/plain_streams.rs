@@ -27,7 +27,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A test whose streams are connected.
 #[derive(Debug)]
 pub struct PlainTest {
-    /// Whether this end has requested the test.
+    /// Whether this end requested the test.
     pub role: Role,
     /// The other end.
     pub peer: SocketAddr,
@@ -104,8 +104,8 @@ fn run_test(
     Ok(())
 }
 
-/// Waits until the other ends of all sent streams are closed: a socket that is closed before resets the connection,
-/// and the other end may lose data that it has not read.
+/// Waits until the other ends of all sent streams are closed: closing a socket earlier would reset the connection,
+/// and the other end could lose data that it has not read.
 fn wait_for_close(running: &StreamThreads, stop: &AtomicBool) {
     let deadline = Instant::now() + CLOSE_TIMEOUT;
     let mut bytes = [0; 4096];

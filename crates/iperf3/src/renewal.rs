@@ -1,4 +1,4 @@
-//! The renewal of a server's listening socket, which sessions request and the router does.
+//! The renewal of a server's listening socket: sessions request it and the router executes it.
 
 use std::{
     io::{PipeWriter, Write},
@@ -10,7 +10,7 @@ use traffic::Error as SystemError;
 
 use crate::Error;
 
-/// Lets a session wait until the router has renewed the listening socket.
+/// Shared by sessions and the router; a session waits here until the router has renewed the listening socket.
 #[derive(Debug)]
 pub(crate) struct Renewal {
     state: Mutex<RenewalState>,

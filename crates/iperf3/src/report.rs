@@ -39,7 +39,7 @@ pub struct Start {
     pub system_info: String,
     /// When the test began.
     pub time: SystemTime,
-    /// 36 characters.
+    /// The cookie, 36 characters.
     pub cookie: String,
     /// MSS of the control connection (or the requested one).
     pub mss: u32,
@@ -85,7 +85,7 @@ pub struct Datagrams {
     pub jitter_s: f64,
 }
 
-/// One stream in one interval, as one end sees it.
+/// One stream in one interval, as measured by one end.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StreamInterval {
     /// iperf3's number.

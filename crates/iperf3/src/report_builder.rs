@@ -41,9 +41,9 @@ impl LocalResults {
     /// After the threads have ended. `snapshots` has one for each stream at `end`, the time since the data
     /// began; `before` is the processor time that the control thread had used before the test.
     ///
-    /// A sender's last block may have been sent after `end`, and a server counts all that had arrived when
-    /// the client ended the test: both count. Bytes that a client receives until the server has stopped do
-    /// not count, because the time does not.
+    /// A sender's last block may have been sent after `end`, and a server counts all bytes that had
+    /// arrived when the client ended the test: both are included. Bytes that a client receives after that,
+    /// until the server has stopped, are not included, because that time is not either.
     pub(crate) fn of(
         role: Role,
         running: &StreamThreads,
@@ -270,7 +270,7 @@ mod tests {
     use crate::report::Amount;
 
     #[test]
-    fn any_numbers_of_the_other_end_make_totals() {
+    fn arbitrary_numbers_of_the_other_end_cause_no_overflow() {
         let spec = TestSpec::new(Protocol::Udp, Amount::Time(Duration::from_secs(1)));
         let result = StreamResult {
             errors: -9_000_000_000_000_000_000,

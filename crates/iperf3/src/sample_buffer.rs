@@ -19,7 +19,7 @@ pub struct SampleBuffer {
 }
 
 impl SampleBuffer {
-    /// For streams that are sampled once in `every`.
+    /// A buffer for streams that are sampled once every `every`.
     pub fn new(every: Duration) -> Self {
         SampleBuffer { kept: Vec::new(), every_us: every.as_micros().max(1) as i64, next_us: BTreeMap::new() }
     }
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kept_rows_are_bounded_and_evenly_spaced() {
+    fn the_number_of_kept_rows_is_limited_and_they_are_evenly_spaced() {
         let mut samples = SampleBuffer::new(Duration::from_micros(1));
         for time_us in 0..200_000 {
             let row = |flow: &str| FlowSample { time_us, flow: flow.into(), ..FlowSample::default() };

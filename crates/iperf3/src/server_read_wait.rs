@@ -1,6 +1,6 @@
-//! The wait for an iperf3 server to read a sent file (`-F`). The server's kernel acknowledges the file, not
-//! its program: iperf3's server closes its streams when it receives TEST_END, and drops the bytes that it has
-//! not read. So the client gives the server time to read before it sends TEST_END.
+//! The wait for an iperf3 server to read a sent file (`-F`). It is the server's kernel that acknowledges the
+//! file, not its program: iperf3's server closes its streams when it receives TEST_END, and drops the bytes
+//! that it has not read. So the client gives the server time to read before it sends TEST_END.
 //!
 //! The client also ends its direction of each stream (FIN): since 3.16 iperf3's server reads whole blocks,
 //! and takes the last part of a file only at the stream's end.
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_test_waits_longer_within_limits() {
+    fn the_wait_is_longer_after_a_slow_test_within_limits() {
         let ms = Duration::from_millis;
         assert_eq!(estimate(20_000_000, ms(20)), WAIT_MIN);
         assert_eq!(estimate(80 << 20, ms(10_000)), ms(2000));

@@ -1,6 +1,6 @@
 //! Other protocols at the server's port. A client of a [`Service`] opens a TCP connection and sends a cookie,
-//! as an iperf3 client does; [`Service::accepts`] recognizes it by the cookie. It waits in the queue of the
-//! server's clients until it is its turn, so that it disturbs no test and no test disturbs it. From then on
+//! as an iperf3 client does; [`Service::accepts`] recognizes it by the cookie. It waits for its turn in the
+//! queue of the server's clients, so that it and the tests do not disturb each other. From then on
 //! the service owns the connection.
 //!
 //! UDP: a client calls [`greet`] on a UDP socket that is connected to the server's port. The server
@@ -34,7 +34,7 @@ pub trait Service: fmt::Debug + Send + Sync {
     /// The activity of its clients, for the server's log: `path probe`.
     fn name(&self) -> &str;
 
-    /// Whether the client that sent this cookie is one of this service's.
+    /// Whether the client that sent this cookie belongs to this service.
     fn accepts(&self, cookie: &Cookie) -> bool;
 
     /// Whether the service uses [`ServiceClient::into_channel`], which checks the server's token: its clients get a notice when
@@ -43,8 +43,8 @@ pub trait Service: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether its clients open a UDP socket. A server can set up one of these clients of an address at a time, because the
-    /// greetings of their sockets have no cookie.
+    /// Whether its clients open a UDP socket. A server can set up only one of these clients per address at a time, because
+    /// the greetings of their sockets have no cookie.
     fn uses_datagrams(&self) -> bool {
         true
     }
@@ -107,7 +107,7 @@ pub struct UdpHello<'a> {
 }
 
 impl UdpHello<'_> {
-    /// Waits for it; the socket is connected to the client. `what` names the hello in errors.
+    /// Waits for the hello; the returned socket is connected to the client. `what` names the hello in errors.
     ///
     /// # Errors
     /// If the program ends, or no hello arrives within [`ServiceClient::step_timeout`].

@@ -199,8 +199,8 @@ impl SharedState {
     }
 
     pub(crate) fn wake(&self) {
-        // At most a few bytes for each thread, so the pipe is never full. An error means that the reader is
-        // gone.
+        // At most a few bytes for each thread, so the pipe is never full. An error means that the reader
+        // has ended.
         let _ = (&self.wake).write(&[0]);
     }
 }
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_control_thread_is_woken_once_when_all_bytes_have_arrived() {
+    fn the_control_thread_is_woken_exactly_once_when_all_bytes_have_arrived() {
         use std::io::Read;
         let (shared, mut reader) = SharedState::new().unwrap();
         shared.count_received(500);

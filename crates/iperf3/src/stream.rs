@@ -86,7 +86,8 @@ impl Stream {
             || os::unacknowledged_bytes(&self.socket).map_or(true, |bytes| bytes == 0)
     }
 
-    /// Wakes a blocked thread: a receiver still reads what has arrived, a sender's data is still delivered.
+    /// Wakes a blocked thread: a receiver still reads the data that has arrived, and a sender's data is still
+    /// delivered.
     pub(crate) fn end(&self) {
         if let Some(udp) = &self.udp {
             return udp.end();
@@ -138,7 +139,7 @@ impl Stream {
             while sent < len {
                 self.sampler.before_sending(self, shared);
                 match source.send(&self.socket, sent, piece.min(len - sent)) {
-                    // The file became shorter.
+                    // The file has been truncated meanwhile.
                     Ok(0) => break,
                     Ok(n) => {
                         sent += n;

@@ -23,7 +23,7 @@ pub(crate) const TICK: Duration = Duration::from_millis(20);
 /// The control thread gives a stream's thread half an interval to take a sample itself, at most this,
 /// microseconds.
 const GRACE_US: u64 = 2000;
-/// A receiver's thread that took this many samples in a row needs no help from the control thread.
+/// The control thread does not sample a receiver whose thread took this many samples in a row.
 const MIN_OWN_SAMPLES: u32 = 16;
 /// Rows are not repeated after a longer gap (in intervals): the process was stopped.
 const MAX_REPEATED_ROWS: i64 = 1000;
@@ -94,8 +94,8 @@ impl StreamSampler {
         }
     }
 
-    /// To be called before the stream's thread sends. It samples an idle stream, but not an active one: a
-    /// sender that was just woken would always find the send buffer at its emptiest.
+    /// To be called before the stream's thread sends. It samples an idle stream, but not an active one:
+    /// the send buffer is always at its emptiest just after the sender was woken.
     pub(crate) fn before_sending(&self, stream: &impl Sampled, shared: &SharedState) {
         if self.every_us == NEVER {
             return;

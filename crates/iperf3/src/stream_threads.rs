@@ -1,5 +1,5 @@
-//! The streams of a running test and their threads. However a test ends, no thread and no socket of it
-//! remains.
+//! The streams of a running test and their threads. After the end of a test, for whatever reason, none
+//! of its threads and sockets remain.
 
 use std::{
     io::PipeReader,
@@ -126,7 +126,8 @@ impl StreamThreads {
         self.streams.iter().for_each(|stream| stream.sampler.sample_if_overdue(stream, &self.shared, all));
     }
 
-    /// The new rows in order of time, each once; without `all` only rows before which no other can be added.
+    /// The new rows in order of time, each returned once; without `all` only rows before which no other can
+    /// be added.
     pub(crate) fn take_rows(&self, all: bool) -> Vec<FlowSample> {
         let complete = self.streams.iter().map(|stream| stream.sampler.due_us()).min();
         let until_us = complete.filter(|_| !all).unwrap_or(u64::MAX);

@@ -1,8 +1,8 @@
 //! Authentication by a token, between two longfat ends. Both ends share a secret, and each JSON message of the
 //! control connection carries a keyed hash (HMAC with SHA-256, RFC 2104) over its text, its sender, its
-//! sequence number and the test's cookie. So without the secret no one can request a test, change requests or
-//! results, or impersonate the other end. Nothing is encrypted, and neither the states between the messages
-//! nor the data are protected.
+//! sequence number and the test's cookie. Without the secret it is therefore impossible to request a test,
+//! change requests or results, or impersonate the other end. Nothing is encrypted, and neither the states
+//! between the messages nor the data are protected.
 //!
 //! The parameters carry the time, and a server accepts no cookie twice while that time is valid: a recorded
 //! message cannot be replayed.
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn sealed_texts_are_accepted_only_in_order() {
+    fn sealed_messages_are_accepted_only_in_order() {
         let (mut client, mut server) = pair("a secret of both", "a secret of both");
         let (first, second) = (bytes(client.close("{\"a\":1}".into())), bytes(client.close("{}".into())));
         assert_eq!(server.open(&first).unwrap(), "{\"a\":1}");

@@ -38,7 +38,7 @@ const HELLO_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval of the checks of [`greet_unless`].
 const OPEN_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The state of a UDP stream besides its socket.
+/// The state of a UDP stream, except its socket.
 #[derive(Debug)]
 pub(crate) struct UdpStream {
     numbers: NumberWidth,
@@ -146,8 +146,8 @@ pub fn greet(socket: &Socket, timeout: Duration) -> Result<(), Error> {
     greet_unless(socket, timeout, || Ok(false))
 }
 
-/// As [`greet`], but ends also when `is_open` returns true: the server has shown otherwise that the hello has arrived, so that a lost
-/// reply does not matter.
+/// Like [`greet`], but also ends when `is_open` returns true: the server has confirmed the hello in another way, so a lost reply does
+/// not matter.
 ///
 /// # Errors
 /// As for [`greet`], and those of `is_open`.
@@ -200,7 +200,7 @@ pub fn is_hello(datagram: &[u8]) -> bool {
     datagram == HELLO
 }
 
-/// Replies to a client's hello, at first or again because the first reply was lost.
+/// Replies to a client's hello, for the first time or again after a lost reply.
 ///
 /// # Errors
 /// If the socket fails.
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_has_shown_the_hellos_arrival_needs_no_reply() {
+    fn no_reply_is_needed_if_the_server_confirms_the_hello_otherwise() {
         let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
         client.connect(silent.local_addr().unwrap()).unwrap();

@@ -1,7 +1,7 @@
-//! How many bytes wake a TCP receiver (SO_RCVLOWAT, socket(7)).
+//! The number of bytes that wake a TCP receiver (SO_RCVLOWAT, socket(7)).
 //!
-//! At many Gb/s a receiver that empties its socket sleeps and is woken for each super-packet, on the
-//! processor that receives packets. At such rates it is woken only for 128 KiB, and waits at most 2 ms for
+//! At many Gb/s, a receiver that has emptied its socket sleeps, and the processor that receives packets
+//! wakes it for each super-packet. At such rates it is woken only for 128 KiB, and waits at most 2 ms for
 //! fewer bytes, as at the end of a test.
 
 use std::{
@@ -29,7 +29,7 @@ pub(super) struct WakeThreshold {
 }
 
 impl WakeThreshold {
-    /// Wakes for each byte.
+    /// Starts with a threshold of one byte.
     pub(super) fn new() -> Self {
         WakeThreshold { since: Instant::now(), bytes: 0, is_fast: false }
     }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slow_data_after_a_flood_is_delivered_immediately() {
+    fn slow_data_after_a_high_rate_is_delivered_immediately() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut receiver: Socket = listener.accept().unwrap().0.into();

@@ -95,7 +95,7 @@ fn check(rows: &[FlowSample], payload: u64, what: &str) {
     let mut bytes = 0.0;
     for flow in ["stream-1", "stream-3"] {
         let own: Vec<&FlowSample> = rows.iter().filter(|row| row.flow == flow).collect();
-        // A thread that waits for a processor misses some.
+        // A thread that waits for a processor misses some samples.
         assert!((400..=1010).contains(&own.len()), "{what}: {} rows of {flow}", own.len());
         for pair in own.windows(2) {
             assert!(pair[0].time_us / 1000 < pair[1].time_us / 1000, "{what}: {pair:?}");
@@ -108,7 +108,7 @@ fn check(rows: &[FlowSample], payload: u64, what: &str) {
 }
 
 #[test]
-fn a_row_each_millisecond_needs_no_wake_up() {
+fn rows_every_millisecond_need_few_wake_ups() {
     for protocol in [Protocol::Tcp, Protocol::Udp] {
         for direction in [Direction::Forward, Direction::Reverse] {
             let what = format!("{protocol:?} {direction:?}");

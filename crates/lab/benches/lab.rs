@@ -1,4 +1,5 @@
-//! The lab's part of `make bench`. Compare ratios: absolute figures vary from run to run on the same machine.
+//! The lab's part of `make bench`. Compare ratios, because absolute figures vary from run to run on the same
+//! machine.
 //!
 //! - goodput relative to a plain veth pair and to the payload limit, at 10 Gb/s x 20 ms and 25 Gb/s x 10 ms
 //! - error of round-trip times
@@ -107,7 +108,7 @@ fn print_quality(quality: &schema::Quality) {
     quality.notes.iter().for_each(|note| println!("       {note}"));
 }
 
-/// Echoes over 10 ms each way: their error relative to 20 ms, and the part that arises in the hosts themselves.
+/// Echoes over 10 ms each way: their error relative to 20 ms, and the part of it that the hosts themselves cause.
 fn round_trips(options: &lab::RunOptions<'_>) {
     let text = r#"
         duration = "11s"

@@ -5,11 +5,12 @@ use units::Time;
 /// Waits shorter than this are spent polling, ns: a sleep would end too late (timers of a virtual machine
 /// were 20 to 45 us late).
 const MIN_SLEEP_NS: u64 = 40_000;
-/// Maximum sleep, ns: a stop is noticed within it.
+/// Maximum sleep, ns: a stop is detected within it.
 const MAX_SLEEP_NS: u64 = 20_000_000;
-/// At real-time priority the thread leaves 1/16 of the time to other programs: a little more than the 1/20 that the kernel
-/// would otherwise take in one piece (sched_rt_runtime_us; from Linux 6.12 on the fair server). It pauses even if no other
-/// program is ready to run: on 6.18, skipping those pauses made one packet in a hundred 20 ms late.
+/// At real-time priority the thread leaves 1/16 of the time to other programs: a little more than the 1/20 for which the
+/// kernel would otherwise stop the thread in one piece (sched_rt_runtime_us; from Linux 6.12 on the fair server). It
+/// pauses even if no other program is ready to run: on 6.18, skipping those pauses made one packet in a hundred 20 ms
+/// late.
 const PAUSE_DIVISOR: u64 = 16;
 /// Requested length of a pause, ns. A pause lasts some 15 us longer, and the kernel charges those to the thread. Shorter
 /// pauses would be so frequent that a third of all packets would wait for one.
@@ -100,7 +101,7 @@ mod tests {
         assert_eq!(budget.wait(ZERO, Time(1_000_000), ZERO), Wait::Poll(0), "input is near");
         let sleeper = Budget::new(ZERO, ZERO, false, true);
         assert_eq!(sleeper.wait(ZERO, Time(30_000), Time(30_000)), Wait::Poll(30_000));
-        // A thread that may not poll must also pause when it always has work.
+        // A thread that may not poll must also pause if it always has work.
         assert_eq!(sleeper.wait(Time(1_600_000), ZERO, ZERO), Wait::Pause);
     }
 

@@ -83,7 +83,7 @@ impl Buffers {
 
     /// Returns an unused buffer to the pool.
     pub(crate) fn put(&mut self, buffer: Vec<u8>) {
-        // Parts of split frames have other sizes and are freed.
+        // Buffers of parts of split frames have other sizes, so they are freed.
         let pool = match buffer.len() {
             FRAME_BYTES => &mut self.large,
             SMALL_BYTES => &mut self.small,

@@ -86,7 +86,7 @@ pub(crate) struct CaptureEnd {
     pub(crate) packets: u64,
     /// Packets that are not in the file.
     pub(crate) missed: u64,
-    /// Why the file is not complete.
+    /// Why the file is incomplete.
     pub(crate) failed: Option<Error>,
 }
 
@@ -126,7 +126,7 @@ struct List {
 }
 
 impl Captures {
-    /// No capture yet; the run whose packets are captured has `time`.
+    /// Creates an empty set of captures for the run with the clock `time`.
     pub(crate) fn new(time: RunTime) -> Self {
         Captures(Arc::new(Inner {
             utc_offset_ns: utc_offset_ns(),
@@ -472,10 +472,10 @@ mod tests {
         assert_eq!((packets[4].flags, packets[4].interface, &packets[4].bytes), (None, 1, &frame(6)));
     }
 
-    /// The run's time restarts when the driver's thread runs, long after the captures were prepared on a busy machine, or
-    /// at the next second but one in virtual time.
+    /// The run's time restarts when the driver's thread runs, long after the captures were prepared on a busy machine, or,
+    /// in virtual time, at the second whole second.
     #[test]
-    fn timestamps_are_utc_at_the_time_that_the_driver_starts() {
+    fn timestamps_are_utc_counted_from_the_start_of_the_driver() {
         const TOLERANCE_NS: u64 = 50_000_000;
         for mode in [TimeMode::Real, TimeMode::Virtual] {
             let time = RunTime::begin(mode);
@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_ends_the_capture_and_not_the_run() {
+    fn a_full_disk_ends_the_capture_but_not_the_run() {
         let (captures, _) = captures();
         let path = Path::new("/dev/full");
         if !path.exists() {
@@ -606,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn dropping_all_captures_completes_their_files() {
+    fn dropping_the_captures_completes_their_files() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("h1.pcapng");
         let (captures, _) = captures();

@@ -53,16 +53,16 @@ pub struct Check {
     pub can_run: bool,
     /// One for each feature, the most important first.
     pub items: Vec<CheckItem>,
-    /// Time from a packet's arrival at a lab's host to its earliest reaction; absent where it could not be
+    /// Minimum time from a packet's arrival at a lab's host to the host's reply; absent if it could not be
     /// measured.
     pub turnaround: Option<Turnaround>,
 }
 
-/// Checks this machine, in about a second. The process must have one thread only, and gets the privilege of a
-/// lab if it can have it.
+/// Checks this machine, in about a second. The process must have one thread only. It acquires the privilege
+/// of a lab if that is permitted.
 ///
 /// # Errors
-/// [`Error::System`] if the child process that tries the features fails.
+/// [`Error::System`] if the child process that tests the features fails.
 pub fn check() -> Result<Check, Error> {
     let facts = Facts::gather().attempted(|| "try what this machine can do".into())?;
     let mut check = judge(&facts);

@@ -1,11 +1,11 @@
 //! The emulator's clock: the time since a run's start, minus the emulator's stalls.
 //!
 //! When the hypervisor, or uninterruptible work in the kernel, stops the emulator for some milliseconds,
-//! packets fall due meanwhile. Delivered together they would form a burst of ACKs, which triggers a burst of data, which
+//! packets fall due meanwhile. Delivered together they would form a burst of ACKs. It would trigger a burst of data that
 //! overflows short queues: losses that the emulated network did not cause. Therefore the clock stops during a stall, and packets
 //! in flight continue with their original spacing; round trips during a stall take longer by its length. The whole run uses
-//! this clock: the times of its rows, the start and end of its flows, and the schedule of udp flows. So a stall does not reduce
-//! goodput.
+//! this clock: the times of its rows, the start and end of its flows, and the schedule of udp flows. A stall therefore does not
+//! reduce goodput.
 //!
 //! In virtual time nothing stalls, and reading the clock costs a system call, which is expensive in User-Mode Linux. There the
 //! driver computes the time from how long it waited, because computing takes no virtual time.
@@ -31,7 +31,7 @@ const STALL_ON_FAST_LINKS_NS: u64 = 2_000_000;
 const FAST_LINK: BitRate = BitRate(1_000_000_000);
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A run's time for threads other than the driver. It decreases when the driver notices a stall, by the stall's length.
+/// A run's time for threads other than the driver. It decreases when the driver detects a stall, by the stall's length.
 #[derive(Debug, Clone)]
 pub(crate) struct RunTime {
     /// CLOCK_MONOTONIC at the run's start.
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_starts_late_did_not_stall() {
+    fn a_late_start_of_the_thread_is_not_a_stall() {
         let ms = |ms: u64| Time(ms * 1_000_000);
         let time = RunTime { start: Arc::default(), stalled: Arc::default(), mode: TimeMode::Real };
         let mut clock = clock(&time);

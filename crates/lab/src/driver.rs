@@ -1,10 +1,10 @@
 //! The emulator's thread: carries frames between the hosts' ports through [`net`].
 //!
 //! In virtual time ([`TimeMode::Virtual`]) it sleeps until the network's next event or a frame, and everything happens at its
-//! nominal time. The following applies to real time.
+//! nominal time. The remainder of this text applies to real time.
 //!
-//! It sleeps until just before the next departure and then polls, at real-time priority where that is
-//! allowed. Events run at their nominal time however late the thread is, so lateness does not accumulate;
+//! The thread sleeps until just before the next departure and then polls, at real-time priority if that
+//! is permitted. Events run at their nominal time however late the thread is, so lateness does not accumulate;
 //! the lateness of each delivery is recorded. When the thread stalls, its clock stops (see [`Clock`]).
 //!
 //! At real-time priority it pauses regularly, even under overload (see [`Budget`]). Overload therefore shows as
@@ -39,13 +39,13 @@ use crate::{
 };
 
 /// The thread polls for this long after the last frame arrived, ns: longer than the interval between two pings, so that it
-/// releases its processor only in an idle lab.
+/// yields its processor only in an idle lab.
 const LINGER_NS: u64 = 2_000_000_000;
 /// Traffic is sparse after this time without a frame, ns; then a frame may interrupt a pause.
 const SPARSE_AFTER_NS: u64 = 200_000;
 /// Capacity of a network card's ring, as the time that the link takes to send it, ns: enough to bridge this thread's lateness.
 const RING_NS: u64 = 100_000;
-/// Maximum sleep in virtual time, ns: a stop is noticed within it.
+/// Maximum sleep in virtual time, ns: a stop is detected within it.
 const MAX_VIRTUAL_SLEEP_NS: u64 = 100_000_000;
 /// Maximum number of frames read from one port before the next port is read.
 const READ_BATCH_FRAMES: usize = 16;
@@ -74,9 +74,9 @@ impl Flag {
 /// State that the thread shares with the run.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    /// Set when the sampler's thread runs.
+    /// Set once the sampler's thread runs.
     pub(crate) sampler_ready: Flag,
-    /// Set when this thread runs and the run's time has begun.
+    /// Set once this thread runs and the run's time has begun.
     pub(crate) running: Flag,
     /// Set to end the thread.
     pub(crate) stop: AtomicBool,
@@ -160,7 +160,7 @@ impl Driver<'_> {
     /// # Errors
     /// If polling or reading a port fails.
     pub(crate) fn run(self, shared: &Arc<Shared>, rows: &Sender<LinkRow>) -> io::Result<DriverReport> {
-        // Before everything else: at ordinary priority each step waits for other programs.
+        // This comes first: at ordinary priority each step waits for other programs.
         let not_real_time = sys::set_real_time(DRIVER_PRIORITY).err();
         move_to(self.placement.driver.as_deref());
         // Only a driver with a dedicated processor has a writer, which runs on the others.
@@ -487,10 +487,10 @@ flows = [{ name = "f", from = "h1", to = "h2" }]
 "#;
 
     #[test]
-    fn a_frame_that_cannot_be_read_ends_neither_its_port_nor_the_others() {
+    fn an_unreadable_frame_disables_neither_its_port_nor_others() {
         let scenario = ScenarioFile::parse("s.toml", SCENARIO).unwrap().resolve(None, &[]).unwrap();
         let mut network: Network<Frame> = engine_common::build_network(&scenario).unwrap();
-        // Such a file is always ready, and cannot be read (EINVAL).
+        // Such a file always polls as readable, and reading it fails (EINVAL).
         let unreadable = File::open("/proc/self/ns/net").unwrap();
         let (ours, theirs) = UnixDatagram::pair().unwrap();
         ours.set_nonblocking(true).unwrap();

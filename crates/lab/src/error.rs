@@ -165,7 +165,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// True where the machine lacks a privilege or a feature, and the lab itself did not fail.
+    /// True if the machine lacks a privilege or a feature, and the lab itself did not fail.
     pub fn is_missing(&self) -> bool {
         match self {
             Error::NoPrivilege { .. }
@@ -184,7 +184,7 @@ impl Error {
 }
 
 impl Error {
-    /// The kernel's error number, where a system call failed.
+    /// The kernel's error number, if a system call failed.
     pub(crate) fn os_error(&self) -> Option<i32> {
         match self {
             Error::System { source, .. } | Error::NoPort { source, .. } | Error::NoThreads { source, .. } => {

@@ -72,7 +72,7 @@ impl Attempt {
     }
 }
 
-/// Attempts made in a child process, each inside the namespaces that the previous ones created.
+/// Attempts made in a child process, each inside the namespaces that the previous attempts created.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Attempts {
     /// A network namespace as the current user.
@@ -83,11 +83,11 @@ pub(crate) struct Attempts {
     pub(crate) user_network: Attempt,
     /// A TAP device with offloads, in the network namespace.
     pub(crate) tap: Attempt,
-    /// A packet socket with offloads there.
+    /// A packet socket with offloads, in the network namespace.
     pub(crate) packet: Attempt,
-    /// Real-time priority there.
+    /// Real-time priority in the network namespace.
     pub(crate) real_time: Attempt,
-    /// Mount and PID namespaces there.
+    /// Mount and PID namespaces in the network namespace.
     pub(crate) mounts_and_pids: Attempt,
     /// Writing a sysctl of a network namespace.
     pub(crate) settings: Attempt,
@@ -188,7 +188,7 @@ fn try_in_child() -> io::Result<Attempts> {
     Ok(Attempts { network, user, user_network, tap, packet, real_time, mounts_and_pids, settings })
 }
 
-/// In the order of the fields of [`Attempts`].
+/// The attempts, in the order of the fields of [`Attempts`].
 fn try_all() -> [Attempt; 8] {
     let mut attempts = [Attempt::NotMade; 8];
     attempts[0] = Attempt::of(try_network());
@@ -208,7 +208,8 @@ fn try_all() -> [Attempt; 8] {
     attempts
 }
 
-/// Moves this process into a new network namespace and configures it: in a container root may only be permitted the former.
+/// Moves this process into a new network namespace and configures it: in a container, root may be permitted to create a
+/// namespace but not to configure it.
 fn try_network() -> io::Result<()> {
     os::unshare_network()?;
     Netlink::open()?.set_up_loopback()

@@ -76,7 +76,7 @@ pub(crate) struct BulkEnds {
 /// The progress of a flow.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Milestone {
-    /// Data can be sent.
+    /// The connection is established: data can be sent.
     Connected,
     /// The last byte has arrived.
     Complete,
@@ -132,7 +132,7 @@ fn open_control(
         if let Some(error) = socket.take_error()? {
             return Err(error);
         }
-        // Its SYN has arrived, so `accept` waits for no more than the last ACK of the handshake.
+        // Its SYN has arrived, so `accept` waits only for the last ACK of the handshake.
         while !os::wait_readable(listener, STOP_POLL)? {
             if stop.is_set() {
                 return Ok(None);

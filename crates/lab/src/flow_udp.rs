@@ -1,4 +1,5 @@
-//! A udp flow of the scenario between two hosts: the simulator's source in real time, and arrival times from the kernel.
+//! A udp flow of the scenario between two hosts: it sends by the simulator's schedule in real time, and takes arrival times
+//! from the kernel.
 //!
 //! Both ends read the same wall clock, so one-way delays need no clock synchronization. They have the resolution of the header,
 //! 1 us, and include the time in the hosts' kernels: some 10 us on a quiet machine.

@@ -1,12 +1,11 @@
 //! An Ethernet frame or a GSO super-frame as it crosses between kernels, after its virtio-net header.
 //!
-//! A super-frame travels whole. When some of its segments are dropped it is split, and the headers of each part are
-//! rewritten: IP length, identification and checksum, TCP sequence number, UDP length, and the sum over the
-//! pseudo-header, which the receiving kernel completes if it needs the checksum (parts stay marked as needing one).
-//! FIN and PSH stay on the last part, CWR on the first. Formats: virtio 1.2 section 5.1.6; `frame_layers.rs` for
-//! the headers.
+//! A super-frame crosses the network unsplit. If some of its segments are dropped, it is split, and the headers of each
+//! part are rewritten: IP length, identification and checksum, TCP sequence number, UDP length, and the sum over the
+//! pseudo-header, which the receiving kernel completes if it needs the checksum (parts stay marked as needing one). FIN and
+//! PSH stay on the last part, CWR on the first. Formats: virtio 1.2 section 5.1.6; `frame_layers.rs` for the headers.
 //!
-//! Frames are untrusted input, because hosts can send anything: a frame that does not parse as a super-frame travels
+//! Frames are untrusted input, because hosts can send anything: a frame that does not parse as a super-frame counts
 //! as one segment.
 
 use net::{
@@ -313,7 +312,7 @@ pub(crate) mod tests {
             let total: u32 = parts.iter().map(Packet::segments).sum();
             prop_assert_eq!(total as usize, payload.div_ceil(usize::from(segment)));
             for part in &parts {
-                // Parsing a part's bytes again gives the same sizes.
+                // Parsing the bytes of a part again gives the same sizes.
                 let again = Frame::new(part.bytes().to_vec(), part.len).ok().unwrap();
                 prop_assert_eq!(again.segments(), part.segments());
                 prop_assert_eq!(again.last_segment_bytes(), part.last_segment_bytes());
@@ -324,7 +323,7 @@ pub(crate) mod tests {
 
         /// Arbitrary bytes do not cause a panic, and splitting keeps the number of segments.
         #[test]
-        fn arbitrary_frames_are_carried(
+        fn arbitrary_frames_cause_no_panic(
             mut bytes in proptest::collection::vec(any::<u8>(), 0..400), kind in 0u8..6, version in 0usize..2,
         ) {
             if bytes.len() > 23 {
@@ -359,7 +358,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn flags_stay_on_the_right_part() {
+    fn flags_are_kept_on_the_correct_part() {
         let mut first = tcp_v4(5000, 1000, TCP_FIN | TCP_PSH | TCP_CWR | 0x10);
         let mut middle = first.split_off(1);
         let last = middle.split_off(2);
@@ -420,7 +419,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// The kinds other than TCP over IPv4.
+    /// The kinds of super-frames other than TCP over IPv4.
     #[test]
     fn all_kinds_of_super_frames_are_segmented() {
         let payload: Vec<u8> = (0..2500u32).map(|i| i as u8).collect();
@@ -502,7 +501,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn destinations_are_stations_or_all() {
+    fn a_destination_is_a_station_or_all_stations() {
         let mut frame = tcp_v4(100, 1448, 0x10);
         assert_eq!(frame.destination(2), Destination::Station(1));
         assert_eq!(frame.destination(1), Destination::All);

@@ -134,7 +134,7 @@ fn network(spec: PipeSpec) -> Network<Frame> {
 }
 
 #[test]
-fn a_super_frame_crosses_a_router_whole() {
+fn a_super_frame_crosses_a_router_unsplit() {
     // A segment with its headers has 1052 B: the MTU is compared with that, not with the super-frame.
     let log = send(&mut network(narrow(1052)), super_frame(DONT_FRAGMENT));
     let (station, _, frame) = &log.delivered[0];
@@ -184,7 +184,7 @@ fn without_dont_fragment_each_segment_is_fragmented() {
 }
 
 #[test]
-fn links_change_at_the_times_of_the_scenario() {
+fn links_change_at_the_scenarios_times() {
     let mut scenario = scenario(PipeSpec::default());
     let slow = PipeSpec { delay: Time::from_millis(30), ..PipeSpec::default() };
     let change = LinkChange { at: Time::from_millis(5), forward: slow, backward: PipeSpec::default() };
@@ -201,7 +201,7 @@ fn links_change_at_the_times_of_the_scenario() {
 }
 
 #[test]
-fn routes_of_routers_and_hosts_are_taken_from_the_scenario() {
+fn routes_of_routers_and_hosts_come_from_the_scenario() {
     let mut scenario = scenario(PipeSpec::default());
     let via = "10.0.0.2".parse().unwrap();
     scenario.routers[0].routes = vec![StaticRoute { to: cidr("192.168.0.0/16"), via }];

@@ -70,7 +70,7 @@ impl Host {
             if !has_ipv6 {
                 silence_ipv6("default");
             }
-            // Before a device exists, so that settings which devices inherit are already in place.
+            // Set before any device exists, so that devices inherit the settings.
             set_sysctls(&spec.name, &of_host)
         })?;
         let mut ports = Vec::new();
@@ -102,7 +102,7 @@ impl Host {
         Ok((Host { name, address, devices, namespace, has_tx_queue }, ports))
     }
 
-    /// Makes all `stations` in the networks of the host's devices known to it.
+    /// Adds a neighbour entry for each of the `stations` in the networks of the host's devices.
     pub(crate) fn fix_neighbours(&self, spec: &HostSpec, stations: &[(IpAddr, usize)]) -> Result<(), Error> {
         self.namespace.run(|| {
             let what = || format!("set the neighbours of {}", spec.name);
@@ -176,7 +176,7 @@ flows = [{ name = "f", from = "h1", to = "h2" }]
 "#;
 
     #[test]
-    fn sysctls_of_a_hosts_own_devices_are_set() {
+    fn sysctls_of_a_hosts_devices_are_set() {
         let scenario = ScenarioFile::parse("s.toml", SCENARIO).unwrap().resolve(None, &[]).unwrap();
         let Ok(wires) = Namespace::new() else {
             testing::skip(testing::Missing::Privilege, "only root may create network namespaces in a thread");

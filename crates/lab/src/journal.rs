@@ -2,7 +2,7 @@
 //!
 //! A lab's namespaces, devices and sockets are held by its process alone and end with it, however it
 //! ends. Only its entry here can outlast it; [`Journal::clean`] removes it. The owner holds a lock (flock(2)) on its entry as long
-//! as it runs, so an unlocked entry is that of a dead owner. This also holds for owners in other PID namespaces (on a host of a
+//! as it runs, so the owner of an unlocked entry is dead. This also holds for owners in other PID namespaces (on a host of a
 //! standing lab, in a container), whose process ids are not valid here. The file is named `lab-NAMESPACE-PID.json`, because
 //! processes of different namespaces can have the same id.
 //!
@@ -211,7 +211,7 @@ impl Journal {
     /// Removes the entries and sockets of owners that no longer run.
     ///
     /// # Errors
-    /// [`Error::Journal`] for a file that is not an entry; [`Error::System`] where the directory cannot be used or an entry
+    /// [`Error::Journal`] for a file that is not an entry; [`Error::System`] if the directory cannot be used or an entry
     /// cannot be read or removed.
     pub fn clean(&self) -> Result<CleanupReport, Error> {
         let locked = self.check_owner().attempted(|| format!("use {}", self.0.display()));
@@ -238,7 +238,7 @@ impl Journal {
             };
             let (file, text) = match open_entry(&path) {
                 Ok(opened) => opened,
-                // Its owner has just finished.
+                // Its owner has just ended.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 Err(e) => return Err(e).attempted(|| format!("read {}", path.display())),
             };
@@ -260,7 +260,7 @@ impl Journal {
             let _ = fs::remove_file(path.with_extension("sock"));
             match fs::remove_file(&path) {
                 Ok(()) => cleaned.removed.push(entry),
-                // Its owner has just finished.
+                // Its owner has just ended.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                 Err(e) => return Err(e).attempted(|| format!("remove {}", path.display())),
             }
@@ -273,7 +273,7 @@ impl Journal {
 enum OwnerState {
     Running,
     Dead,
-    /// It is in another PID namespace and holds no lock.
+    /// The owner is in another PID namespace, and its entry is not locked.
     Unknown,
 }
 
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn in_other_pid_namespaces_the_lock_shows_whether_the_owner_runs() {
+    fn the_lock_shows_whether_an_owner_in_another_pid_namespace_runs() {
         let directory = tempfile::tempdir().unwrap();
         let journal = Journal::at(directory.path());
         let path = directory.path().join(format!("lab-{}-4194305.json", pid_namespace() + 1));
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_versions_entries_of_other_pid_namespaces_are_not_touched() {
+    fn entries_of_earlier_versions_in_other_pid_namespaces_are_kept() {
         let directory = tempfile::tempdir().unwrap();
         let journal = Journal::at(directory.path());
         let socket = directory.path().join("lab-4194305.sock");
@@ -504,7 +504,7 @@ mod tests {
 
     /// Linux without CONFIG_PID_NS has no /proc/self/ns/pid.
     #[test]
-    fn on_a_kernel_without_pid_namespaces_process_ids_are_enough() {
+    fn on_a_kernel_without_pid_namespaces_process_ids_identify_owners() {
         assert_eq!(namespace_inode(Path::new("/proc/self/ns/no-such-kind")), 0);
         assert_ne!(namespace_inode(Path::new("/proc/self/ns/net")), 0);
         let directory = tempfile::tempdir().unwrap();

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn root_that_cannot_configure_networks_is_not_taken_for_root() {
+    fn root_without_net_admin_is_not_treated_as_root() {
         let exe = std::env::current_exe().unwrap();
         let mut command = Command::new("setpriv");
         command.args(["--bounding-set=-net_admin", "--inh-caps=-net_admin"]);
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     #[ignore = "it needs a process without CAP_NET_ADMIN"]
     fn without_net_admin() {
-        // An error states the cause; root would fail when the first host is created.
+        // An error states the cause; if this counted as root, creating the first host would fail.
         assert_ne!(acquire_privilege().ok(), Some(Privilege::Root));
     }
 

@@ -54,8 +54,8 @@ fn on_thread<T: Send>(work: impl FnOnce() -> Result<T, Error> + Send) -> Result<
 /// Checks that `threads` threads can exist at once, by starting and ending them.
 ///
 /// # Errors
-/// [`Error::NoThreads`] if the machine does not allow that many (RLIMIT_NPROC, a cgroup's pids.max): in the middle of
-/// a run that would be a panic.
+/// [`Error::NoThreads`] if the machine does not allow that many (RLIMIT_NPROC, a cgroup's pids.max): during a run, a
+/// failure to start a thread would cause a panic.
 pub(crate) fn check_threads(threads: usize) -> Result<(), Error> {
     let gate = Mutex::new(());
     std::thread::scope(|scope| {

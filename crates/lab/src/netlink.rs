@@ -122,7 +122,7 @@ impl Netlink {
         self.0.change(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// Adds a neighbour that needs no address resolution.
+    /// Adds a permanent neighbour entry, so that the neighbour needs no address resolution.
     pub(crate) fn add_neighbour(&self, index: u32, address: IpAddr, mac: [u8; 6]) -> io::Result<()> {
         let (family, destination) = match address {
             IpAddr::V4(v4) => (AddressFamily::Inet, NeighbourAddress::Inet(v4)),
@@ -162,8 +162,8 @@ impl Netlink {
         self.0.change(RouteNetlinkMessage::SetLink(message), 0)
     }
 
-    /// Whether the kernel has processed that a veth device has a carrier. Until then it discards the device's packets, and at that moment
-    /// it resets settings.
+    /// Whether the kernel has processed the event that a veth device has a carrier. Until then it discards the device's packets, and at
+    /// that moment it resets settings.
     pub(crate) fn is_operational(&self, name: &str) -> io::Result<bool> {
         Ok(self.link(name)?.attributes.contains(&LinkAttribute::OperState(State::Up)))
     }

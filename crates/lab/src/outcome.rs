@@ -30,9 +30,10 @@ pub struct RunOptions<'a> {
     pub capture_dir: Option<&'a Path>,
     /// The kernel's names of congestion controls, by flow, for flows that set one.
     pub congestion_controls: &'a BTreeMap<String, String>,
-    /// The congestion controls of transports that run in this program, by flow. A QUIC flow without one has quinn's CUBIC.
+    /// The congestion controls of transports that run in this program, by flow. A QUIC flow without an entry uses quinn's
+    /// CUBIC.
     pub own_controls: &'a BTreeMap<String, OwnControl>,
-    /// The caller sets it to end the run early.
+    /// The caller sets this flag to end the run early.
     pub stop: &'a AtomicBool,
 }
 
@@ -128,6 +129,6 @@ pub struct Outcome {
     pub duration: Time,
     /// True if the caller ended the run early.
     pub interrupted: bool,
-    /// The first failure of a flow, if other flows were measured nevertheless.
+    /// The first failure of a flow, if other flows were measured.
     pub failed: Option<Error>,
 }

@@ -21,8 +21,9 @@ use crate::{
     sysctl::set_sysctls,
 };
 
-/// Queue lengths to request for a TAP device, in super-packets, preferred first. The queue holds what the host sends while
-/// the emulator is late; the kernel's default of 500 would drop packets then. Linux 6.1.192 and 6.12.117 limit it to 32767.
+/// Queue lengths to request for a TAP device, in super-packets, preferred first. The queue holds the frames that the host
+/// sends while the emulator is late; the kernel's default of 500 would drop packets then. Linux 6.1.192 and 6.12.117 limit it
+/// to 32767.
 const QUEUE_LENGTHS: [u32; 2] = [65_536, MAX_QUEUE_LENGTH_OF_NEWER_KERNELS];
 /// Limit of IFLA_TXQLEN in the netlink policy of those kernels (net/core/rtnetlink.c).
 const MAX_QUEUE_LENGTH_OF_NEWER_KERNELS: u32 = 32_767;
@@ -169,7 +170,8 @@ impl Port {
                         .attempted(|| format!("set the transmit queue length of {device}"))?,
                 }
             }
-            // Before the device is up: some apply to its first packets, such as those of duplicate address detection.
+            // The sysctls are set before the device is up: some apply to its first packets, such as those of duplicate address
+            // detection.
             set_sysctls(setup.host, setup.sysctls)?;
             netlink.bring_up(index).attempted(what)?;
             for cidr in setup.addresses {
@@ -187,7 +189,7 @@ impl Port {
             if backend == Backend::Packet {
                 wait_until_operational(device).attempted(|| format!("read the state of {device}"))?;
             }
-            // Again, because coming up resets some, such as net.ipv6.conf.DEVICE.mtu.
+            // The sysctls are set again, because bringing the device up resets some, such as net.ipv6.conf.DEVICE.mtu.
             set_sysctls(setup.host, setup.sysctls)
         })?;
         Ok(Port { file, backend, gro: setup.nic.gro, has_tx_queue: setup.nic.tx_queue.is_some() })
@@ -242,7 +244,7 @@ impl Port {
     }
 }
 
-/// Waits until the kernel has processed that a veth device has a carrier (net/core/link_watch.c). From Linux
+/// Waits until the kernel has processed the event that a veth device has a carrier (net/core/link_watch.c). From Linux
 /// 6.8 on it does so at once when the device's state is requested, otherwise within [`OPERATIONAL_TIMEOUT`].
 fn wait_until_operational(device: &str) -> io::Result<()> {
     let netlink = Netlink::open()?;
@@ -306,7 +308,7 @@ fn is_length_refused(error: &io::Error) -> bool {
 
 fn open_wire(wire: &str, setup: &PortSetup<'_>) -> Result<File, Error> {
     let what = || format!("set up the far end of {}", setup.device);
-    // Otherwise the kernel of this namespace would send neighbour discovery through it.
+    // Otherwise the kernel would send neighbour discovery from this namespace through it.
     silence_ipv6(wire);
     let netlink = Netlink::open().attempted(what)?;
     let mut wire_mac = mac(setup.station);
@@ -324,7 +326,8 @@ fn no_port(attempted: &str, device: &str) -> impl FnOnce(io::Error) -> Error {
 }
 
 /// Disables IPv6 on a device, or on devices created later (`default`), so that the kernel sends no router solicitations and
-/// the like. Those are only noise: without IPv6, or with a read-only /proc/sys (containers), nothing is done.
+/// the like. These packets are only noise, so a failure is ignored: without IPv6, or with a read-only /proc/sys (containers),
+/// nothing is done.
 pub(crate) fn silence_ipv6(device: &str) {
     let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{device}/disable_ipv6"), "1");
 }
@@ -440,7 +443,7 @@ mod tests {
     }
 
     /// A buffer without space for the virtio-net header makes the kernel fail as for a frame that the header cannot describe
-    /// (packet_rcv_vnet): it has already taken the frame from the queue.
+    /// (packet_rcv_vnet): the kernel has already removed the frame from the queue.
     #[test]
     fn a_frame_that_the_kernel_cannot_describe_is_dropped_and_the_next_is_read() {
         let Some((port, host)) = packet_port() else { return };

@@ -29,7 +29,7 @@ const MAX_VIRTUAL_LATENESS_NS: u64 = 50_000;
 pub(crate) struct RunConditions {
     pub(crate) privilege: Privilege,
     pub(crate) backend: Backend,
-    /// No other lab ran when this one started.
+    /// Whether no other lab was running when this one started.
     pub(crate) alone: bool,
     pub(crate) outside_drops: u64,
     /// Super-packets dropped at transmit queues that the scenario sets.
@@ -40,7 +40,8 @@ pub(crate) struct RunConditions {
     pub(crate) wall: Duration,
     /// The smallest idle share and the largest stolen share of any second; other programs' share.
     pub(crate) cpu: CpuUse,
-    /// A program sends and receives data in some flow. Echoes are handled by the kernel, however busy the processors are.
+    /// Some flow has programs that send and receive data. Echoes are handled by the kernel, however busy the processors
+    /// are.
     pub(crate) has_bulk: bool,
     /// Periods in which samples are missing.
     pub(crate) sampler: Stalls,
@@ -110,7 +111,7 @@ fn judge_virtual(report: &DriverReport, conditions: &RunConditions) -> Quality {
     }
 }
 
-/// Faults because the machine was busy or stalled; a repetition may succeed.
+/// Faults caused by a busy or stalled machine; a repetition may succeed.
 fn disturbances(report: &DriverReport, conditions: &RunConditions) -> Vec<String> {
     let mut faults = Vec::new();
     let p99 = report.lateness.value_at_quantile(0.99);
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transmit_queue_of_the_scenario_may_drop_and_must_exist() {
+    fn a_transmit_queue_of_the_scenario_may_drop_but_must_exist() {
         let dropped = judge(&report(0), &RunConditions { tx_queue_drops: 8, ..conditions() });
         assert!(dropped.is_reliable() && dropped.outside_drops == 0, "{dropped:?}");
         assert!(dropped.notes[0].starts_with("8 packets"), "{dropped:?}");

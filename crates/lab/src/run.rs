@@ -51,14 +51,14 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 const CPU_INTERVAL: Duration = Duration::from_secs(1);
 /// Minimum interval at a run's end: averages of processor use over shorter times are meaningless.
 const MIN_CPU_INTERVAL: Duration = Duration::from_millis(200);
-/// Threads besides the main thread: the driver, its writer, the sampler, and one that enters a namespace.
+/// Threads other than the main thread: the driver, its writer, the sampler, and one that enters a namespace.
 const THREADS_PER_RUN: usize = 4;
 /// Threads of a flow: its two ends, and one that enters a namespace.
 const THREADS_PER_FLOW: usize = 3;
 /// Maximum time until flows end after they were stopped.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Checks that the lab supports every kind of flow of a scenario: it has no XCP.
+/// Checks that the lab supports every kind of flow of a scenario; it does not support XCP.
 ///
 /// # Errors
 /// [`Error::NotInLab`] for an unsupported kind; [`Error::ShortDatagrams`] for datagrams shorter than the header that the
@@ -74,7 +74,7 @@ pub fn check_flows(scenario: &Scenario) -> Result<(), Error> {
 /// Runs a scenario with the kernel's TCP over the emulated network.
 ///
 /// # Errors
-/// See [`Error`]. After an error nothing of the lab remains.
+/// See [`Error`]. After an error, no part of the lab remains.
 pub fn run(
     scenario: &Scenario,
     options: &RunOptions<'_>,
@@ -94,7 +94,7 @@ pub fn run(
     let transmitted_before = lab.transmitted()?;
     let sampled = sampled_pipes(scenario);
     let mut recorder = Recorder::new(&sampled, observer);
-    // In virtual time nothing polls, and no thread gets a dedicated processor.
+    // In virtual time no thread polls, and no thread gets a dedicated processor.
     let has_processor = busy_poll_lock.is_some() && options.time == TimeMode::Real;
     let driven = drive(scenario, options, &lab, &mut recorder, has_processor)?;
 
@@ -159,7 +159,7 @@ pub fn run(
     })
 }
 
-/// Results of driving the flows, besides the recorded rows.
+/// Results of driving the flows, other than the recorded rows.
 struct DriveResult {
     flows: Vec<Arc<Flow>>,
     report: DriverReport,
@@ -230,9 +230,9 @@ fn drive(
     }
     let (driven, sampled, watched) = std::thread::scope(|scope| {
         let shared = &shared;
-        // Stops the threads however this scope ends, also by a panic.
+        // Stops the threads however this scope ends, including by a panic.
         let _stop_on_drop = StopOnDrop { shared, cancel: &cancel, flows: &flows };
-        // Flows start once driver and sampler run: on a busy machine starting a thread takes a while.
+        // Flows start once driver and sampler run: on a busy machine, starting a thread takes a while.
         let sampling = scope.spawn(move || sampler.run(shared, is_stopped, &sample_sender));
         shared.sampler_ready.wait_until_set(|| sampling.is_finished());
         let driver = scope.spawn(move || driver.run(shared, &row_sender));
@@ -350,7 +350,8 @@ pub(crate) struct Lab {
 
 impl Lab {
     pub(crate) fn build(scenario: &Scenario, backend: Backend) -> Result<Self, Error> {
-        // Each host and each of its links takes a descriptor. If the limit stays too low, opening one reports it.
+        // Each host and each of its links needs a descriptor. If the limit cannot be raised enough, opening a descriptor
+        // reports it.
         let _ = os::raise_file_limit();
         // The far ends of veth pairs are in a separate namespace; ports hold the descriptors that they need.
         let wires = Namespace::new()?;

@@ -65,8 +65,8 @@ impl SampledFlow {
         (self.has_sample && span > 1).then(|| (bits / (span as f64 * 1e-6)) as i64)
     }
 
-    /// Whether it is too early for another row, because the last sample was late or a stall set the run's clock back.
-    /// Rates over such a short time would be meaningless.
+    /// Whether it is too early for another row, because the last sample was late or because a stall set the run's clock
+    /// back. Rates over such a short time would be meaningless.
     fn is_too_recent(&self, now: Time, interval: Time) -> bool {
         self.has_sample && micros(now) < self.last.time_us + micros(interval) / 2
     }
@@ -207,7 +207,8 @@ impl Sampler {
         row
     }
 
-    /// Adds a row and events of the counts of a udt, tsunami, stream or quic flow's ends; nothing before data can be sent.
+    /// Adds a row and events from the counts of both ends of a udt, tsunami, stream or quic flow. Adds none before data
+    /// can be sent.
     fn sample_bulk(
         &self,
         flow: &Flow,
@@ -278,7 +279,7 @@ mod tests {
         assert!(flow.is_too_recent(ms(105), ms(10)) && flow.is_too_recent(ms(114), ms(10)));
         assert!(!flow.is_too_recent(ms(115), ms(10)));
         assert_eq!(flow.goodput_bps(115_000, 1_625_000), Some(1_000_000_000));
-        // The last row of a flow is taken in any case: its bytes count, but it has no rate.
+        // The last row of a flow is always taken: its bytes count, but it has no rate.
         assert_eq!(flow.row_time(ms(105)), 110_001);
         assert_eq!(flow.goodput_bps(110_001, 1_625_000), None);
     }

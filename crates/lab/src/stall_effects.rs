@@ -1,8 +1,8 @@
 //! How stalls can have changed the results of a run: losses, round-trip times, missing samples.
 //!
-//! A stall holds up packets in flight. Delivered together they form a burst, which overflows queues that are shorter than
-//! it, and round trips take longer. Causation cannot be proved; this module finds effects just after a stall that are too
-//! frequent for chance.
+//! A stall delays packets in flight. Delivered together they form a burst, which overflows queues that are shorter than
+//! it, and round trips take longer. Causation cannot be proved; this module finds effects that are more frequent just
+//! after stalls than by chance.
 
 use std::ops::Range;
 

@@ -20,7 +20,7 @@ const SAMPLE_LATE_NS: u64 = 10_000_000;
 /// Maximum number of stalls that are stored individually; further ones are only counted.
 const MAX_STORED: usize = 10_000;
 
-/// A period in which nothing was delivered, or no sample taken.
+/// A period in which no frame was delivered or no sample was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stall {
     /// Its start, by the run's clock.
@@ -150,7 +150,7 @@ mod tests {
     fn a_series_of_late_frames_is_one_stall() {
         let mut stalls = Stalls::default();
         stalls.delivered(ms(10), MS - 1);
-        // One interruption of 64 ms: the later frames are due within it, the less late they are.
+        // One interruption of 64 ms: a frame due later within it is less late.
         for due in 0..64 {
             stalls.delivered(ms(100 + due), 64 * MS - due * MS);
         }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn stopped_clocks_and_late_frames_give_the_same_events() {
+    fn stopped_clocks_and_late_frames_produce_the_same_events() {
         let mut stalls = Stalls::default();
         stalls.delivered(ms(50), 3 * MS);
         stalls.add(ms(20), 20 * MS);

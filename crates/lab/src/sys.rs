@@ -155,7 +155,7 @@ pub(crate) fn own_user_time() -> Time {
 pub(crate) struct PollSet(Vec<libc::pollfd>);
 
 impl PollSet {
-    /// Polls `files` for input.
+    /// Creates a set that polls `files` for input.
     pub(crate) fn new<'a>(files: impl Iterator<Item = &'a File>) -> Self {
         PollSet(files.map(|f| libc::pollfd { fd: f.as_raw_fd(), events: libc::POLLIN, revents: 0 }).collect())
     }

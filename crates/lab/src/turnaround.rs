@@ -1,9 +1,9 @@
 //! Measures the turnaround of this machine's hosts over a link of a lab without delay.
 //!
-//! Echoes show what the kernel alone needs, and a TCP flow with a small window what a flow needs: its
-//! programs have to wake up too, and the window leaves no queue that would lengthen the round trip. A round
-//! trip has the time of both hosts and the emulator's between them, as any flow of a lab has. Half of it
-//! counts for each host, so that a simulated round trip of the same path lasts as long.
+//! Echoes show the time that the kernel alone needs. A TCP flow with a small window shows the time that a
+//! flow needs: its programs have to wake up too. The small window causes no queue, which would lengthen the round trip. As for
+//! any flow of a lab, a round trip includes the time of both hosts and that of the emulator between them. Half of it is
+//! attributed to each host, so that a simulated round trip of the same path takes the same time.
 
 use std::{collections::BTreeMap, sync::atomic::AtomicBool};
 
@@ -60,7 +60,7 @@ pub struct HalfRoundTrips {
 }
 
 impl HalfRoundTrips {
-    /// Half of these round-trip times in microseconds; `None` if there are no more than are skipped.
+    /// Half of these round-trip times in microseconds; `None` if there are no more samples than are skipped.
     fn of(rtts_us: &[i64]) -> Option<Self> {
         let mut sorted = rtts_us.get(SKIPPED..)?.to_vec();
         sorted.sort_unstable();
@@ -73,8 +73,8 @@ impl HalfRoundTrips {
     }
 }
 
-/// Measures this machine's hosts, in about a second. The process must have one thread only, and gets the
-/// privilege of a lab.
+/// Measures this machine's hosts, in about a second. The process must have one thread only, and acquires
+/// the privilege of a lab.
 ///
 /// # Errors
 /// See [`Error`].
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_a_round_trip_counts_for_each_host() {
+    fn half_of_a_round_trip_is_attributed_to_each_host() {
         let mut rtts = vec![900; SKIPPED];
         rtts.extend([50, 40, 90]);
         let measured = HalfRoundTrips::of(&rtts).unwrap();

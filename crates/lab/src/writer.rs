@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn late_large_frames_go_to_the_writer_and_keep_their_order() {
+    fn late_large_frames_are_passed_to_the_writer_in_order() {
         let (ours, theirs) = UnixDatagram::pair().unwrap();
         let ports = [Port::onto(File::from(OwnedFd::from(ours)))];
         let cpus = os::allowed_cpus().unwrap();

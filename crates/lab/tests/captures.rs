@@ -71,7 +71,8 @@ fn packets_are_captured_at_a_host_and_on_a_link() {
     let outcome = lab::run(&scenario, &options, &mut ()).unwrap();
     assert!(!outcome.quality.notes.iter().any(|n| n.contains("capture")), "{:?}", outcome.quality.notes);
 
-    // A reply arrives 20 ms after its request and never earlier. A delayed sender may send the next request before.
+    // A reply arrives 20 ms after its request and never earlier. If the sender was delayed, the next request may be
+    // sent before it.
     let host = echoes(&dir.path().join("h1.pcapng"));
     assert!(host.iter().all(|e| e.1 == "h1-eth0"));
     let times = |kind: u32| host.iter().filter(|e| e.2 == kind).map(|e| e.0).collect::<Vec<f64>>();
@@ -79,7 +80,7 @@ fn packets_are_captured_at_a_host_and_on_a_link() {
     assert_eq!((requests.len(), replies.len(), host.len()), (3, 3, 6), "{host:?}");
     assert!(std::iter::zip(requests, replies).all(|(sent, back)| back - sent >= 0.019_999), "{host:?}");
 
-    // On the link, request and reply are captured at its output, half a round trip apart.
+    // Packets of the link are captured at its output, so request and reply are half a round trip apart.
     let link = echoes(&dir.path().join("h1-h2.pcapng"));
     let times = |name: &str| link.iter().filter(|e| e.1 == name).map(|e| e.0).collect::<Vec<f64>>();
     let (forward, backward) = (times("h1>h2"), times("h2>h1"));

@@ -37,7 +37,7 @@ const TRACE_BUFFER_ROWS: usize = 1 << 16;
 /// Maximum distance between the sender and a capture point that counts as at the sender, as a share of the minimum round-trip time.
 const MAX_DISTANCE: f64 = 0.05;
 
-/// Makes a record of a capture, with a row of each flow every `sample`, and returns its directory.
+/// Writes a record of a capture, with a row of each flow every `sample`, and returns its directory.
 ///
 /// # Errors
 /// If it is not a capture, has no TCP connection with data, or the record cannot be written.
@@ -100,7 +100,7 @@ pub fn pcap(file: ForeignFile<'_>, sample: Time, runs_dir: &Path) -> Result<Path
     Ok(writer.finish(&summary, &rows, &[], &seen.events)?)
 }
 
-/// Judges each flow by its own rows, and joins these in the order of time.
+/// Finds the limits of each flow from its own rows, and merges the rows of all flows in the order of time.
 fn judge_each<F>(
     rows: Vec<FlowSample>,
     flows: &[F],
@@ -130,7 +130,7 @@ fn judge_captured(flow: &CapturedFlow, rows: &mut [FlowSample]) -> FlowSummary {
     let mut context = FlowContext { name, from, to, unknown_path: true, ..FlowContext::default() };
     let min_rtt_us = rows.iter().filter_map(|row| row.min_rtt_us).min();
     if is_far(flow, min_rtt_us.unwrap_or(0) as f64) == Some(false) {
-        // The capture shows outstanding data and round-trip times as the sender sees them.
+        // A capture at the sender shows the outstanding data and round-trip times of the sender.
         context.device.dropped_segs = flow.lost_before_capture_segs;
         verdict::decide(rows, &verdict::LinkRows::default(), &context);
     }
@@ -262,15 +262,15 @@ fn judge_sampled(flow: &SsFlow, rows: &mut [FlowSample]) -> FlowSummary {
         bytes: transferred(rows),
     };
     let mut summary = verdict::summarize(rows, &[], &times, &context);
-    // Without -m most samples may have no label: the others do not show the main limit.
+    // Without -m most samples may have no label; then the labelled ones do not show the main limit.
     if !is_true_of_half(rows, |row| row.limited_by.is_some()) {
         remove_verdict(&mut summary);
     }
     summary
 }
 
-/// Payload that a flow carried between its first sample and its last, bytes: by its receiver if that is in the log. A count that
-/// decreases is that of a new connection between the same addresses.
+/// Payload that a flow carried between its first sample and its last, bytes: by its receiver if that is in the log. A decreasing
+/// count belongs to a new connection between the same addresses.
 fn transferred(rows: &[FlowSample]) -> u64 {
     let growth = |count: fn(&FlowSample) -> Option<i64>| {
         let mut counts = rows.iter().filter_map(count);
@@ -314,8 +314,8 @@ mod tests {
         judge_each(rows, &flows, |flow| flow.name.as_str(), judge_sampled).0
     }
 
-    /// A log of 40 samples of `ss -tinm`, each with `details` and 125,000 more acknowledged bytes, 0.1 s apart. As ss does,
-    /// the first sample of a passive socket has no count of these.
+    /// A log of 40 samples of `ss -tinm`, each with `details` and 125,000 more acknowledged bytes, 0.1 s apart. As in ss's
+    /// output, the first sample of a passively opened socket has no such count.
     fn log_of(details: &str) -> String {
         let line = |i: i64| {
             let acked = if i > 0 { format!("bytes_acked:{}", i * 125_000) } else { String::new() };
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_without_buffers_has_no_verdict_for_a_writer_that_pauses() {
+    fn in_a_log_without_buffers_a_writer_that_pauses_gets_no_verdict() {
         let details = log_of("unacked:5 notsent:0");
         let without = details.replace("skmem:(r0,rb131072,t0,tb1000000,f0,w20000,o0,bl0,d0) ", "");
         let flow = &judged(&without)[0];
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_a_log_are_those_of_all_connections_between_two_addresses() {
+    fn bytes_in_a_log_are_summed_over_consecutive_connections() {
         let line = |acked: i64| {
             format!(
                 "ESTAB 0 0 10.0.0.1:1 10.0.0.2:2 cubic rto:220 rtt:20/1 mss:1448 cwnd:10 bytes_acked:{acked}\n"
@@ -362,17 +362,17 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_begins_without_acknowledged_bytes_has_its_bytes_and_goodput() {
+    fn a_log_that_begins_without_acknowledged_bytes_gives_bytes_and_goodput() {
         let flow = &judged(&log_of("unacked:5"))[0];
         assert_eq!(flow.bytes, Some(39 * 125_000));
         assert!((flow.goodput_bps.unwrap() / 10e6 - 1.0).abs() < 0.001, "{flow:?}");
         assert!((flow.steady_goodput_bps.unwrap() / 10e6 - 1.0).abs() < 0.001, "{flow:?}");
-        // The 100 bytes of a request are not its goodput, and its receive buffer is not its receiver's.
+        // The 100 bytes of a request do not count as goodput, and the socket's receive buffer is not that of the flow's receiver.
         assert_eq!(flow.window_share, None);
     }
 
     #[test]
-    fn a_log_of_the_receiver_has_the_verdict_of_the_receiving_end() {
+    fn a_log_of_the_receiver_gets_the_verdict_of_the_receiving_end() {
         let line = |i: i64| {
             format!(
                 "ESTAB 0 0 10.0.0.2:2 10.0.0.1:1 cubic wscale:7,7 rto:220 rtt:20/1 mss:1448 cwnd:10 bytes_received:{} \
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn each_flow_is_judged_by_its_own_rows_alone() {
+    fn each_flow_is_labelled_from_its_own_rows_only() {
         let names: Vec<String> = (0..2000).map(|i| format!("f{i}")).collect();
         let row =
             |time_us: i64, flow: &String| FlowSample { time_us, flow: flow.clone(), ..FlowSample::default() };

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_has_the_round_trips_without_the_reflectors_time_and_the_losses() {
+    fn a_record_has_losses_and_round_trips_without_the_reflectors_time() {
         let directory = std::env::temp_dir().join(format!("longfat-delay-{}", std::process::id()));
         let begin = 1_800_000_000_000_000_000;
         let trip = |at_ms: i64, rtt_ms: i64| RoundTripTimes {

@@ -60,7 +60,7 @@ pub enum TransferLimit {
     SendBuffer,
     /// `--rate`.
     RequestedRate,
-    /// The transport's rate control had not yet reached what the path carries.
+    /// The transport's rate control had not yet reached the rate of the path.
     RateControl,
 }
 
@@ -252,7 +252,7 @@ impl TransferRecorder {
             pacing_bps: requested_payload_bps(session, rows),
             pacing_option: RATE_OPTION.into(),
             generator: Some(Generator {
-                // The waits for files are measured.
+                // Waits for files are measured directly.
                 uses_file: false,
                 size_bytes: last(rows, name).and_then(|row| u64::try_from(row.bytes_acked?).ok()),
                 ..Generator::default()
@@ -340,7 +340,7 @@ fn file_waits([sender, receiver]: [&[ActivitySample]; 2]) -> FileWaits {
     }
 }
 
-/// How long each end waited and how busy its busiest thread was, in words.
+/// The waiting time of each end and the load of its busiest thread, in words.
 fn describe_waits([sender, receiver]: [&[ActivitySample]; 2], context: &FlowContext) -> Vec<String> {
     let end = |what: &str, host: &str, waited: &str, activity: &[ActivitySample]| {
         let last = activity.last().filter(|last| last.time_us > 0)?;
@@ -354,7 +354,7 @@ fn describe_waits([sender, receiver]: [&[ActivitySample]; 2], context: &FlowCont
             "the {what} on {host} waited {waits:.0} % of the time until its files were {waited}{busy}"
         ))
     };
-    // All streams of a session have the same files.
+    // All streams of a session share the same files.
     if context.name != flow_name(1) {
         return Vec::new();
     }
@@ -459,7 +459,8 @@ mod tests {
         }
     }
 
-    /// The rows of a sender at 20 ms over a path of 10 ms: 10 MB a second, and data always waits; `set` changes each.
+    /// The rows of a sender at 20 ms over a path of 10 ms: 10 MB a second, with data always waiting to be sent; `set` changes each
+    /// row.
     fn sender_rows(streams: u32, set: impl Fn(&mut FlowSample)) -> Vec<FlowSample> {
         let row = |i: i64, id: u32| {
             let mut row = FlowSample {
@@ -487,7 +488,7 @@ mod tests {
             .collect()
     }
 
-    /// Activity of an end that waits for its files and for replies, and has a thread for files that is busy, for these shares.
+    /// The activity of an end: shares of the time that it waits for its files and for replies, and that its file thread is busy.
     fn activity(files: f64, replies: f64, busy: f64) -> Vec<ActivitySample> {
         let sample = |i: i64| {
             let share = |share: f64| (share * i as f64 * 100_000.0) as i64;
@@ -533,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_name_the_disk_or_the_processor_of_either() {
+    fn the_disk_or_processor_of_either_end_is_named_at_both_ends() {
         let tcp = session(true, Transport::Tcp, 1);
         let quiet = || activity(0.0, 0.0, 0.1);
         let found = |ends| judged(&tcp, &sender_rows(1, |_| {}), ends);
@@ -544,7 +545,7 @@ mod tests {
         assert!(flow.evidence[0].contains("until its file was read from the disk of 192.0.2.1"), "{flow:?}");
         assert!(flow.evidence.iter().any(|text| text.contains("waited 90 % of the time")), "{flow:?}");
         assert_eq!(found([activity(0.0, 0.0, 0.1), activity(0.8, 0.0, 0.3)]).0, TransferLimit::ReceiverDisk);
-        // A wait for a reply is a limit only when no data is on its way.
+        // A wait for a reply is a limit only if no data is in flight.
         let waiting = [activity(0.0, 0.9, 0.1), quiet()];
         assert_ne!(found(waiting.clone()).0, TransferLimit::Replies);
         let without_data = sender_rows(1, |row| row.unacked_segs = Some(0));
@@ -560,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_the_transport_are_those_of_a_test() {
+    fn limits_of_the_transport_are_named_as_in_a_test() {
         let quiet = || [activity(0.0, 0.0, 0.1), activity(0.0, 0.0, 0.1)];
         let tcp = session(true, Transport::Tcp, 1);
         let window = |row: &mut FlowSample| row.snd_wnd_bytes = Some(100 * 1448);
@@ -589,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_has_the_rows_of_both_ends_and_each_stream() {
+    fn a_record_has_rows_of_each_stream_at_both_ends() {
         let directory = std::env::temp_dir().join(format!("longfat-transfer-{}", std::process::id()));
         let session = session(true, Transport::Tcp, 2);
         let mut recorder = TransferRecorder::new(Some(&directory), "far");
@@ -615,7 +616,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_peer_or_an_interruption_is_a_note() {
+    fn an_older_peer_or_an_interruption_adds_a_note() {
         let session = session(true, Transport::Tcp, 1);
         let own = EndEvidence { rows: sender_rows(1, |_| {}), activity: activity(0.9, 0.0, 0.1) };
         let finish = |error: Option<&str>| {

@@ -41,7 +41,8 @@ pub fn iperf2_reports(file: &Path, text: &str, written: SystemTime) -> Result<Ve
     iperf2::document::reports(text, written).map_err(|error| bad(error.to_string()))
 }
 
-/// Makes a record of a test that has begun and returns its directory. `engine` is the program that made it.
+/// Writes a record of a test that has begun and returns its directory. `engine` is the program that ran the
+/// test.
 ///
 /// # Errors
 /// If the record cannot be written.

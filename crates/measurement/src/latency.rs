@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_and_events_are_those_of_a_ping_flow() {
+    fn rows_and_events_have_the_form_of_a_ping_flow() {
         let (rows, events) = rows(&latency());
         assert_eq!(rows.iter().map(|row| row.srtt_us.unwrap()).collect::<Vec<_>>(), [10_000, 30_000, 20_000]);
         assert_eq!(

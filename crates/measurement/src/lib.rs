@@ -2,7 +2,8 @@
 //!
 //! [`test`](mod@test) turns a test's samples and report into a record with its verdict; [`iperf3`] imports iperf3's JSON, [`captures`] captures
 //! and logs of `ss`; [`export`] converts any record to iperf3's report. [`steadiness`] decides during a test whether its goodput is
-//! known well enough. [`watched`] records live connections. [`path`] measures a path between this host and another, for a [`diagnosis`].
+//! known precisely enough. [`watched`] records live connections. [`path`] measures a path between this host and another, for a
+//! [`diagnosis`].
 //!
 //! [`unattended`] runs and records a test that no user watches, [`stream`] records a real-time stream,
 //! [`file_transfer`] a file transfer.

@@ -2,8 +2,8 @@
 //! or would not be within any reasonable time.
 //!
 //! The confidence interval is that of batch means (Law and Kelton, Simulation Modeling and Analysis, chapter
-//! 9): samples of a sawtooth are correlated, but means over whole teeth hardly are. So the time since slow
-//! start is cut into at least ten batches of the same length, and there must have been at least as many loss
+//! 9): samples of a sawtooth are correlated, but means over whole teeth hardly are. The time since slow
+//! start is therefore divided into at least ten batches of the same length, and there must have been at least as many loss
 //! epochs as batches. A flow without losses has "epochs" of twenty round trips.
 
 use std::collections::BTreeMap;
@@ -98,7 +98,7 @@ impl Steadiness {
         }
     }
 
-    /// True once the estimate is good enough, or clearly will not be.
+    /// True once the estimate is precise enough, or clearly will not be.
     pub fn is_enough(&mut self) -> bool {
         let now_s = self.arrived.last().map_or(0.0, |(time_s, _)| *time_s);
         if now_s - self.evaluated_s < EVALUATION_INTERVAL_S {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sawtooth_needs_ten_teeth() {
+    fn a_sawtooth_needs_ten_loss_epochs() {
         let saw = |t: f64| 1e9 * (0.5 + 0.5 * (t % 1.0));
         assert_eq!(after(9.0, Some(1.0), saw).estimate(), None);
         let mut steady = after(40.0, Some(1.0), saw);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_start_is_left_out() {
+    fn slow_start_is_excluded() {
         let mut steady = after(12.0, None, |t| 1e9 * (t / 2.0).min(1.0));
         let estimate = steady.estimate().unwrap();
         assert!(estimate.from_s > 1.0, "{estimate:?}");
@@ -212,7 +212,7 @@ mod tests {
         let wild = |t: f64| if (t / 13.0) as i64 % 2 == 0 { 1e9 } else { 0.3e9 };
         let mut early = after(25.0, Some(1.0), wild);
         assert!(!early.is_enough(), "{:?}", early.estimate());
-        // It ends nevertheless, with the estimate so far.
+        // The test still ends, with the estimate so far.
         let mut late = after(60.0, Some(1.0), wild);
         let estimate = late.estimate().unwrap();
         assert!(

@@ -1,4 +1,5 @@
-//! The record of a real-time stream between real hosts: samples of both ends, the play-out, and why packets missed their time.
+//! The record of a real-time stream between real hosts: samples of both ends, the play-out, and why packets missed their
+//! deadline.
 
 use std::path::{Path, PathBuf};
 
@@ -30,20 +31,20 @@ pub struct StreamTest {
     pub to: String,
     /// Its rate.
     pub rate: BitRate,
-    /// Share of packets that may miss their time, 0 to 1.
+    /// Share of packets that may miss their deadline, 0 to 1.
     pub tolerate_loss: f64,
 }
 
-/// Why packets of a stream missed their time.
+/// Why packets of a stream missed their deadline.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MissedPackets {
-    /// All that missed it.
+    /// All packets that missed it.
     pub all: u64,
-    /// Not sent, because the sender was stalled at their time.
+    /// Not sent, because the sender was stalled when they were due.
     pub skipped: u64,
     /// Dropped because the buffer of the receiver's socket was full.
     pub dropped_at_socket: u64,
-    /// Arrived after their time.
+    /// Arrived after their deadline.
     pub late: u64,
     /// The others: lost on the path.
     pub lost: u64,
@@ -54,9 +55,9 @@ pub struct MissedPackets {
 pub struct RecordedStream {
     /// The run's summary.
     pub run: RunSummary,
-    /// The record's directory, where there is one.
+    /// The record's directory, if there is one.
     pub path: Option<PathBuf>,
-    /// Why packets missed their time.
+    /// Why packets missed their deadline.
     pub missed: MissedPackets,
 }
 
@@ -214,7 +215,7 @@ impl MissedPackets {
     fn of(last: &StreamSample) -> Self {
         let playout = last.receiver.playout.unwrap_or_default();
         let all = playout.due.saturating_sub(playout.in_time);
-        // Each is one cause of the packets that others do not explain: a repair may have replaced a dropped packet.
+        // Each cause counts only packets that the previous causes do not explain: a repair may have replaced a dropped packet.
         let skipped = last.sender.skipped_packets.min(all);
         let late = playout.late.min(all - skipped);
         let dropped_at_socket = last.dropped_at_socket.min(all - skipped - late);
@@ -227,7 +228,7 @@ impl MissedPackets {
         }
     }
 
-    /// In words; `None` if no packet missed its time.
+    /// In words; `None` if no packet missed its deadline.
     fn sentence(&self, due: u64) -> Option<String> {
         if self.all == 0 {
             return None;

@@ -144,7 +144,7 @@ impl SampleCollector {
 pub struct RecordedTest {
     /// The run's summary.
     pub run: RunSummary,
-    /// The record's directory, where there is one.
+    /// The record's directory, if there is one.
     pub path: Option<PathBuf>,
     /// With `-t auto`: the estimate of the goodput; the inner `None` if there was no steady state.
     pub steady: Option<Option<Estimate>>,
@@ -219,14 +219,14 @@ pub fn complete_record(
     let retransmitted = |id| retransmitted_segs(&rows, &flow_name(id));
     let retransmissions: BTreeMap<_, _> =
         start.connections.iter().map(|c| (c.id, retransmitted(c.id))).collect();
-    // Those of streams that the other end sent are its own figures, which may have any value.
+    // For streams that the other end sent, these are its own figures, which may have any value.
     let all_retransmissions: u64 = retransmissions.values().copied().fold(0, u64::saturating_add);
     for connection in &start.connections {
         let name = flow_name(connection.id);
         let this_host = connection.local.ip().to_string();
         let end = report.end.as_ref();
         let stream = end.and_then(|end| end.streams.iter().find(|stream| stream.id == connection.id));
-        // The device does not count by stream.
+        // The device does not count per stream.
         let dropped_segs =
             share_of(dropped, *retransmissions.get(&connection.id).unwrap_or(&0), all_retransmissions);
         let mut context = FlowContext {
@@ -279,7 +279,7 @@ pub fn complete_record(
     Ok(Some(RecordedTest { run, path, steady: seen.steady, rows, dropped_here: dropped }))
 }
 
-/// The part of `all` in proportion to `part` of `whole`.
+/// The share of `all` that corresponds to `part` of `whole`.
 pub(crate) fn share_of(all: u64, part: u64, whole: u64) -> u64 {
     u64::try_from(u128::from(all) * u128::from(part) / u128::from(whole.max(1))).unwrap_or(u64::MAX)
 }
@@ -372,7 +372,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drops_are_shared_in_proportion_to_any_counts() {
+    fn drops_are_divided_in_proportion_for_arbitrary_counts() {
         assert_eq!(share_of(10, 3, 6), 5);
         assert_eq!(share_of(10, 0, 0), 0);
         assert_eq!(share_of(10, i64::MAX as u64, i64::MAX as u64), 10);

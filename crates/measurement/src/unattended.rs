@@ -38,7 +38,7 @@ pub fn run_test(options: &ClientOptions, runs_dir: Option<&Path>, stop: &AtomicB
     UnattendedTest { report: tested.report, error: tested.error, recorded }
 }
 
-/// The server's part of a test: samples the server's sockets. The server sends the samples to the client.
+/// The server's role in a test: samples the server's sockets. The server sends the samples to the client.
 pub struct SamplingObserver;
 
 impl Observer for SamplingObserver {

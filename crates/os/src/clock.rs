@@ -87,14 +87,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clocks_error_is_known() {
+    fn the_kernel_reports_the_clocks_error() {
         let error = clock_error().unwrap();
         assert!(Duration::ZERO < error && error <= Duration::from_secs(16), "{error:?}");
         assert!(boottime().as_nanos() as u64 >= monotonic_ns() / 2);
     }
 
     #[test]
-    fn a_clock_that_runs_is_not_stepped() {
+    fn a_running_clock_is_not_reported_as_stepped() {
         let mut steps = std::fs::File::from(clock_steps().unwrap());
         for _ in 0..2 {
             let error = io::Read::read(&mut steps, &mut [0; 8]).unwrap_err();
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn sleeps_end_at_their_time() {
+    fn sleeps_end_at_the_requested_time() {
         let until = monotonic_ns() + 2_000_000;
         sleep_until(until);
         assert!(monotonic_ns() >= until);

@@ -13,7 +13,7 @@ use crate::check;
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 /// ETHTOOL_STSO, whose argument is `struct ethtool_value`: the command and a number (linux/ethtool.h).
 const ETHTOOL_STSO: u32 = 0x1f;
-/// Commands for the features of `ethtool -k`. All their structures consist of words (linux/ethtool.h).
+/// Commands for the features of `ethtool -k`. Their structures consist of 32-bit words (linux/ethtool.h).
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSSET_INFO: u32 = 0x37;
 const ETHTOOL_SFEATURES: u32 = 0x3b;

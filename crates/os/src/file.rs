@@ -26,9 +26,9 @@ pub fn temporary_path(path: &Path) -> PathBuf {
 /// If the directory cannot be written to, or the disk is full.
 pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let temporary = temporary_path(path);
-    // No other user may open a secret in between.
+    // Restricted from the start: no other user can open a secret before the mode is set.
     let mut file = File::options().write(true).create(true).truncate(true).mode(mode).open(&temporary)?;
-    // Without the umask, and also if the file was left by a kill.
+    // Sets the mode regardless of the umask, and also for a file that a killed process left.
     file.set_permissions(fs::Permissions::from_mode(mode))?;
     file.write_all(bytes)?;
     file.sync_all()?;
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_replaced_file_has_its_mode_and_leaves_nothing_beside_it() {
+    fn a_replaced_file_has_its_mode_and_no_temporary_file_remains() {
         let directory = std::env::temp_dir().join(format!("longfat-os-file-{}", std::process::id()));
         fs::create_dir(&directory).unwrap();
         let path = directory.join("file");

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loopback_device_is_found_alone_and_among_all() {
+    fn the_loopback_device_is_found_by_request_and_in_a_dump() {
         let socket = RouteSocket::open().unwrap();
         let Some(RouteNetlinkMessage::NewLink(one)) = socket.get(named("lo")).unwrap() else { panic!() };
         let mut indices = Vec::new();

@@ -18,7 +18,7 @@ pub fn duplicate_descriptor(pid: u32, fd: RawFd) -> io::Result<OwnedFd> {
     open(libc::SYS_pidfd_getfd, [process.as_raw_fd().into(), fd.into(), 0])
 }
 
-/// Calls one of the two, which return a new descriptor.
+/// Calls pidfd_open(2) or pidfd_getfd(2), which return a new descriptor.
 fn open(call: libc::c_long, arguments: [i64; 3]) -> io::Result<OwnedFd> {
     // SAFETY: both calls take integers only.
     let result = unsafe { libc::syscall(call, arguments[0], arguments[1], arguments[2]) };
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_duplicate_is_the_same_socket() {
+    fn a_duplicate_refers_to_the_same_socket() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let twin = UdpSocket::from(duplicate_descriptor(std::process::id(), socket.as_raw_fd()).unwrap());
         assert_eq!(twin.local_addr().unwrap(), socket.local_addr().unwrap());

@@ -80,7 +80,7 @@ impl TxCounters {
     }
 }
 
-/// The counters of two devices together.
+/// The sum of the counters of two devices.
 impl std::ops::Add for TxCounters {
     type Output = TxCounters;
 

@@ -62,14 +62,14 @@ pub struct Computed {
     pub links: Vec<String>,
     /// Samples of flows.
     pub rows: usize,
-    /// The last sample's time, or the run's duration where that is later.
+    /// The time of the last sample, or the run's duration if that is later.
     pub end_s: f64,
 }
 
 /// A mistake in a scenario file.
 #[derive(Debug, Serialize)]
 pub struct Mistake {
-    /// Its line and column, from 1; `None` where it has no position in the file.
+    /// Its line and column, from 1; `None` if it has no position in the file.
     pub position: Option<(usize, usize)>,
     /// The message.
     pub message: String,
@@ -86,7 +86,7 @@ pub trait Library: CongestionControls {
     fn parameters(&self, name: &str) -> Option<Vec<Parameter>>;
 }
 
-/// Computes a run. The rows are returned separately from the answer.
+/// Computes a run. The rows are returned separately from the reply.
 pub fn compute(
     request: &Request,
     library: &mut dyn Library,
@@ -160,7 +160,7 @@ fn run(
         _ => {
             let simulator =
                 Simulator { sysctls: &machine_setting, machine_kernel: &kernel, kernel: Some(KERNEL) };
-            // The page measures the real time.
+            // The page measures the elapsed time.
             simulator.run(&scenario, initial, library, observer, || std::time::Duration::ZERO)
         }
     };
@@ -261,7 +261,7 @@ to = "h2"
 cc = "cubic"
 "#;
 
-    /// Has CUBIC by name only: these tests simulate no TCP.
+    /// Knows CUBIC by name only: these tests do not simulate TCP.
     struct NamesOnly;
 
     impl CongestionControls for NamesOnly {
@@ -311,7 +311,7 @@ cc = "cubic"
     }
 
     #[test]
-    fn mistakes_have_the_positions_and_words_of_the_file() {
+    fn mistakes_have_positions_in_the_file_and_messages() {
         let found = mistake(&SCENARIO.replace("delay", "dealy"));
         assert_eq!(
             (found.position, found.message.as_str()),
@@ -354,7 +354,7 @@ cc = "cubic"
     }
 
     #[test]
-    fn a_failed_run_says_why() {
+    fn a_failed_run_reports_the_reason() {
         let Answer::Failed(why) = answer(SCENARIO, "sim") else { panic!("no failure") };
         assert!(why.contains("flow bulk") && why.contains("no algorithms here"), "{why}");
         assert!(matches!(answer(SCENARIO, "lab"), Answer::Failed(_)));

@@ -76,7 +76,7 @@ pub extern "C" fn text_address() -> *const u8 {
     STATE.with_borrow(|state| state.text.as_ptr())
 }
 
-/// Reads a column of a flow or of a link's direction, NaN where a row has no value; returns the number of rows. `name` has the
+/// Reads a column of a flow or of a link's direction, with NaN for rows without a value; returns the number of rows. `name` has the
 /// table (`flows` or `links`), the flow or the link with its direction, and the column, separated by tabs. `limited_by` is a
 /// column of flows: the index of the cause.
 ///

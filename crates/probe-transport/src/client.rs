@@ -29,7 +29,7 @@ use super::{
 
 /// Assumed precision of the kernel's timestamps, ns: a packet's wait for an interrupt and a processor.
 const RESOLUTION_NS: f64 = 20_000.0;
-/// Maximum packet size. Larger packets would reveal less about the links behind the first.
+/// Maximum packet size. With larger packets, less could be measured about the links behind the first.
 pub(super) const MAX_MTU: u32 = 9000;
 /// Minimum of the packet size that a user can set as the maximum.
 const MIN_MTU: u32 = 128;
@@ -40,7 +40,7 @@ const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum number of fleets of a method, whatever it requests.
 const MAX_FLEETS: usize = 400;
 
-/// The server, and how to probe the path to it.
+/// The options of a session: the server and the probing parameters.
 #[derive(Debug, Clone)]
 pub struct SessionOptions {
     /// The server's name or address.
@@ -70,7 +70,7 @@ pub struct Session {
     begin: Instant,
     pub(super) trains: u32,
     peer: SocketAddr,
-    /// The clock of the arrivals: the network card's only if it stamped every train.
+    /// The clock of the arrivals: the network card's only if the card timestamped every train.
     stamps: Option<ArrivalStamps>,
 }
 
@@ -112,7 +112,7 @@ impl Session {
         let route = mtu_of(&session.socket, peer)?;
         let largest = options.mtu.unwrap_or(route).min(route).clamp(MIN_MTU, MAX_MTU);
         session.path_mtu = session.discover_mtu(largest, stop)?;
-        // If nothing arrived, the method reports it.
+        // If no packet arrived, the method reports it.
         session.mtu = session.path_mtu.mtu_bytes.unwrap_or(largest);
         Ok(session)
     }
@@ -127,7 +127,7 @@ impl Session {
         &self.path_mtu
     }
 
-    /// The limits that methods have to respect.
+    /// The limits that methods must not exceed.
     pub fn limits(&self) -> ProbeLimits {
         ProbeLimits { max_bytes_per_second: self.max_rate.0 / 8, mtu: self.mtu, resolution_ns: RESOLUTION_NS }
     }
@@ -239,7 +239,7 @@ impl Session {
             let mut one = [0; ARRIVAL_BYTES];
             one.copy_from_slice(chunk);
             let arrival = Arrival::from_bytes(one);
-            // The first of duplicates counts.
+            // Of duplicates, the first counts.
             let index = arrived_ns
                 .get_mut(arrival.index as usize)
                 .ok_or(wrong("contains packets that were not sent"))?;

@@ -1,5 +1,5 @@
-//! Runs the methods of the crate `probe` over sockets: `probe` decides what to send and evaluates what was
-//! observed.
+//! Runs the methods of the crate `probe` over sockets: `probe` decides which packets to send and evaluates
+//! the observations.
 //!
 //! - [`Session`]: sends trains to a `longfat serve`, which reports when each packet arrived, and requests, to
 //!   which it replies;

@@ -1,8 +1,8 @@
 //! Requests of a session: trains whose packets the server replies to.
 //!
 //! The departure of a request is this process's time just before it passes the request to the kernel; the
-//! arrival of the reply is the kernel's timestamp. Both are of one clock, which is why a network card's stamps
-//! do not count here.
+//! arrival of the reply is the kernel's timestamp. Both times must be from one clock, so timestamps of a
+//! network card are not used here.
 
 use std::{
     io::ErrorKind,
@@ -82,7 +82,7 @@ impl Session {
                 let arrived_ns = message.stamp_ns.unwrap_or_else(realtime_ns);
                 let Some(sent_ns) = sent_ns.get(index as usize).filter(|_| train == number) else { continue };
                 let Some(round_trip) = round_trips.get_mut(index as usize) else { continue };
-                // The first of duplicates counts.
+                // Of duplicates, the first counts.
                 *round_trip = round_trip.or(round_trip_ns(*sent_ns, arrived_ns, held_ns));
             }
         }
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_servers_time_does_not_count_and_must_be_possible() {
+    fn the_servers_time_is_subtracted_and_checked() {
         assert_eq!(round_trip_ns(1_000, 5_000, 1_500), Some(2_500.0));
         assert_eq!(round_trip_ns(1_000, 5_000, 4_001), None);
         assert_eq!(round_trip_ns(5_000, 1_000, 0), None);

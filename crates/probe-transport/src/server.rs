@@ -206,7 +206,7 @@ impl TrainReceiver {
         }
     }
 
-    /// Reads which trains were sent; false if the client has closed the connection.
+    /// Reads the client's messages about the trains that it has sent; false if it has closed the connection.
     fn read_messages(&mut self) -> Result<bool, Error> {
         let mut bytes = [0; 512];
         match self.control.read(&mut bytes) {
@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arrivals_of_a_train_have_one_clock() {
+    fn arrivals_of_a_train_are_by_one_clock() {
         let packet =
             |index, hardware_ns| ReceivedPacket { index, at_ns: 100 + i64::from(index), hardware_ns };
         let (stamps, arrivals) = arrivals_by_one_clock(&[packet(0, Some(7)), packet(1, Some(9))]);

@@ -14,19 +14,20 @@
 //! ```
 //!
 //! A packet has the header of `traffic::udp`; the upper half of its number is the train's number, the lower
-//! half the packet's index in the train. Two bits of the train's number ask for a reply to each packet: of the
-//! packet's size, or of the smallest size. The reply has the packet's header and the time from the packet's arrival
-//! to the reply, ns, as u64.
+//! half the packet's index in the train. Two bits of the train's number request a reply to each packet: one of the
+//! packet's size, or one of the smallest size. The reply has the packet's header and the time from the packet's
+//! arrival to the reply, ns, as u64.
 //!
 //! A reply is never larger than its request, and the server replies only on a socket that is connected to the
-//! client's address, after a hello from it: the server amplifies nothing, and no client can make it send to others.
+//! client's address, after a hello from it: the server cannot be used for amplification, and no client can make it
+//! send to other hosts.
 
 use probe::ReplySize;
 use traffic::udp::{Header, NumberWidth};
 
 /// The prefix of a probe's cookie, which includes the version of these messages.
 pub const COOKIE_PREFIX: &str = "longfat-probe-2-";
-/// The server's message that it is the client's turn.
+/// The message with which the server starts the client's turn.
 pub const TURN: u8 = b'P';
 /// Bytes of the message that a train was sent.
 pub const SENT_BYTES: usize = 8;
@@ -41,7 +42,7 @@ pub const MAX_TRAIN_PACKETS: u32 = 1 << 22;
 pub const REPLY_BYTES: usize = 24;
 /// Maximum bytes of UDP payload of a request that gets a reply: a jumbo frame.
 pub const MAX_REPLY_BYTES: usize = 9216;
-/// Bits of a train's number in its packets that ask for replies: of the packet's size, and of the smallest size.
+/// Bits of a train's number in its packets that request replies: of the packet's size, and of the smallest size.
 const ASKS_FOR_REPLY: u32 = 1 << 31;
 const ASKS_FOR_SMALLEST: u32 = 1 << 30;
 
@@ -68,7 +69,7 @@ pub struct TrainSent {
 pub struct TrainReport {
     /// The train's number.
     pub train: u32,
-    /// How many arrivals follow.
+    /// Number of arrivals that follow.
     pub received: u32,
     /// Packets that the server's socket has dropped since the last report because its buffer was full.
     pub dropped: u32,
@@ -131,12 +132,12 @@ pub fn packet_number(train: u32, index: u32) -> u64 {
     u64::from(train) << 32 | u64::from(index)
 }
 
-/// The train's number and the index of a packet's number, without the bits that ask for a reply.
+/// The train's number and the index of a packet's number, without the bits that request a reply.
 pub fn train_and_index(number: u64) -> (u32, u32) {
     ((number >> 32) as u32 & !(ASKS_FOR_REPLY | ASKS_FOR_SMALLEST), number as u32)
 }
 
-/// The number of a train whose packets ask for replies.
+/// The number of a train whose packets request replies.
 pub fn asking_for_replies(train: u32, replies: ReplySize) -> u32 {
     match replies {
         ReplySize::Request => train | ASKS_FOR_REPLY,
@@ -191,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_layout_is_the_documented_one() {
+    fn messages_have_the_documented_layout() {
         let report = TrainReport { train: 1, received: 2, dropped: 3, stamps: ArrivalStamps::Hardware };
         assert_eq!(report.to_bytes(), [0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 1]);
         assert_eq!(TrainReport::from_bytes([0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 2]), None);
@@ -218,9 +219,9 @@ mod tests {
             }
         }
 
-        /// No reply is larger than its request, and packets that ask for none get none.
+        /// No reply is larger than its request, and packets that request no reply get none.
         #[test]
-        fn replies_amplify_nothing(number: u64, bytes in 0usize..70_000) {
+        fn no_reply_is_larger_than_its_request(number: u64, bytes in 0usize..70_000) {
             match reply_bytes(number, bytes) {
                 Some(reply) => prop_assert!((REPLY_BYTES..=bytes).contains(&reply) && reply <= MAX_REPLY_BYTES),
                 None => prop_assert!(number >> 62 == 0 || !(REPLY_BYTES..=MAX_REPLY_BYTES).contains(&bytes)),

@@ -12,7 +12,7 @@ use probe_transport::{ArrivalStamps, ProbeService, Session, SessionOptions};
 use testing::iperf3_server::QuietServer;
 use units::{BitRate, Time};
 
-/// Opens a session with this server; returns what `with` makes of it, and the server's log.
+/// Opens a session with this server and passes it to `with`; returns the result of `with`, and the server's log.
 fn opened<T>(server: Server, with: impl FnOnce(Session) -> T) -> (Option<T>, Vec<String>) {
     let options = SessionOptions {
         host: "127.0.0.1".into(),
@@ -59,7 +59,7 @@ fn a_server_without_the_service_rejects_probes() {
 }
 
 #[test]
-fn a_grid_and_requests_have_their_arrivals_and_replies() {
+fn a_grid_gets_arrivals_and_requests_get_replies() {
     let measure = |mut session: Session| {
         let plan = UdpmonPlan {
             sizes: vec![200, 700, 1500],
@@ -91,7 +91,7 @@ fn a_grid_and_requests_have_their_arrivals_and_replies() {
         assert!(point.sent == 10 && point.received > 5, "{point:?}");
         assert!(0.0 < point.min_us && point.min_us <= point.median_us, "{point:?}");
     }
-    // Loopback has no card.
+    // The loopback device has no network card.
     assert_eq!(stamps, ArrivalStamps::Software);
     // The search for the path MTU comes before the grid.
     assert!(load.packets > planned.0 && load.packets < planned.0 + 100, "{load:?} {planned:?}");

@@ -8,8 +8,8 @@ use crate::{statistics::slope, train::TrainObservation};
 pub(crate) struct ArrivalCurve {
     /// The slope of the later half, bit/s of IP.
     pub(crate) rate_bps: f64,
-    /// Bytes that had passed at once before the slope began: the value of the later half's line at the first
-    /// arrival. It is near zero for a queue without a token bucket.
+    /// Bytes that passed at once before the slope began: the value of the later half's line at the first
+    /// arrival. Near zero for a queue without a token bucket.
     pub(crate) bend_bytes: f64,
     /// Bytes received.
     pub(crate) bytes: f64,

@@ -1,4 +1,4 @@
-//! The limit on the load: within any second no more is sent than the maximum rate allows.
+//! The limit on the load: in any second, the bytes sent stay within the maximum rate.
 
 use std::collections::VecDeque;
 
@@ -32,7 +32,7 @@ pub struct ProbeLoad {
     pub highest_second_bps: f64,
 }
 
-/// A train is larger than what may be sent within a second.
+/// A train is larger than the limit on the bytes sent within a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrainTooLarge {
     /// The maximum rate that would allow it.
@@ -99,7 +99,7 @@ mod tests {
     }
 
     proptest! {
-        /// No second contains more than the limit allows, whatever the trains.
+        /// No second contains more bytes than the limit allows, for arbitrary trains.
         #[test]
         fn no_second_exceeds_the_limit(trains in prop::collection::vec((1usize..40, 1u64..100_000_000, 0u64..500_000_000), 1..60)) {
             let mut budget = Budget::new(BitRate(8_000 * 40));

@@ -6,8 +6,8 @@
 //!    after which chirps detect nothing.
 //! 2. The available bandwidth is not the rate at which delays begin to increase, which bursts of cross
 //!    traffic shift in both directions. It comes from the part of a chirp that is faster than the link: this
-//!    keeps the link busy, and its additional duration is due to cross traffic (`cross_traffic.rs`). So one
-//!    chirp is imprecise, and the mean of many has no bias.
+//!    keeps the link busy, and its additional duration is due to cross traffic (`cross_traffic.rs`). One
+//!    chirp is therefore imprecise, but the mean of many has no bias.
 //! 3. The rate at which delays begin to increase must be consistent with that.
 
 use std::ops::Range;
@@ -226,7 +226,7 @@ fn knee_bps(observation: &TrainObservation, resolution_ns: f64) -> Option<f64> {
             continue;
         }
         let Some(end) = end_of_excursion(&delays, start) else {
-            // The delay never decreases again: the queue grows until the end.
+            // The delay does not decrease again: the queue grows until the end.
             if delays.len() - start > MIN_EXCURSION_PACKETS {
                 default_rate = rates[start];
             }
@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_knee_is_the_rate_at_which_a_queue_grows() {
+    fn the_knee_is_the_rate_from_which_a_queue_grows() {
         // 20 Mb/s are available: at higher rates each packet waits for the previous one.
         let train = Train::chirp(1500, 40, 2e6, 1.1);
         let service = 1500.0 * 8e9 / 20e6;

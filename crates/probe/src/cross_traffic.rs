@@ -7,7 +7,7 @@
 //! X = (C A / p - n) / S   (from C A = p (n + X S): a full queue drops the same share of both)
 //!
 //! This holds if the link is never idle between the first packet and the last, as for every train at least as
-//! fast as the link. No trend needs to be detected, so that bursty traffic increases the variance and adds no
+//! fast as the link. No trend needs to be detected, so bursty traffic increases the variance but adds no
 //! bias.
 //!
 //! It cannot detect whether another link than the one of this capacity has less available bandwidth.
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn cross_traffic_is_the_missing_part_of_the_capacity() {
+    fn cross_traffic_is_estimated_as_the_missing_capacity() {
         let found = cross_traffic_bps(&observation(4), 100e6, 0..200).unwrap();
         assert!((found / 30e6 - 1.0).abs() < 0.03, "{found}");
         let found = cross_traffic_bps(&observation(1000), 100e6, 0..200).unwrap();

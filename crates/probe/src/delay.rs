@@ -1,4 +1,5 @@
-//! One-way delay variation between unsynchronized clocks: the delay above the line below all delays.
+//! One-way delay variation between unsynchronized clocks: the delay above the closest line that lies below all
+//! delays.
 //!
 //! The one-way delays of packets by another host's clock are d + offset + skew x t. No packet is faster than
 //! the path. So the closest line below all delays has the skew as its slope: the edge of the lower convex
@@ -230,7 +231,7 @@ pub fn estimate_one_way_delays(
         }
     }
     let directions = Directions::of(&forward_points, &backward_points, stamp_error_ns, &mut warnings);
-    // At the same time, so that the skew cancels out.
+    // Both minima are taken at the same time, so that the skew cancels out.
     let middle = forward_points.last().map_or(0.0, |point| point.0 / 2.0);
     let rtt_ns = match directions.lines {
         [Some(forward_line), Some(backward_line)] => {
@@ -422,9 +423,9 @@ mod tests {
     }
 
     proptest! {
-        /// No point lies below the line, and it touches two of them.
+        /// No point lies below the line, and the line touches two points.
         #[test]
-        fn the_line_is_below(heights in prop::collection::vec(0i32..1000, 2..60)) {
+        fn the_line_touches_the_points_from_below(heights in prop::collection::vec(0i32..1000, 2..60)) {
             let points: Vec<(f64, f64)> =
                 heights.iter().enumerate().map(|(i, h)| (i as f64, f64::from(*h))).collect();
             let line = fit_line_below(&points).unwrap();
@@ -433,7 +434,7 @@ mod tests {
             prop_assert!(above.filter(|a| a.abs() < 1e-6).count() >= 2);
         }
 
-        /// No timestamps of a peer cause an overflow.
+        /// Arbitrary timestamps of a peer cause no overflow.
         #[test]
         fn arbitrary_timestamps_do_not_overflow(all in prop::collection::vec(any::<(i64, i64, i64, i64)>(), 0..40)) {
             let trips: Vec<RoundTripTimes> = all

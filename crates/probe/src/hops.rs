@@ -8,7 +8,7 @@
 //!   expire at one router after another. The time between the two replies of a router is the length of the
 //!   train there. It increases at a link that is narrower than all before.
 //!
-//! Slow or rate-limited replies of routers disturb the first method; cross traffic disturbs the second.
+//! Slow or rate-limited replies of routers disturb the first method, and cross traffic disturbs the second.
 //!
 //! An ICMP error quotes the packet that caused it (RFC 792: 8 bytes of it; RFC 1812: as much as fits into 576
 //! bytes; RFC 4443: as much as fits into 1280 bytes). So the error may grow with the probe, and the backward
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_router_that_forwards_no_packets_to_the_host_is_the_last_hop() {
+    fn a_router_that_does_not_forward_to_the_host_is_the_last_hop() {
         // The second router has no route; or a filter, which it applies only to packets that it would forward.
         let no_route = measure(|ttl| (ttl.min(2), ttl >= 2));
         let filter = measure(|ttl| (ttl.min(2), ttl >= 3));
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn trains_alone_are_no_agreement_of_both_methods() {
+    fn a_result_by_trains_alone_is_not_valid() {
         // The routers' replies take the same time for packets of all sizes.
         let mut hops = Hops::new(30, 1500, IpVersion::V4, 10_000.0);
         while !hops.next_packets().is_empty() {

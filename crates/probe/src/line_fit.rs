@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn two_abscissas_are_no_fit() {
+    fn points_at_two_abscissas_are_rejected() {
         assert_eq!(LineFit::of(&points(&[(1.0, 1.0), (1.0, 2.0), (2.0, 3.0)], 1.0)), None);
         assert_eq!(LineFit::of(&points(&[(1.0, 1.0), (2.0, f64::NAN), (3.0, 3.0)], 1.0)), None);
         assert_eq!(LineFit::of(&points(&[(1.0, 1.0), (2.0, 2.0), (3.0, 3.0)], 0.0)), None);
@@ -133,9 +133,9 @@ mod tests {
     }
 
     proptest! {
-        /// Points on a line give that line, whatever the errors.
+        /// Points on a line give that line, for arbitrary errors.
         #[test]
-        fn a_line_is_recovered(
+        fn exact_points_give_their_line(
             slope in -100.0f64..100.0, intercept in -1000.0f64..1000.0, first in 0.0f64..100.0,
             steps in prop::collection::vec((1.0f64..100.0, 0.01f64..10.0), 3..20),
         ) {
@@ -153,7 +153,7 @@ mod tests {
             prop_assert!(fit.slope.low <= fit.slope.value && fit.slope.value <= fit.slope.high);
         }
 
-        /// Any numbers are fitted or rejected.
+        /// Arbitrary numbers are fitted or rejected.
         #[test]
         fn arbitrary_points_do_not_panic(all in prop::collection::vec((any::<f64>(), any::<f64>(), any::<f64>()), 0..12)) {
             let all: Vec<LinePoint> = all.iter().map(|(x, y, error)| LinePoint { x: *x, y: *y, error: *error }).collect();

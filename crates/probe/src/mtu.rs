@@ -100,7 +100,7 @@ impl MtuSearch {
                 self.reported.push(fits);
                 self.high = self.high.min(self.size);
                 if fits > self.low && fits < self.size {
-                    // If the report is right, the next packet is the last.
+                    // If the reported MTU is correct, the next packet is the last.
                     self.size = fits;
                     self.tries = 0;
                     return;
@@ -117,9 +117,9 @@ impl MtuSearch {
         }
         self.tries = 0;
         self.size = match self.low {
-            // Not even the base got a reply.
+            // Not even the base size got a reply.
             0 => 0,
-            // The maximum first, which most paths support.
+            // The maximum is tried first, because most paths support it.
             low if low == self.base
                 && self.unanswered.is_empty()
                 && self.reported.is_empty()
@@ -142,7 +142,8 @@ impl MtuSearch {
             warnings.push(format!("the host does not reply even to packets of {} bytes", self.base));
         }
         if self.reported.iter().any(|reported| known.is_some_and(|known| *reported > known)) {
-            // A router before the link with the smallest MTU may report more; the last report must be right.
+            // A router before the link with the smallest MTU may report more; the last report must be
+            // correct.
             let last = self.reported.last().copied().unwrap_or(0);
             if known.is_some_and(|known| last > known) {
                 warnings.push(format!(
@@ -192,7 +193,7 @@ mod tests {
             prop_assert!(result.packets <= 50, "{}", result.packets);
         }
 
-        /// The search ends, whatever routers report.
+        /// The search ends for arbitrary reports of routers.
         #[test]
         fn the_search_always_ends(outcomes in prop::collection::vec((0u8..3, any::<u32>()), 1..20)) {
             let mut search = MtuSearch::new(1500);
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_never_replies() {
+    fn a_host_that_never_replies_has_no_path_mtu() {
         let result = search(1500, |_| MtuOutcome::NoReply);
         assert_eq!((result.mtu_bytes, result.packets, result.validity.valid), (None, 3, false));
     }

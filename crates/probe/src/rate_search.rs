@@ -16,7 +16,7 @@ pub(crate) enum FleetVerdict {
     TooFast,
     /// Queues did not grow: the rate is available.
     Available,
-    /// Most streams show neither.
+    /// Most streams show neither trend.
     Inconclusive,
 }
 

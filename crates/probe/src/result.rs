@@ -55,7 +55,7 @@ impl Validity {
     }
 }
 
-/// Limits of the hosts, which a method must respect.
+/// Limits of the hosts, which a method must not exceed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ProbeLimits {
     /// Maximum that may be sent within any second, bytes of IP.

@@ -3,7 +3,7 @@
 //! A round trip to hop n takes a + s F + q R, for a probe of s bytes and a reply of q bytes, where F and R
 //! are the sums of the serialization times per byte of the links in forward and backward direction. Probes
 //! whose replies have a constant size yield F. Probes whose replies grow with them byte by byte yield F + R.
-//! A link is the difference between two hops.
+//! The value of a link is the difference between two hops.
 
 use crate::statistics::median;
 
@@ -102,7 +102,7 @@ impl Slopes {
             (half, _) => half,
         };
         if let (Some(half), Some(both)) = (half, both) {
-            // The sum may be entirely of the forward direction, or not at all.
+            // The sum may be due entirely to the forward direction, or not at all.
             let min = forward.map_or(0.0, |forward| forward.low().max(0.0)).min(half.low());
             let max = forward.map_or(f64::INFINITY, SlopeEstimate::high).min(both.high()).max(half.high());
             let value = SlopeEstimate { below: half.value - min, above: max - half.value, ..half };
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_between_routers_of_different_quotation_is_unknown() {
+    fn a_link_between_routers_that_quote_different_lengths_is_unknown() {
         let near = slopes(&SIZES, |_| 56, 80.0, 80.0);
         let distant = slopes(&SIZES, |bytes| bytes + 48, 160.0, 160.0);
         assert_eq!(distant.step_from(&near), None);

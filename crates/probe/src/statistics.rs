@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn median_quantile_mode_and_slope() {
+    fn median_quantile_mode_and_slope_of_examples() {
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
         assert_eq!(median(&[]), None);

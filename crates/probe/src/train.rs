@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trains_have_their_rates() {
+    fn trains_have_the_requested_rates() {
         let train = Train::paced(1000, 5, 8e6);
         assert_eq!(train.offsets_ns, [0, 1_000_000, 2_000_000, 3_000_000, 4_000_000]);
         assert_eq!((train.total_bytes(), train.max_bytes_per_second()), (5000, 5000));

@@ -1,6 +1,6 @@
 //! Hops on random chains of three routers in virtual time, with cross traffic on the links between them: the
-//! narrowest link must be found. Links have MTUs, routers quote as IPv4's and IPv6's do, and in half of the
-//! chains the two directions of a link have different rates.
+//! narrowest link must be found. Links have MTUs, routers quote as much as IPv4 or IPv6 routers do, and in
+//! half of the chains the two directions of a link have different rates.
 
 use std::net::IpAddr;
 
@@ -142,7 +142,7 @@ impl Chain {
         let mut draws = Draws::new(seed, 9);
         let mut uniform = || draws.below(1 << 30) as f64 / (1u64 << 30) as f64;
         let mut rates: Vec<f64> = (0..=ROUTERS).map(|_| 20e6 * 50f64.powf(uniform())).collect();
-        // The narrowest link is narrower than all others by at least a fifth, so that it is unique.
+        // The rate of the narrowest link is at least a fifth below all others, so that it is unique.
         let narrowest = narrowest(&rates);
         let min = rates[narrowest];
         for (index, rate) in rates.iter_mut().enumerate() {
@@ -270,7 +270,7 @@ impl Chain {
             self.network.run_until(Time(self.now), sink);
             for (number, bytes) in std::mem::take(&mut sink.at_host) {
                 let kind = PacketKind::Reply { number, from: 99, is_host: true };
-                // Linux quotes this much.
+                // The number of bytes that Linux quotes.
                 let quoting = match self.version {
                     IpVersion::V4 => Quotation::V4,
                     IpVersion::V6 => Quotation::V6,

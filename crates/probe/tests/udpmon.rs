@@ -30,8 +30,8 @@ fn plan() -> UdpmonPlan {
     }
 }
 
-/// Adds the errors of real timestamps to the observations of a method: a delay of 3 us on average, and now and
-/// then a pause of the receiver, after which the packets that have arrived get one time.
+/// Adds the errors of real timestamps to the observations of a method: a delay of 3 us on average, and
+/// occasional pauses of the receiver, after which all packets that have arrived get one time.
 struct Noisy<M> {
     method: M,
     draws: Draws,
@@ -69,7 +69,7 @@ impl<M: Method> Method for Noisy<M> {
 }
 
 fn grid(link: PipeSpec, cross: CrossTraffic, access: BitRate, seed: u64) -> GridResult {
-    // Trains of some milliseconds, whatever the rate.
+    // Trains of some milliseconds at every rate.
     let rate = link.rate.mean().map_or(0, |rate| rate.0);
     let plan = UdpmonPlan { packets: 400.max(rate as usize / 500_000), ..plan() };
     let mut path = VirtualPath::new(link, access, cross, MAX_RATE, seed);
@@ -123,7 +123,7 @@ fn the_time_per_byte_is_within_two_per_cent() {
 
 /// Without errors of timestamps the overhead is exact too.
 #[test]
-fn the_overhead_of_the_wire_is_the_time_per_packet() {
+fn the_time_per_packet_gives_the_overhead_of_the_wire() {
     for overhead in [0, 14, 38] {
         let spec = PipeSpec { overhead, ..link(100_000_000) };
         let mut path = VirtualPath::new(spec, BitRate(1_000_000_000), IDLE, MAX_RATE, 1);
@@ -161,7 +161,7 @@ fn a_shared_bottleneck_is_inconclusive() {
 
 /// A host that needs 10 us for each packet hides a link of 1 Gb/s from small packets, and not from large ones.
 #[test]
-fn sizes_that_a_host_limits_do_not_count() {
+fn sizes_that_a_host_limits_are_excluded() {
     struct SlowHost(UdpmonGrid);
     impl Method for SlowHost {
         type Output = GridResult;
@@ -194,7 +194,7 @@ fn sizes_that_a_host_limits_do_not_count() {
 }
 
 #[test]
-fn a_path_that_is_faster_than_the_host_has_no_time_per_byte() {
+fn a_path_faster_than_the_host_gives_no_time_per_byte() {
     let mut path = VirtualPath::new(PipeSpec::default(), BitRate(100_000_000_000), IDLE, MAX_RATE, 1);
     let given = UdpmonPlan { spacings: Some(vec![Time(20_000), Time(50_000)]), ..plan() };
     let result = path.run(&mut UdpmonGrid::new(given, limits(100.0)));
@@ -204,7 +204,7 @@ fn a_path_that_is_faster_than_the_host_has_no_time_per_byte() {
 }
 
 #[test]
-fn a_path_that_delivers_nothing_ends_after_the_first_row() {
+fn on_a_path_that_delivers_nothing_the_grid_ends_after_the_first_row() {
     let spec = PipeSpec { loss: LossModel::Independent(1.0), ..link(100_000_000) };
     let result = grid(spec, IDLE, BitRate(1_000_000_000), 1);
     assert_eq!((result.cells.len(), result.cells[0].lost), (6, 400));

@@ -25,7 +25,7 @@ pub(crate) struct ParticipantInput {
     pub test: TestSpecification,
 }
 
-/// When a run takes place.
+/// The time of a run.
 #[derive(Debug, Clone, Copy, Deserialize)]
 pub(crate) struct Schedule {
     /// Start of the run.
@@ -43,7 +43,7 @@ fn timestamp<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D:
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct RunInput {
-    /// When the run takes place.
+    /// The time of the run.
     pub schedule: Schedule,
     /// The test.
     pub test: TestSpecification,
@@ -58,7 +58,7 @@ pub(crate) struct RunInput {
 pub(crate) struct MergeInput {
     /// The test.
     pub test: TestSpecification,
-    /// The result of each participant; null of a participant without one.
+    /// The result of each participant; null for a participant without one.
     pub results: Vec<Value>,
 }
 

@@ -26,13 +26,13 @@ const PARTICIPANT_SCHEMA: u32 = 1;
 pub enum Method {
     /// Describes the tool.
     Enumerate,
-    /// Whether it can run a test.
+    /// Returns whether it can run a test.
     CanRun,
-    /// How long a test takes.
+    /// Returns the duration of a test.
     Duration,
     /// Returns the data that a participant sends to the others.
     ParticipantData,
-    /// Runs one participant's part of a test.
+    /// Runs one participant's role in a test.
     Run,
     /// Joins the results of all participants.
     MergedResults,

@@ -15,7 +15,7 @@ use crate::{Error, Settings, documents::RunInput, duration::IsoDuration, slot};
 pub const NAME: &str = "rtt";
 /// The newest schema of specifications that is known.
 const MAX_SCHEMA: u32 = 4;
-/// As in ping(8) and other tools of this test.
+/// The default of ping(8) and of other tools for this test.
 const DEFAULT_COUNT: u32 = 5;
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answered_packets_keep_their_numbers() {
+    fn packets_with_replies_keep_their_numbers() {
         let trip = |at_ms: i64, rtt_ms: i64| RoundTripTimes {
             sent_ns: at_ms * 1_000_000,
             received_ns: (at_ms + 1) * 1_000_000,

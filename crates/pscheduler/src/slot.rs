@@ -55,7 +55,7 @@ mod tests {
         let open = begin(&schedule(300, 3_600_000), &stop);
         assert!(begun.elapsed() >= Duration::from_millis(290));
         assert!(!open.load(Ordering::Acquire));
-        // A slot that has passed.
+        // A slot in the past.
         let passed = begin(&schedule(-10_000, 5000), &stop);
         let wait = Instant::now();
         while !passed.load(Ordering::Acquire) {

@@ -33,7 +33,7 @@ pub const NAME: &str = "throughput";
 pub(crate) const SERVER: usize = 1;
 /// The newest schema of specifications that is known.
 const MAX_SCHEMA: u32 = 7;
-/// As in iperf3.
+/// iperf3's default.
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
 /// Time for the server's start and the connections, at the start of the slot: the maximum difference between the participants' clocks.
 const START_ALLOWANCE: Duration = Duration::from_secs(5);
@@ -238,7 +238,7 @@ impl Spec {
     }
 }
 
-/// Runs one participant's part.
+/// Runs one participant's role.
 pub(crate) fn run(input: &RunInput, settings: &Settings) -> Result<Value, Error> {
     let spec = Spec::read(&input.test.spec).map_err(Error::Input)?;
     let participants = input.participant_data.len();
@@ -380,7 +380,7 @@ fn interval_data(stream: &StreamInterval) -> Map<String, Value> {
     }
     if let Some(udp) = &stream.udp {
         data.insert("sent".into(), udp.packets.into());
-        // A sender does not know them.
+        // A sender does not know these values.
         if !stream.sender {
             data.insert("lost".into(), udp.lost.max(0).into());
             data.insert("jitter".into(), (udp.jitter_s * 1e3).into());

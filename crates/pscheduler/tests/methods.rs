@@ -35,7 +35,7 @@ fn the_tool_describes_itself() {
 }
 
 #[test]
-fn tests_that_it_cannot_run_are_refused_with_the_reason() {
+fn unsupported_tests_are_refused_with_the_reason() {
     let dest = || json!({ "schema": 7, "dest": "b.example" });
     let with = |name: &str, value: Value| {
         let mut spec = dest();
@@ -85,7 +85,7 @@ fn tests_that_it_cannot_run_are_refused_with_the_reason() {
             .contains("the option ttl")
     );
     assert!(reasons("trace", dest()).contains("no test of the type trace"));
-    // What is not even a test.
+    // Input that is not a test.
     for input in ["", "{}", "[]", r#"{"type": "throughput"}"#] {
         let reply = call(Method::CanRun, input, &Settings::default()).unwrap();
         assert_eq!(reply["can-run"], false, "{input}");
@@ -93,7 +93,7 @@ fn tests_that_it_cannot_run_are_refused_with_the_reason() {
 }
 
 #[test]
-fn slots_have_time_for_the_start_and_the_end() {
+fn slots_include_time_for_the_start_and_the_end() {
     let duration = |kind: &str, spec: Value| reply(Method::Duration, &test(kind, spec))["duration"].clone();
     let spec = |more: &[(&str, &str)]| {
         let mut spec = json!({ "dest": "b.example" });
@@ -128,7 +128,7 @@ fn the_server_names_its_port_and_a_new_secret() {
 }
 
 #[test]
-fn results_of_failed_runs_say_why() {
+fn results_of_failed_runs_contain_the_reason() {
     let merged = |results: Value| {
         let input = json!({ "test": test("throughput", json!({ "dest": "b.example" })), "results": results });
         reply(Method::MergedResults, &input)

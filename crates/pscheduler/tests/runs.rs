@@ -1,4 +1,4 @@
-//! Runs on loopback, as pScheduler makes them: each participant by itself, then the merge.
+//! Runs on loopback, executed as by pScheduler: each participant separately, then the merge.
 
 use std::{
     net::{IpAddr, TcpListener},
@@ -72,7 +72,7 @@ fn assert_throughput(result: &Value) {
 }
 
 #[test]
-fn two_participants_measure_throughput_with_the_verdict_in_the_diagnostics() {
+fn two_participants_measure_throughput_and_report_the_verdict() {
     let directory = tempfile::tempdir().unwrap();
     let runs_dir = Some(directory.path().to_path_buf());
     let settings = Settings { port: free_port(), runs_dir, ..Settings::default() };
@@ -135,7 +135,7 @@ fn a_missing_server_is_named() {
 }
 
 #[test]
-fn a_wrong_number_of_participants_is_an_error_of_the_input() {
+fn a_wrong_number_of_participants_is_an_input_error() {
     let (test, _) = throughput(json!({}));
     let schedule = json!({ "start": Timestamp::now().to_string(), "duration": "PT5S" });
     let input = json!({ "schedule": schedule, "test": test, "participant": 0, "participant-data": [{}] });
@@ -167,7 +167,7 @@ fn round_trips_are_measured_by_twamp_and_stamp() {
         }
         stop.store(true, Ordering::Release);
     });
-    // The reflector is gone.
+    // The reflector has ended.
     let spec = json!({
         "schema": 4, "dest": "127.0.0.1", "protocol": "stamp", "port": ports[0].1, "count": 2, "interval": "PT0.01S", "timeout": "PT0.2S",
     });

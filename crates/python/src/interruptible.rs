@@ -1,4 +1,4 @@
-//! Work without the interpreter lock that Ctrl-C ends.
+//! Runs work that Ctrl-C can end, without the interpreter lock.
 
 use std::{
     sync::{
@@ -27,7 +27,7 @@ pub(crate) fn interruptible<T: Send>(
     let receiver = Mutex::new(receiver);
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            // The receiver is gone if the caller was interrupted.
+            // The receiver has been dropped if the caller was interrupted.
             let _ = sender.send(work());
         });
         loop {

@@ -1,4 +1,4 @@
-//! The points of a sweep, which any worker can execute: each is described by values alone.
+//! The points of a sweep, which any worker can execute: a point is described by plain values.
 
 use std::{
     collections::BTreeMap,

@@ -128,7 +128,7 @@ pub(crate) fn run(
         let (stop, runs) = (&stop, runs.as_deref());
         scope.spawn(move || {
             let result = execute(experiment, &selection, runs, &observer, stop);
-            // The receiver is gone if the caller was interrupted.
+            // The receiver has been dropped if the caller was interrupted.
             let _ = sender.send(Message::Ended(Box::new(result)));
         });
         let outcome = wait(py, &receiver, progress.as_ref());

@@ -90,8 +90,8 @@ impl Stepped {
         })
     }
 
-    /// The next sample; `None` at the end of the run. Ctrl-C ends the simulation: the caller would receive the pending sample as
-    /// that of its next step.
+    /// The next sample; `None` at the end of the run. Ctrl-C ends the simulation, because otherwise the caller's next step would
+    /// return the sample that is pending now.
     fn sample(&self, py: Python<'_>) -> PyResult<Option<Sample>> {
         loop {
             let received = py.detach(|| {
@@ -124,7 +124,7 @@ impl Stepped {
         self.end();
         let thread = self.thread.lock().ok().and_then(|mut thread| thread.take());
         let Some(thread) = thread else { return Ok(()) };
-        // It ends at its next sample, which is far away if samples are rare.
+        // It ends at its next sample, which may take long if samples are rare.
         while !thread.is_finished() {
             py.detach(|| std::thread::sleep(END_CHECK_INTERVAL));
             py.check_signals()?;

@@ -1,4 +1,4 @@
-//! Series as Arrow tables, which pandas, polars, pyarrow and DuckDB take by the PyCapsule interface without a copy:
+//! Series as Arrow tables, which pandas, polars, pyarrow and DuckDB import by the PyCapsule interface without a copy:
 //! <https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html>.
 
 use std::{collections::HashMap, sync::Arc};
@@ -55,10 +55,10 @@ impl Table {
     }
 }
 
-/// Key of the metadata of a column that has its meaning.
+/// The key of a column's metadata with its meaning.
 const MEANING: &str = "doc";
 
-/// Columns in the making.
+/// Columns that are being built.
 #[derive(Default)]
 struct Columns {
     fields: Vec<Field>,

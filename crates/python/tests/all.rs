@@ -10,7 +10,7 @@ fn the_package_passes_its_tests() {
     let this = std::env::current_exe().unwrap();
     let folder = this.parent().unwrap();
     let target = folder.parent().and_then(Path::parent).unwrap();
-    // Written when all packages of the environment are installed.
+    // This file is written when all packages of the environment are installed.
     let environment = target.join("python/venv/lists");
     if !environment.exists() {
         let why = format!("{} does not exist; scripts/setup.sh tests makes it", environment.display());

@@ -130,7 +130,7 @@ impl<'a> ControlConnection<'a> {
         }
     }
 
-    /// From now on a requested stop does not end a wait, so that the end of the test takes place.
+    /// From now on a requested stop does not end a wait, so that the test is ended according to the protocol.
     pub(crate) fn ignore_stop(&mut self) {
         static NOT_STOPPED: AtomicBool = AtomicBool::new(false);
         self.stop = &NOT_STOPPED;
@@ -147,7 +147,7 @@ impl<'a> ControlConnection<'a> {
     /// Waits for the next message.
     ///
     /// # Errors
-    /// If the connection fails, the server refuses a step, does not answer in time, or a stop was requested.
+    /// If the connection fails, the server refuses a step, does not reply in time, or a stop was requested.
     pub(crate) fn reply(&mut self) -> Result<Reply, Error> {
         let deadline = Instant::now() + REPLY_TIMEOUT;
         loop {

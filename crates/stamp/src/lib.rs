@@ -8,8 +8,8 @@
 //!    zeros, as the RFC allows for a reflector without TLVs.
 //! 3. TWAMP and OWAMP have only the unauthenticated mode, and tests only between the two ends of a control
 //!    connection.
-//! 4. No reply is longer than the packet to which it replies. So packets of TWAMP with less than 27 bytes of padding
-//!    are not reflected.
+//! 4. No reply is longer than the packet to which it replies. Packets of TWAMP with less than 27 bytes of padding
+//!    are therefore not reflected.
 
 pub mod control;
 mod control_connection;

@@ -66,7 +66,7 @@ pub(crate) struct OneWayReceiver {
 }
 
 impl OneWayReceiver {
-    /// Stores a datagram if it is a packet of the session, of which `limit` records are kept.
+    /// Stores a datagram if it is a packet of the session; at most `limit` records are kept.
     pub(crate) fn receive(&mut self, bytes: &[u8], datagram: &ReceivedDatagram, limit: usize) {
         let Some(packet) = Request::from_bytes(bytes, None) else { return };
         if self.records.len() < limit {
@@ -81,8 +81,8 @@ impl OneWayReceiver {
         }
     }
 
-    /// The records of a finished session: those of received packets, then those of lost ones. Packets outside
-    /// of what the sender reports are not part of the session.
+    /// The records of a finished session: those of received packets, then those of lost ones. Packets that
+    /// the sender does not report as sent are not part of the session.
     pub(crate) fn finish(
         mut self,
         request: &SessionRequest,
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lost_packets_of_a_session_across_the_end_of_ntps_era_have_the_times_of_the_schedule() {
+    fn records_of_lost_packets_have_scheduled_times_across_ntp_eras() {
         let end = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
         // Half a second before 2036-02-07 06:28:16 UTC.
         let start = u64::MAX - (1 << 31) + 1;

@@ -29,11 +29,11 @@ const START_DELAY: Duration = Duration::from_millis(500);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum size of a packet: a jumbo frame, bytes.
 const MAX_PACKET_BYTES: usize = 9216;
-/// Additional time for a server whose last packets are late.
+/// Additional time to wait for a server whose last packets are late.
 const END_MARGIN: Duration = Duration::from_millis(500);
 
 /// Measures the delays of both directions by OWAMP. Two packets with the same number, one of each direction,
-/// make a round trip: the difference of the clocks is in both delays with opposite signs, so it cancels out
+/// form a round trip: the difference of the clocks is in both delays with opposite signs, so it cancels out
 /// in their sum.
 pub(crate) fn measure_packets(
     options: &SenderOptions,
@@ -112,7 +112,7 @@ pub(crate) fn measure_packets(
     let theirs = senders.iter().find(|sender| sender.sid == backward.sid);
     let sent_backward = theirs.map_or(options.count, StoppedSender::sent).min(options.count);
     if stop.load(Ordering::Acquire) {
-        // Those that were in flight when the server stopped.
+        // Packets that were in flight when the server stopped.
         let (deadline, mut buffer) = (Instant::now() + options.timeout, vec![0; MAX_PACKET_BYTES]);
         while receiver.count() < sent_backward as usize && Instant::now() < deadline {
             let max_records = 2 * options.count as usize;
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_of_the_same_number_make_a_round_trip_without_the_difference_of_the_clocks() {
+    fn the_clock_offset_cancels_out_in_round_trips() {
         // The server's clock is an hour ahead; 10 ms forward, 25 ms backward.
         let (hour, ms) = (3_600_000_000_000, 1_000_000);
         let way = |from_ns: i64, to_ns: i64| OneWayTimes { sent_ns: from_ns, received_ns: to_ns };

@@ -153,7 +153,7 @@ pub(crate) fn exchange(
     let (mut due, mut last_sent) = (Duration::ZERO, Duration::ZERO);
     let mut count = options.count;
     loop {
-        // After a stop, the replies to the packets in flight are still awaited: they are not lost.
+        // After a stop, the sender still waits for the replies to packets in flight, so that they do not count as lost.
         if stop.load(Ordering::Acquire) {
             count = next;
         }
@@ -187,8 +187,8 @@ pub(crate) fn exchange(
                 _ => break,
             }
         };
-        // A sender that is behind its schedule reads a reply for each packet: the kernel drops replies that do not fit into the
-        // socket's buffer, and they would count as lost on the path.
+        // A sender that is behind its schedule reads one reply for each packet sent. Otherwise the kernel would drop replies
+        // that do not fit into the socket's buffer, and they would count as lost on the path.
         let flags = if is_due { libc::MSG_DONTWAIT } else { 0 };
         if !is_due {
             // A timeout of zero would block forever.
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_are_reflected_with_and_without_a_key() {
+    fn packets_are_reflected_with_and_without_authentication() {
         let key = || Some(Key::new(*b"a key"));
         for (theirs, ours) in [(None, None), (key(), key())] {
             let result = reflected(theirs, ours);
@@ -303,14 +303,14 @@ mod tests {
         let lost = |sent, reflected, returned| each_direction(sent, reflected, returned).map(|way| way.lost);
         assert_eq!(lost(10, 10, 10), [0, 0]);
         assert_eq!(lost(10, 8, 7), [2, 1]);
-        // Copies, and a reflector whose numbers are not a count.
+        // Duplicates, and a reflector whose numbers do not count its replies.
         assert_eq!(lost(10, 13, 9), [0, 1]);
         assert_eq!(lost(10, 1, 9), [1, 0]);
     }
 
-    /// The replies are more than a socket's default buffer holds.
+    /// There are more replies than a socket's default buffer holds.
     #[test]
-    fn a_sender_that_is_behind_its_schedule_reads_its_replies() {
+    fn a_sender_behind_its_schedule_loses_no_replies() {
         let reflector = Reflector::bind(IpAddr::from([127, 0, 0, 1]), 0, None).unwrap();
         let options = SenderOptions {
             protocol: Protocol::Stamp,

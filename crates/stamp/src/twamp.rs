@@ -47,7 +47,7 @@ pub(crate) fn measure_packets(
     let to = connection.server_end(accepted.port);
     let measured = exchange(&socket, &SenderOptions { to, ..options }, stop, on_reply)?;
     let message = connection.control.stop_two_way(1);
-    // The packets have been measured; a server that closed early does not matter.
+    // The packets have been measured, so it does not matter if the server has closed early.
     let _ = connection.send(&message);
     Ok(measured)
 }

@@ -25,8 +25,8 @@
 //! All other bytes are zero. The code (HMAC) covers the first 96 bytes.
 //!
 //! Unauthenticated packets of TWAMP (RFC 5357 section 4) have the same fields, without identifier. A sender's
-//! has at least 14 bytes, a reflector's 41; what follows is padding. Packets of OWAMP (RFC 4656 section 4.1.2)
-//! are those of TWAMP's sender. So shorter packets are read too.
+//! packet has at least 14 bytes, a reflector's 41; all further bytes are padding. Packets of OWAMP (RFC 4656 section 4.1.2)
+//! are those of TWAMP's sender. Shorter packets are therefore read too.
 
 use std::time::Duration;
 
@@ -227,8 +227,8 @@ impl Request {
 const MAX_REFLECTION_TIME_NS: u64 = 10_000_000_000;
 
 impl Reply {
-    /// Whether it can be a reply: its two times are of one clock and close to each other. In a request the place of the second time
-    /// is zero, or filled at random.
+    /// Whether it can be a reply: its two times are by one clock and close to each other. In a request the field of the second time
+    /// is zero, or filled with random bytes.
     pub fn has_times_of_one_clock(&self) -> bool {
         let [sent, received] = [self.stamp, self.received].map(|stamp| unix_ns(stamp, self.error));
         self.received != 0 && sent.abs_diff(received) < MAX_REFLECTION_TIME_NS
@@ -332,8 +332,8 @@ mod tests {
     };
 
     /// Field by field as in the figures of RFC 8762 sections 4.2.1 and 4.3.1, with the session identifier as
-    /// in RFC 8972 section 3. All bytes of the invented values differ, so that a field at a wrong offset or
-    /// in a wrong byte order is found. Packets of another implementation are in tests/vectors.rs; their
+    /// in RFC 8972 section 3. All bytes of the example values differ, so that a wrong offset or byte order
+    /// is detected. Packets of another implementation are in tests/vectors.rs; their
     /// fields agree with those of a third (scapy, contrib/stamp.py).
     #[test]
     fn open_packets_have_the_layout_of_the_rfc() {

@@ -1,5 +1,5 @@
 //! Both ends of the control protocols joined in memory: the messages of RFC 4656 section 3 and RFC 5357 section 3,
-//! byte for byte, and as tshark reads them.
+//! byte for byte, and as decoded by tshark.
 
 use std::{net::SocketAddr, process::Command as Process};
 
@@ -94,7 +94,7 @@ fn accepted() -> SessionAccepted {
     SessionAccepted { accept: Accept::OK, port: 8765, sid: SID }
 }
 
-/// A whole TWAMP connection.
+/// A complete TWAMP connection.
 fn twamp() -> Vec<(bool, Vec<u8>)> {
     let mut joined = Joined::new(ControlProtocol::Twamp);
     let message = joined.client.request(two_way(), &[]);
@@ -106,7 +106,7 @@ fn twamp() -> Vec<(bool, Vec<u8>)> {
     joined.messages
 }
 
-/// A whole OWAMP connection.
+/// A complete OWAMP connection.
 fn owamp() -> Vec<(bool, Vec<u8>)> {
     let mut joined = Joined::new(ControlProtocol::Owamp);
     let message = joined.client.request(one_way(), &slots());
@@ -189,7 +189,7 @@ fn messages_of_owamp_have_the_lengths_of_the_rfc() {
 }
 
 #[test]
-fn each_end_rejects_what_the_other_must_not_send() {
+fn each_end_rejects_messages_that_the_other_must_not_send() {
     let mut greeted = ClientControl::new(ControlProtocol::Twamp);
     greeted.receive(&ServerControl::refusing_greeting());
     assert_eq!(greeted.next_reply(), Err(ProtocolError::Unwilling));
@@ -223,7 +223,7 @@ fn each_end_rejects_what_the_other_must_not_send() {
     testing.start();
     testing.server.receive(&[1]);
     assert_eq!(testing.server.next_command(), Err(ProtocolError::Command(1)));
-    // A request for more memory than it is worth.
+    // A request that would need too much memory.
     let mut joined = Joined::new(ControlProtocol::Owamp);
     joined.server.receive(&SessionRequest { slots: u32::MAX, ..one_way() }.to_bytes());
     assert_eq!(joined.server.next_command(), Err(ProtocolError::TooMany("slots")));
@@ -349,7 +349,7 @@ const TSHARK: &str = "\
 proptest! {
     /// Messages with changed, removed and added bytes, in every state of both ends.
     #[test]
-    fn damaged_messages_are_read_or_rejected(
+    fn damaged_messages_cause_no_panic(
         which in any::<prop::sample::Index>(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
         cut in any::<prop::sample::Index>(),

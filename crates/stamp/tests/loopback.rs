@@ -94,10 +94,10 @@ fn owamp_measures_each_direction() {
     }
 }
 
-/// A packet of a peer ends no reflector: neither a port to which no reply can be sent, nor a reply of another reflector, which would
-/// be reflected for ever.
+/// No packet of a peer ends a reflector: neither one from a port to which no reply can be sent, nor a reply of another reflector,
+/// which would be reflected forever.
 #[test]
-fn a_reflector_survives_port_0_and_other_reflectors() {
+fn packets_from_port_0_and_of_other_reflectors_do_not_end_a_reflector() {
     let [reflector, other] = [(); 2].map(|()| Reflector::bind(LOCAL, 0, None).unwrap());
     let (port, other_port) = (reflector.port().unwrap(), other.port().unwrap());
     let stop = AtomicBool::new(false);
@@ -152,7 +152,7 @@ fn a_reflector_replies_from_the_address_of_the_request() {
     }
 }
 
-/// The replies to packets in flight at a stop are awaited.
+/// After a stop, the sender waits for the replies to packets in flight.
 #[test]
 fn packets_in_flight_at_a_stop_are_not_lost() {
     const DELAY: Duration = Duration::from_millis(200);
@@ -252,7 +252,7 @@ fn twamp_light_needs_no_control_connection() {
     });
 }
 
-/// A client that can make each step wrongly.
+/// A client that can violate the protocol at each step.
 struct Client {
     stream: TcpStream,
     control: ClientControl,
@@ -325,7 +325,7 @@ fn two_way() -> SessionRequest {
 }
 
 #[test]
-fn requests_that_are_not_for_the_client_or_too_large_are_refused() {
+fn requests_for_other_hosts_or_above_the_limits_are_refused() {
     served(ControlProtocol::Twamp, LOCAL, |to| {
         let mut client = Client::open(ControlProtocol::Twamp, to);
         let other = SocketAddr::from(([192, 0, 2, 1], 40_000));
@@ -377,7 +377,7 @@ fn requests_that_are_not_for_the_client_or_too_large_are_refused() {
 }
 
 #[test]
-fn packets_are_reflected_to_the_client_only_and_only_during_the_test() {
+fn packets_are_reflected_only_to_the_client_and_only_during_the_test() {
     served(ControlProtocol::Twamp, LOCAL, |to| {
         let mut client = Client::open(ControlProtocol::Twamp, to);
         let port = client.request(two_way(), &[]).unwrap();
@@ -397,7 +397,7 @@ fn packets_are_reflected_to_the_client_only_and_only_during_the_test() {
         let message = client.control.start();
         client.send(&message);
         assert_eq!(client.reply(), Reply::TestsStarted);
-        // The packet from before the start is not answered later.
+        // The packet that arrived before the start gets no later reply.
         let first = is_reflected(&socket, 10_000).unwrap();
         let second = is_reflected(&socket, 10_000).unwrap();
         assert_eq!((first.sequence, second.sequence), (0, 1));
@@ -411,7 +411,7 @@ fn packets_are_reflected_to_the_client_only_and_only_during_the_test() {
 }
 
 #[test]
-fn violations_close_only_the_connection_that_commits_them() {
+fn a_protocol_violation_closes_only_its_own_connection() {
     let notes = served(ControlProtocol::Twamp, LOCAL, |to| {
         let mut wrong = Client::open(ControlProtocol::Twamp, to);
         wrong.send(&[9; 200]);
@@ -421,7 +421,7 @@ fn violations_close_only_the_connection_that_commits_them() {
         let mut replies = Vec::new();
         let _ = mode.read_to_end(&mut replies);
         assert_eq!((replies.len(), replies[64 + 15]), (64 + 48, 3));
-        // As many connections as one address may have, all silent; the first two may not be counted out yet.
+        // As many silent connections as one address may have; the first two may still be counted.
         let mut clients = Vec::new();
         while let Ok(client) = Client::try_open(ControlProtocol::Twamp, to) {
             clients.push(client);
@@ -455,7 +455,7 @@ fn a_silent_client_loses_its_connection() {
 }
 
 #[test]
-fn a_stop_ends_a_test_early_with_what_was_measured() {
+fn a_stop_ends_a_test_early_with_the_results_so_far() {
     served(ControlProtocol::Owamp, LOCAL, |to| {
         let stop = AtomicBool::new(false);
         let long = SenderOptions { count: 5000, spacing: Spacing::Fixed, ..options(Protocol::Owamp, to) };

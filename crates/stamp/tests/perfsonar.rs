@@ -12,7 +12,7 @@ use std::{
 use stamp::{ControlProtocol, ControlServer, Protocol, SenderOptions, Spacing, measure, measure_packets};
 use units::Time;
 
-/// The servers' address: another one than the clients', because perfSONAR's reflector must have the client's port.
+/// The servers' address: it differs from the clients', because perfSONAR's reflector uses the same port as the client.
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
 /// The path of a program, if it is installed.
@@ -46,7 +46,7 @@ impl Server {
             let limits = "limit root with disk=0,bandwidth=0,delete_on_fetch=on\nassign default root\n";
             std::fs::write(directory.join(format!("{kind}-server.limits")), limits).unwrap();
         }
-        // In the foreground, as any user.
+        // Runs in the foreground, as any user.
         let mut command = Command::new(path);
         command.args(["-Z", "-f", "-c"]).arg(&directory).arg("-R").arg(&directory).arg("-d").arg(&directory);
         command.args(["-S", &at.to_string()]).stderr(Stdio::null());
@@ -84,7 +84,7 @@ fn options(protocol: Protocol, to: SocketAddr, spacing: Spacing) -> SenderOption
 }
 
 #[test]
-fn our_client_measures_with_their_servers() {
+fn our_client_measures_with_perfsonars_servers() {
     let (Some(twampd), Some(owampd)) = (program("twampd"), program("owampd")) else { return };
     for spacing in [Spacing::Fixed, Spacing::Exponential] {
         let server = Server::start(&twampd, "twampd");
@@ -128,7 +128,7 @@ fn their_client(protocol: ControlProtocol, path: &PathBuf, args: &[&str]) -> Str
 }
 
 #[test]
-fn their_clients_measure_with_our_server() {
+fn perfsonars_clients_measure_with_our_server() {
     let (Some(twping), Some(owping)) = (program("twping"), program("owping")) else { return };
     for args in [&["-c", "40", "-i", "0.01f", "-L", "2"][..], &["-c", "20", "-i", "0.02", "-s", "300"]] {
         let count = args[1];
@@ -140,7 +140,7 @@ fn their_clients_measure_with_our_server() {
         assert_eq!(text.matches(&none_lost).count(), 2, "{text}");
         assert_eq!(text.matches("hops = 0 (consistently)").count(), 2, "{text}");
     }
-    // Without the padding of a reply.
+    // Without padding for the length of a reply.
     let server = ControlServer::bind(ControlProtocol::Twamp, SERVER, 0).unwrap();
     let at = SocketAddr::from((SERVER, server.port().unwrap()));
     let stop = AtomicBool::new(false);

@@ -1,6 +1,6 @@
 //! The control connections of perfSONAR's programs (<https://github.com/perfsonar/owamp>, 5.2.3), captured on the loopback
-//! interface: `twping -c 2 -i 0.1f -L 1` with twampd, and `owping -c 2 -i 0.1 -L 1` with owampd. Each end is read, and
-//! written the same.
+//! interface: `twping -c 2 -i 0.1f -L 1` with twampd, and `owping -c 2 -i 0.1 -L 1` with owampd. The messages of each
+//! end are decoded, and encoded as the same bytes.
 
 use stamp::{
     ControlProtocol,
@@ -94,7 +94,7 @@ fn started(stream: &[u8]) -> u64 {
 }
 
 #[test]
-fn the_client_of_twamp_is_read_and_written_the_same() {
+fn messages_of_the_twamp_client_round_trip() {
     let stream = bytes(TWAMP_CLIENT);
     let commands = commands(ControlProtocol::Twamp, &stream);
     let [Command::SetUp, Command::Request(request, slots), Command::Start, Command::Stop(senders)] =
@@ -124,7 +124,7 @@ fn the_client_of_twamp_is_read_and_written_the_same() {
 }
 
 #[test]
-fn the_server_of_twamp_is_read_and_written_the_same() {
+fn messages_of_the_twamp_server_round_trip() {
     let stream = bytes(TWAMP_SERVER);
     let mut client = ClientControl::new(ControlProtocol::Twamp);
     client.receive(&stream);
@@ -171,7 +171,7 @@ fn owamp() -> (Vec<Command>, Vec<Reply>) {
 }
 
 #[test]
-fn the_client_of_owamp_is_read_and_written_the_same() {
+fn messages_of_the_owamp_client_round_trip() {
     let (commands, _) = owamp();
     let [
         Command::SetUp,
@@ -209,7 +209,7 @@ fn the_client_of_owamp_is_read_and_written_the_same() {
 }
 
 #[test]
-fn the_server_of_owamp_is_read_and_written_the_same() {
+fn messages_of_the_owamp_server_round_trip() {
     let (_, replies) = owamp();
     let [
         Reply::Greeting,

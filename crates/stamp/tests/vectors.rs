@@ -33,7 +33,7 @@ const ERROR: ErrorEstimate = ErrorEstimate(1);
 const SESSION: u16 = 770;
 
 #[test]
-fn open_packets_are_read_and_written_the_same() {
+fn unauthenticated_packets_round_trip() {
     let request = Request { sequence: 1, stamp: 0xeeac_dcb4_c50b_890a, error: ERROR, session: SESSION };
     assert_eq!(Request::from_bytes(&bytes(REQUEST), None), Some(request));
     assert_eq!(request.to_bytes(None), bytes(REQUEST));
@@ -51,7 +51,7 @@ fn open_packets_are_read_and_written_the_same() {
 }
 
 #[test]
-fn authenticated_packets_are_read_and_written_the_same() {
+fn authenticated_packets_round_trip() {
     let key = key();
     let request = Request { sequence: 1, stamp: 0xeeac_dcb5_d6a3_36a6, error: ERROR, session: SESSION };
     assert_eq!(Request::from_bytes(&bytes(SEALED_REQUEST), Some(&key)), Some(request));
@@ -70,7 +70,7 @@ fn authenticated_packets_are_read_and_written_the_same() {
 }
 
 #[test]
-fn a_changed_bit_of_their_packets_is_detected() {
+fn a_changed_bit_of_an_authenticated_packet_is_detected() {
     let key = key();
     let (request, reply) = (bytes(SEALED_REQUEST), bytes(SEALED_REPLY));
     for bit in 0..request.len() * 8 {

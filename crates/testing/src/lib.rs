@@ -2,7 +2,8 @@
 //! types with documents, to run a PostgreSQL server or an object store, and to watch an iperf3 server.
 //!
 //! libtest counts a test that returns early as passed. [`skip`] writes the test's name and the cause to the file named by
-//! `LONGFAT_SKIPPED`, so that `scripts/test.sh` counts it as skipped, and fails in CI if CI should have provided what is missing.
+//! `LONGFAT_SKIPPED`, so that `scripts/test.sh` counts it as skipped, and fails in CI if CI should have provided the missing
+//! feature.
 
 #[cfg(feature = "iperf3")]
 pub mod iperf3_server;
@@ -21,7 +22,7 @@ pub enum Missing {
     Tool,
     /// A feature of the kernel or of this machine.
     Feature,
-    /// A quiet machine: the test tried several times and was disturbed each time.
+    /// A quiet machine: the test was repeated several times and disturbed each time.
     QuietMachine,
 }
 

@@ -20,7 +20,7 @@ pub fn interfaces(source: &str) -> BTreeMap<String, BTreeMap<String, String>> {
     found
 }
 
-/// How a value differs from type `kind`; `None` where it conforms.
+/// How a value differs from type `kind`; `None` if it conforms.
 pub fn mistake(
     value: &Value,
     kind: &str,
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_that_is_not_a_list_is_a_mistake() {
+    fn a_value_that_should_be_a_list_is_reported() {
         let known = interfaces("export interface Page {\n  runs: number[];\n}\n");
         let of = |document: &str| mistake(&serde_json::from_str(document).unwrap(), "Page", &known, "page");
         assert_eq!(of(r#"{"runs":[1,2]}"#), None);

@@ -13,9 +13,9 @@ use std::{
 
 /// The directory in which Debian installs the server's programs, by version.
 const VERSIONS: &str = "/usr/lib/postgresql";
-/// The user that runs the server if the test is run by root, which it refuses.
+/// The user that runs the server if root runs the test: the server refuses to run as root.
 const USER: &str = "postgres";
-/// Longer than a start takes on a busy machine.
+/// Longer than the server needs to start on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A server and its directory.

@@ -13,7 +13,7 @@ use std::{
 
 /// The bucket that exists.
 pub const BUCKET: &str = "runs";
-/// Longer than a start takes on a busy machine.
+/// Longer than the server needs to start on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(90);
 /// Requests without authentication: the user, the policy, the access key, the bucket.
 const SETUP_REQUESTS: u32 = 4;
@@ -37,7 +37,7 @@ fn program() -> Option<PathBuf> {
 }
 
 impl S3Server {
-    /// Starts a server; `None` where it is not installed.
+    /// Starts a server; `None` if it is not installed.
     ///
     /// # Panics
     /// If it does not start.
@@ -87,7 +87,7 @@ impl S3Server {
         self.request("POST", "/", "iam", &format!("{action}&Version=2010-05-08"))
     }
 
-    /// One of the first requests, whose signature the server does not check.
+    /// Sends one of the first requests, whose signature the server does not check.
     fn request(&self, method: &str, path: &str, service: &str, body: &str) -> String {
         let mut connection = TcpStream::connect(&self.address).expect("the server listens");
         write!(

@@ -60,7 +60,7 @@ fn drawn(graph: &Graph) -> String {
 }
 
 #[test]
-fn architecture_has_the_graph_of_the_manifests() {
+fn the_graph_in_architecture_matches_the_manifests() {
     let path = root().join("ARCHITECTURE.md");
     let text = fs::read_to_string(&path).unwrap();
     let (before, rest) = text.split_once(BEGIN).expect("ARCHITECTURE.md has the marker of the graph");

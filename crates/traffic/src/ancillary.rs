@@ -47,7 +47,7 @@ pub struct DatagramError {
     pub offender: Option<IpAddr>,
 }
 
-/// A local unicast address. On a socket of IPv6 that also has IPv4, an address of IPv4 is mapped.
+/// A local unicast address. On an IPv6 socket that also accepts IPv4, an IPv4 address is mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OwnAddress {
     /// The address.
@@ -193,8 +193,8 @@ pub fn receive_with_ancillary(
     }
     let mut datagram =
         ReceivedDatagram { length: received as usize, from: address(&name), ..ReceivedDatagram::default() };
-    // SAFETY: the kernel filled the message in; control messages of these types hold what they are read as,
-    // and an error is followed by its offender's address.
+    // SAFETY: the kernel filled the message in; control messages of these types contain the structures as
+    // which they are read, and an error is followed by the address of its sender.
     unsafe {
         each_control(&message, |level, kind, data| match (level, kind) {
             (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {

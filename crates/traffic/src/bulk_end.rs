@@ -11,7 +11,7 @@ use crate::udp::{Incoming, Outgoing, elapsed, time_between};
 use bulk::flow::End;
 use socket2::Socket;
 
-/// A sender that sleeps between packets sleeps at least this long, and sends what was due in one batch.
+/// A sender that sleeps between packets sleeps at least this long, and sends all due packets in one batch.
 const MIN_SLEEP: Duration = Duration::from_micros(100);
 /// Maximum time between two calls of `publish`.
 const PUBLISH_INTERVAL: Duration = Duration::from_millis(20);
@@ -86,7 +86,7 @@ pub fn drive<E: End>(
 #[derive(Debug)]
 pub struct ControlSocket {
     stream: TcpStream,
-    /// Bytes that the socket has not taken yet.
+    /// Bytes that the socket has not accepted yet.
     unwritten: Vec<u8>,
     /// The peer has closed its end.
     has_ended: bool,
@@ -105,7 +105,7 @@ impl ControlSocket {
     /// A duplicate of its socket.
     ///
     /// # Errors
-    /// If there are no descriptors left.
+    /// If no descriptors are free.
     pub fn socket(&self) -> io::Result<Socket> {
         self.stream.try_clone().map(Socket::from)
     }
@@ -123,7 +123,7 @@ impl ControlSocket {
                 Ok(count) => each(&buffer[..count]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // The other end has left the flow: that is not a failure of this one.
+                // The other end has closed the connection, which is not a failure of this end.
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => self.has_ended = true,
                 Err(error) => return Err(error),
             }
@@ -131,7 +131,7 @@ impl ControlSocket {
         Ok(())
     }
 
-    /// Writes bytes; what the socket does not take is written by the next call.
+    /// Writes bytes; the next call writes those that the socket does not accept now.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.unwritten.extend_from_slice(bytes);
         while !self.unwritten.is_empty() && !self.has_ended {

@@ -1,4 +1,4 @@
-//! Beginnings and ends of TCP connections that are no flows.
+//! Opens and closes TCP connections that are not flows.
 
 use std::{
     io::{self, ErrorKind, Read},
@@ -26,8 +26,8 @@ pub fn begin_to_connect(socket: &Socket, to: SocketAddr) -> io::Result<bool> {
     }
 }
 
-/// Ends the sending direction of a connection, and discards what arrives until the peer closes, `timeout` has passed or `stop` is
-/// set. A connection that is closed with unread data is reset, and the peer can lose what was sent last.
+/// Ends the sending direction of a connection, and discards received data until the peer closes, `timeout` has passed or `stop` is
+/// set. A connection that is closed with unread data is reset, and the peer can lose the data sent last.
 pub fn finish_sending(mut stream: &TcpStream, timeout: Duration, stop: &AtomicBool) {
     let begin = Instant::now();
     let mut discarded = [0; 4096];
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_peer_gets_the_last_message_though_its_own_are_unread() {
+    fn the_peer_receives_the_last_message_although_its_own_data_is_unread() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut server, _) = listener.accept().unwrap();
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_after_the_timeout_and_on_a_stop() {
+    fn finishing_ends_after_the_timeout_and_on_a_stop() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (_server, _) = listener.accept().unwrap();

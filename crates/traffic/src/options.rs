@@ -1,4 +1,4 @@
-//! How a TCP flow's sockets and applications behave.
+//! Options of a TCP flow's sockets and applications.
 
 use units::{BitRate, Bytes};
 
@@ -19,11 +19,11 @@ pub struct TcpOptions {
     pub receive_buffer: Option<Bytes>,
     /// Maximum pacing rate (SO_MAX_PACING_RATE).
     pub pacing: Option<BitRate>,
-    /// How fast the receiving application reads.
+    /// Maximum rate at which the receiving application reads.
     pub read_rate: Option<BitRate>,
-    /// When the receiving application does not read.
+    /// The pause of the receiving application.
     pub read_pause: Option<ReadPause>,
-    /// How fast the sending application writes.
+    /// Maximum rate at which the sending application writes.
     pub write_rate: Option<BitRate>,
     /// Size of its writes; 64 KiB by default.
     pub write_size: Option<Bytes>,

@@ -1,7 +1,7 @@
 //! A receiving application that pauses reading, like a program that computes, swaps or hangs.
 //!
 //! Data that arrives during the pause fills the receive buffer; then the kernel closes the window and the
-//! sender probes it (RFC 9293 section 3.8.6.1). This module is only the application's part.
+//! sender probes it (RFC 9293 section 3.8.6.1). This module implements only the application's pause.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::Stop;
 /// Interval at which a pausing application checks for a stop.
 const TICK: Duration = Duration::from_millis(5);
 
-/// When the receiving application does not read.
+/// The time in which the receiving application does not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadPause {
     /// The application stops reading at this time.

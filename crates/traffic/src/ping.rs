@@ -1,6 +1,6 @@
-//! ICMP echo (RFC 792, RFC 4443) over a raw socket. The kernel stamps each request when the device takes it
-//! and each reply when it arrives, so delays in this program are excluded. (ping(8) stamps requests
-//! itself.)
+//! ICMP echo (RFC 792, RFC 4443) over a raw socket. The kernel timestamps each request when the device
+//! accepts it, and each reply when it arrives, so delays in this program are excluded. (ping(8) timestamps
+//! requests itself.)
 
 use std::{
     collections::VecDeque,
@@ -154,7 +154,7 @@ impl PingSocket {
             let sum = checksum(&packet);
             packet[2..4].copy_from_slice(&sum.to_be_bytes());
         }
-        // The error may be that of an earlier request: then the kernel has not sent this one.
+        // The error may concern an earlier request; then the kernel has not sent this one.
         let sent = self.socket.send(&packet).or_else(|_| self.socket.send(&packet));
         match sent {
             Ok(_) => Ok(()),
@@ -163,15 +163,15 @@ impl PingSocket {
         }
     }
 
-    /// When the device took the request that was just sent. `None` if it has not taken it yet: its wait, for
-    /// example for address resolution, is part of the round-trip time.
+    /// When the device accepted the request that was just sent. `None` if it has not accepted it yet: the
+    /// wait, for example for address resolution, is part of the round-trip time.
     fn departure(&self, sequence: u16, payload: Bytes) -> Option<Duration> {
         let request = HEADER + payload.0 as usize;
         let mut buffer = vec![0u8; LOWER_HEADERS + request];
         let mut departure = None;
-        // The error queue also has the stamps of earlier requests that had to wait.
+        // The error queue also contains the timestamps of earlier requests that had to wait.
         while let Ok((len, stamp)) = sys::receive_departure_stamp(&self.socket, &mut buffer) {
-            // A fragmented request arrives in parts; the time of the send call is good enough for it.
+            // A fragmented request arrives in parts; for it, the time of the send call is precise enough.
             let icmp = len.checked_sub(request).map(|start| &buffer[start..start + HEADER]);
             let is_this = |icmp: &&[u8]| {
                 icmp[4..6] == self.identifier.to_be_bytes() && icmp[6..8] == sequence.to_be_bytes()
@@ -245,10 +245,10 @@ fn sequence(number: u64) -> u16 {
     (number + 1) as u16
 }
 
-/// The latest requests, which replies can answer.
+/// The latest requests, to which replies can arrive.
 #[derive(Debug, Default)]
 struct Requests {
-    /// When each was sent; `None` once it is answered.
+    /// When each was sent; `None` once its reply has arrived.
     sent: VecDeque<Option<Duration>>,
     /// Number of the first of these.
     first: u64,
@@ -282,7 +282,7 @@ impl Requests {
         }
     }
 
-    /// When the newest request with this sequence number was sent, if it is unanswered; it is answered then.
+    /// When the newest request with this sequence number was sent, if it has no reply yet; marks it as replied to.
     fn take(&mut self, sequence: u16) -> Option<Duration> {
         let age = usize::from((self.next_number() as u16).wrapping_sub(sequence));
         let index = self.sent.len().checked_sub(age + 1)?;
@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_checksum_of_a_packet_with_its_checksum_is_zero() {
+    fn the_checksum_over_a_packet_with_its_checksum_is_zero() {
         let mut packet = vec![8, 0, 0, 0, 0x12, 0x34, 0, 1, 9, 9, 9];
         let sum = checksum(&packet);
         packet[2..4].copy_from_slice(&sum.to_be_bytes());
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_answers_the_newest_request_with_its_number() {
+    fn a_reply_is_matched_to_the_newest_request_with_its_number() {
         let at = |number: u64| Duration::from_millis(number);
         let mut requests = Requests::default();
         assert_eq!((requests.take(0), requests.take(1)), (None, None));
@@ -343,8 +343,9 @@ mod tests {
     }
 
     #[test]
-    fn replies_are_received_without_an_interval() {
-        // Not 127.0.0.1: so many packets would overflow the buffers of the other tests' sockets, which receive all echoes of that address.
+    fn replies_are_received_at_an_interval_of_zero() {
+        // Not 127.0.0.1: that many packets would overflow the buffers of the other tests' sockets, which receive all echoes of that
+        // address.
         let Ok(socket) = PingSocket::new(IpAddr::from([127, 0, 0, 3]), 78) else {
             testing::skip(testing::Missing::Privilege, "raw sockets need CAP_NET_RAW");
             return;
@@ -417,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn localhost_replies_to_every_request() {
+    fn every_request_to_localhost_gets_a_reply() {
         let Ok(socket) = PingSocket::new(IpAddr::from([127, 0, 0, 1]), 77) else {
             testing::skip(testing::Missing::Privilege, "raw sockets need CAP_NET_RAW");
             return;

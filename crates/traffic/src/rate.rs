@@ -49,10 +49,9 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// The rate needs far more than one write of 64 KiB a tick: the application must not be slower than its
-    /// rate.
+    /// The rate requires far more than one write of 64 KiB per tick, and the application must reach it.
     #[test]
-    fn a_high_rate_is_reached_in_small_pieces() {
+    fn a_high_rate_is_reached_with_small_writes() {
         let mut pace = Pace::new(BitRate(1_000_000_000));
         let stop = Stop::default();
         let mut taken = 0;

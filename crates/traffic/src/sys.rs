@@ -109,8 +109,8 @@ pub fn lease_flow_label(socket: &Socket, to: Ipv6Addr, label: u32) -> io::Result
     os::set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_FLOWINFO_SEND, 1i32)
 }
 
-/// A descriptor that becomes readable at a time that any thread may set (timerfd_create(2)). Setting it does
-/// not wake the thread that polls it.
+/// A timer descriptor that becomes readable at a time that any thread may set (timerfd_create(2)). Setting
+/// the time does not wake the thread that polls the descriptor.
 #[derive(Debug)]
 pub struct Timer(File);
 
@@ -145,7 +145,7 @@ impl Timer {
         .map(drop)
     }
 
-    /// Clears the expiration: the descriptor is not readable until the timer expires again.
+    /// Clears the expiration: the descriptor becomes readable only when the timer expires again.
     pub fn clear(&self) {
         // An error means that the timer has not expired.
         let _ = (&self.0).read(&mut [0; 8]);

@@ -27,7 +27,7 @@ pub struct Listener {
 
 impl Listener {
     /// Listens at `address` on a free port. Buffers and MSS are set first, so that the handshake
-    /// carries the right window scale.
+    /// carries the correct window scale.
     ///
     /// # Errors
     /// If an option cannot be set or the address cannot be used.
@@ -55,8 +55,8 @@ impl Listener {
         })
     }
 
-    /// Waits for the sender until `stop` is set. Without a timeout of the socket: the connection would inherit it, and a flow whose
-    /// path is down for as long would fail.
+    /// Waits for the sender until `stop` is set. The socket has no timeout: the connection would inherit it, and a flow whose path
+    /// is down for that time would fail.
     ///
     /// # Errors
     /// If it is stopped before the sender connects.
@@ -207,7 +207,7 @@ impl TcpReceiver {
             if pause.holds(now) {
                 return Ok(None);
             }
-            // A blocking read would take data that arrives after the pause has begun.
+            // A blocking read would receive data that arrives after the pause has begun.
             if let Some(wait) = pause.begins_in(now)
                 && !os::wait_readable(&self.socket, wait)?
             {
@@ -313,10 +313,10 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_pauses_reads_nothing_and_then_everything() {
+    fn a_reader_reads_nothing_during_its_pause_and_all_data_after_it() {
         let stop = Stop::default();
         let buffer = Some(Bytes(65_536));
-        // Half a second to connect and the first second of the pause to block: long enough on a busy machine.
+        // Half a second to connect, and the first second of the pause to fill the buffers: long enough on a busy machine.
         let begin = Instant::now() + Duration::from_millis(500);
         let resume = begin + Duration::from_millis(2000);
         let options = TcpOptions {
@@ -334,7 +334,7 @@ mod tests {
             s.spawn(|| listener.accept(&stop).unwrap().run(&stop, &received).unwrap());
             let sender = connect(address, &options, &stop).unwrap();
             s.spawn(|| sender.run(&stop).unwrap());
-            // One read may be under way when the pause begins; after that there is none.
+            // One read may be in progress when the pause begins; after it there are no reads.
             let blocked = begin + Duration::from_millis(1000);
             std::thread::sleep(blocked.saturating_duration_since(Instant::now()));
             let at_begin = received.load(Ordering::Relaxed);

@@ -1,5 +1,5 @@
 //! Sends UDP streams over loopback: every datagram arrives, on time, in every width and size, and foreign
-//! datagrams do no harm.
+//! datagrams are ignored.
 
 use std::{
     net::UdpSocket,
@@ -87,7 +87,7 @@ fn every_datagram_arrives_in_every_size_and_width() {
 }
 
 #[test]
-fn paced_datagrams_keep_to_their_schedule() {
+fn paced_datagrams_are_sent_on_schedule() {
     let rate = Some(BitRate(16_000_000));
     let options = SenderOptions { block: 1000, rate, ..SenderOptions::default() };
     let start = Instant::now();
@@ -98,7 +98,7 @@ fn paced_datagrams_keep_to_their_schedule() {
     assert!(sent as f64 <= span * 2000.0 + 1.0, "{sent} in {span} s");
     let missing = end.skipped.as_secs_f64() + 0.05;
     assert!(sent as f64 >= (0.5 - missing) * 2000.0, "{sent}: {end:?}");
-    // A delayed sender catches up: then it does not wait before each datagram, or its waits end late.
+    // A delayed sender catches up: it then does not wait before each datagram, or its waits end late.
     let (waits, late) = (end.late.len(), end.late.value_at_quantile(0.5));
     if waits * 10 < sent * 8 || late > 100_000 {
         testing::skip(
@@ -148,7 +148,7 @@ fn a_stop_ends_an_endless_stream() {
 }
 
 #[test]
-fn drops_at_a_full_socket_are_counted_apart_from_the_paths_losses() {
+fn drops_at_a_full_socket_are_counted_separately() {
     let (sender_socket, receiver_socket) = pair("127.0.0.1:0");
     let receiver_socket = socket2::Socket::from(receiver_socket);
     receiver_socket.set_recv_buffer_size(8192).unwrap();
@@ -175,7 +175,7 @@ fn drops_at_a_full_socket_are_counted_apart_from_the_paths_losses() {
 }
 
 #[test]
-fn garbage_from_the_peer_is_counted_and_does_no_harm() {
+fn invalid_datagrams_of_the_peer_are_counted_and_ignored() {
     for arrivals in [ArrivalTimes::Exact, ArrivalTimes::Coalesced] {
         let (sender_socket, receiver_socket) = pair("127.0.0.1:0");
         let receiver = Receiver::new(receiver_socket, arrivals, ReceiveBuffer::Wide).unwrap();

@@ -116,7 +116,7 @@ pub enum RecommendationStatus {
     /// The setting has the recommended value.
     #[serde(rename = "fine")]
     Satisfied,
-    /// The setting is already larger or better, and is not changed.
+    /// The present value is already larger or better, and is not changed.
     #[serde(rename = "better")]
     Exceeded,
     /// The setting should be changed. `tune --apply` changes sysctls, and settings of a device that was
@@ -133,7 +133,7 @@ pub enum RecommendationStatus {
         /// The reason.
         why: String,
     },
-    /// The machine's owner has to decide.
+    /// The machine's administrator has to decide.
     #[serde(rename = "look")]
     ManualReview,
 }

@@ -25,12 +25,12 @@ const DEFAULT_BACKLOG_PACKETS: i64 = 1000;
 /// recommended.
 const MAX_SQUEEZED_PER_PACKET: f64 = 1e-4;
 
-/// Determines the share of a receive buffer that is window, before Linux 6.6: all except 2^-n of it, or 2^n of it if n is
-/// not above 0 (`tcp_win_from_space`, include/net/tcp.h).
+/// Before Linux 6.6 this sysctl determines the share of a receive buffer that is window: all except 2^-n of it, or 2^n of
+/// it if n is not above 0 (`tcp_win_from_space`, include/net/tcp.h).
 const WINDOW_SCALE: &str = "net.ipv4.tcp_adv_win_scale";
 /// Maximum absolute value of [`WINDOW_SCALE`].
 const MAX_WINDOW_SCALE: u64 = 31;
-/// With values up to this one less than half of the buffer is window.
+/// With values up to this one, less than half of the buffer is available for the window.
 const LOW_WINDOW_SCALE: i64 = -2;
 const ADVERTISES_HALF: &str = "this kernel advertises half of the buffer as window";
 

@@ -14,10 +14,10 @@ const JUMBO_MIN_RATE: BitRate = BitRate(10_000_000_000);
 const LONG_RING_MIN_RATE: BitRate = BitRate(1_000_000_000);
 /// Time from a packet to its interrupt: 20,000 interrupts a second, as ixgbe's default for bulk traffic.
 const INTERRUPT_DELAY: Time = Time::from_micros(50);
-/// With a shorter delay an interrupt announces only a packet or two at 1 Gb/s, where full-sized packets
+/// With a shorter delay an interrupt reports only one or two packets at 1 Gb/s, where full-sized packets
 /// follow every 12 us.
 const MIN_INTERRUPT_DELAY: Time = Time::from_micros(20);
-/// The round trip is at least this many delays long, so that the delay of a host adds little to it.
+/// The round trip is at least this many delays long, so that the interrupt delay of a host adds little to it.
 const MIN_DELAYS_PER_ROUND_TRIP: u64 = 20;
 /// MTU of jumbo frames, bytes.
 const JUMBO_MTU: u32 = 9000;
@@ -153,8 +153,8 @@ fn recommend_offloads(device: &Device, items: &mut Vec<Recommendation>) {
     }
 }
 
-/// Fewer interrupts cost less processor time. The delay lengthens the round trip, so there is no
-/// recommendation for short paths.
+/// Fewer interrupts cost less processor time. The delay also lengthens the round trip, so there
+/// is no recommendation for short paths.
 fn recommend_coalescing(device: &Device, goal: &Goal, items: &mut Vec<Recommendation>) {
     if goal.rate < LONG_RING_MIN_RATE || goal.rtt < INTERRUPT_DELAY * MIN_DELAYS_PER_ROUND_TRIP {
         return;
@@ -165,7 +165,7 @@ fn recommend_coalescing(device: &Device, goal: &Goal, items: &mut Vec<Recommenda
         "with an interrupt for every packet or two, interrupts use the processor time that packets need";
     let coalescing = match &device.coalescing {
         Reading::Known(coalescing) => coalescing,
-        // Virtual devices have none: only a device that was named is listed.
+        // Virtual devices have no coalescing, so only a device that was named is listed.
         Reading::Unknown { why } if goal.device.is_some() => {
             let status = RecommendationStatus::Unknown { why: why.clone() };
             items.push(item(target("rx-usecs"), None, &advised, status, reason, FASTERDATA));

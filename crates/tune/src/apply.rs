@@ -1,5 +1,5 @@
 //! Applies settings and restores them. The process may be killed at any step: [`revert`] then restores
-//! everything.
+//! all settings.
 //!
 //! 1. Write the journal with all present values, and synchronize it.
 //! 2. Write the sysctl file under a temporary name, and rename it.

@@ -8,8 +8,8 @@ use crate::{
     advise::advise, error::Error, facts::HostFacts, host_paths::HostPaths, journal::Journal, setting, sysctl,
 };
 
-/// Settings that limit the throughput of a long fat path at once when they are wrong: the windows and the
-/// memory behind them, and the options of TCP without which no large window works.
+/// Settings that immediately limit the throughput of a long fat path if they are wrong: the windows and the
+/// memory behind them, and the options of TCP without which TCP has no large window.
 const LIMITING: [&str; 9] = [
     "net.ipv4.tcp_rmem",
     "net.ipv4.tcp_wmem",

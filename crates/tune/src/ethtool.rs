@@ -79,7 +79,7 @@ pub(crate) fn add_driver_facts(device: &mut Device) {
         rx: words[5],
         tx: words[8],
     }));
-    // A TAP device reports delays of zero, and refuses others.
+    // A TAP device reports delays of zero and rejects other values.
     let coalescing = match is_virtual {
         true => Reading::unknown("the device is virtual and has no interrupts"),
         false => to_reading(get::<COALESCE_WORDS>(&devices, name, GCOALESCE).map(|words| Coalescing {
@@ -186,7 +186,7 @@ impl InterruptDelay {
         }
     }
 
-    /// The request that sets this delay and leaves the others as `present` has them.
+    /// The request that sets this delay and keeps the other values of `present`.
     fn request(self, present: [u32; COALESCE_WORDS], us: u32) -> [u32; COALESCE_WORDS] {
         let mut words = present;
         (words[0], words[self.word_index()]) = (SCOALESCE, us);
@@ -289,7 +289,7 @@ mod tests {
 
     /// The words of linux/ethtool.h's struct ethtool_coalesce, by position.
     #[test]
-    fn a_delay_leaves_the_other_settings_of_coalescing() {
+    fn setting_a_delay_keeps_the_other_coalescing_settings() {
         let mut present: [u32; COALESCE_WORDS] = std::array::from_fn(|index| index as u32);
         present[0] = GCOALESCE;
         for (delay, index) in [(InterruptDelay::Rx, 1), (InterruptDelay::Tx, 5)] {

@@ -239,7 +239,7 @@ impl HostFacts {
         numbers.try_into().ok()
     }
 
-    /// Size of a page; that of most machines if the fact is unknown or not a size.
+    /// Size of a page; that of most machines if the fact is unknown or not a valid size.
     pub fn page_bytes_or_default(&self) -> u64 {
         let known = self.page_bytes.known().copied();
         known.filter(|bytes| bytes.is_power_of_two()).unwrap_or(DEFAULT_PAGE_BYTES)

@@ -16,7 +16,7 @@ pub struct HostPaths {
     pub proc_sys: PathBuf,
     /// The file of sysctl.d that keeps settings across reboots; `None` if only live values are changed.
     pub sysctl_file: Option<PathBuf>,
-    /// Dedicated directory of the journal.
+    /// The journal's dedicated directory.
     pub state_dir: PathBuf,
     /// File name of the journal.
     pub journal_name: String,
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_journal_of_another_namespace_blocks_the_same_file_only() {
+    fn the_journal_of_another_namespace_blocks_only_the_same_file() {
         let directory = tempfile::tempdir().unwrap();
         let with_file = paths(directory.path(), Some("90-longfat.conf"), "tune.json");
         let live = paths(directory.path(), None, "tune-1.json");

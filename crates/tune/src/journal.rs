@@ -104,7 +104,7 @@ impl Journal {
             let file = journal.file.and(paths.sysctl_file.clone());
             return Err(Error::OtherNamespace { journal: path, file });
         }
-        // Root writes these values back, so that only permitted names are accepted.
+        // Root writes these values back, so only permitted names are accepted.
         if let Some(unknown) = journal.settings.iter().find(|change| !setting::is_permitted(&change.name)) {
             return Err(invalid(format!("{:?} is not a setting that longfat changes", unknown.name)));
         }
@@ -137,7 +137,7 @@ pub(crate) fn lock(paths: &HostPaths) -> Result<File, Error> {
             other => other.attempted(|| format!("open {}", directory.display()))?,
         };
         file.lock().attempted(|| format!("lock {}", directory.display()))?;
-        // The process that had the lock removes an empty directory. The lock is then on an inode without a name.
+        // The previous holder of the lock may have removed the empty directory. The lock is then on an inode without a name.
         let locked = file.metadata().attempted(|| format!("read {}", directory.display()))?;
         let is_current = fs::metadata(directory)
             .is_ok_and(|found| (found.dev(), found.ino()) == (locked.dev(), locked.ino()));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_round_trips_and_garbage_is_rejected() {
+    fn a_journal_round_trips_and_invalid_text_is_rejected() {
         let directory = tempfile::tempdir().unwrap();
         let paths = paths(directory.path());
         assert_eq!(Journal::read(&paths).unwrap(), None);
@@ -193,7 +193,7 @@ mod tests {
 
     /// A process that restores everything removes the empty directory while another one waits for its lock.
     #[test]
-    fn a_lock_is_on_the_directory_that_others_find() {
+    fn a_lock_applies_to_the_directory_that_exists_now() {
         let directory = tempfile::tempdir().unwrap();
         let paths = paths(&directory.path().join("state"));
         let journal = Journal::new("10 Gb/s").unwrap();

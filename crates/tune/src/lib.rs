@@ -4,7 +4,8 @@
 //!
 //! [`apply`] changes sysctls. If a device is named, it also changes its transmit queue, rings, offloads and
 //! interrupt coalescing until the next reboot. For all other settings there are only commands to run by hand,
-//! because these settings belong to the machine's network configuration, or need the decision of its owner.
+//! because these settings belong to the machine's network configuration, or need a decision of its
+//! administrator.
 //!
 //! ```
 //! use tune::{Goal, HostFacts, advise};

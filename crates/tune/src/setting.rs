@@ -112,7 +112,7 @@ pub(crate) fn write(paths: &HostPaths, name: &str, value: &str) -> io::Result<()
 pub(crate) fn is_gone(paths: &HostPaths, name: &str, error: &io::Error) -> bool {
     match parse_device_setting(name) {
         Some(_) => matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EOPNOTSUPP)),
-        // Not if /proc is not mounted.
+        // A sysctl is not missing if /proc is not mounted.
         None => error.kind() == io::ErrorKind::NotFound && paths.proc_sys.join("net").exists(),
     }
 }
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_setting_that_not_everybody_may_read_is_secret() {
+    fn a_setting_that_only_root_may_read_is_secret() {
         let directory = tempfile::tempdir().unwrap();
         let paths = HostPaths {
             proc_sys: directory.path().into(),

@@ -19,7 +19,7 @@ const SETTINGS: [(&str, &str); 3] = [
     ("net.ipv4.tcp_wmem", "4096 16384 50331648"),
     ("net.ipv4.tcp_no_metrics_save", "1"),
 ];
-/// More steps than there are, which bounds the loop if `apply` or `revert` never ends.
+/// An upper bound of the number of steps, which ends the loop if `apply` or `revert` never does.
 const MAX_STEPS: usize = 100;
 
 /// Settings of the loopback device of a new namespace.
@@ -68,7 +68,7 @@ fn host_paths(directory: &Path, proc_sys: &Path) -> HostPaths {
 /// Files and directories: modes and texts, by path.
 type Tree = BTreeMap<PathBuf, (u32, Option<String>)>;
 
-/// Everything below a directory.
+/// All files and directories below a directory.
 fn tree(directory: &Path) -> Tree {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
@@ -81,7 +81,7 @@ fn tree(directory: &Path) -> Tree {
     found
 }
 
-/// Everything that must be the same afterwards.
+/// The state that must be the same afterwards.
 fn state(directory: &Path, proc_sys: &Path) -> (Tree, Vec<String>) {
     let setting =
         |(name, _): &(&str, &str)| fs::read_to_string(proc_sys.join(name.replace('.', "/"))).unwrap();
@@ -297,7 +297,7 @@ fn the_device_towards_a_host_is_that_of_the_route() {
     assert_eq!(tune::device_towards([198, 51, 100, 1].into()), None, "no route");
 }
 
-/// After a reboot the name may be that of another device. The loopback device has no rings.
+/// After a reboot another device may have the name. The loopback device has no rings.
 fn settings_that_a_replaced_device_lacks_are_not_restored() {
     let directory = directories(1);
     let paths = host_paths(directory.path(), Path::new("/proc/sys"));
@@ -335,7 +335,7 @@ fn settings_that_a_device_rejects_are_skipped() {
 }
 
 #[test]
-fn a_rejected_value_restores_everything() {
+fn a_rejected_value_restores_all_settings() {
     let (directory, proc_sys) = normalized(host_of_files)(1);
     let paths = host_paths(directory.path(), &proc_sys);
     let before = state(directory.path(), &proc_sys);
@@ -392,7 +392,7 @@ fn a_setting_that_cannot_be_restored_does_not_leave_the_others_changed() {
     let paths = host_paths(directory.path(), &proc_sys);
     let before = state(directory.path(), &proc_sys);
     apply(&paths, &requested(&proc_sys), |_| {}).unwrap();
-    // It is the first to be restored.
+    // This setting is the first to be restored.
     let last = proc_sys.join(SETTINGS[2].0.replace('.', "/"));
     let text = fs::read_to_string(&last).unwrap();
     fs::remove_file(&last).unwrap();

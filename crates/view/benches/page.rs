@@ -1,8 +1,9 @@
 //! Response times of the page for a record of ten million samples: 7000 s of a flow, 0.7 ms apart. `cargo
 //! bench -p longfat-view`.
 //!
-//! Prints the duration of a browser's requests: opening the run, the first drawing of all charts, and ever
-//! shorter spans. The record is written to a temporary directory as during a run, and takes about 700 MB.
+//! Prints the duration of a browser's requests: opening the run, drawing all charts for the first time,
+//! and drawing shorter and shorter spans. The record is written to a temporary directory as during a run, and
+//! takes about 700 MB.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};

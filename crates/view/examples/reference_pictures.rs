@@ -1,5 +1,5 @@
-//! Draws docs/reference.svg and docs/reference.md: runs of the real kernel and the same in the simulator.
-//! `cargo run --release -p longfat-view --example reference_pictures -- docs`
+//! Draws docs/reference.svg and docs/reference.md: runs of the real kernel and the same runs in the
+//! simulator. `cargo run --release -p longfat-view --example reference_pictures -- docs`
 
 #![allow(clippy::disallowed_methods, reason = "writes what it draws")]
 

@@ -1,4 +1,4 @@
-//! How a plot is set for a page or a paper: size, size of letters, and style.
+//! The appearance of a plot on a page or in a paper: size, font size, and style.
 
 use crate::chart::{Chart, chart_options, chart_with};
 use crate::length::PIXELS_PER_INCH;
@@ -7,9 +7,9 @@ use crate::{Error, Length, PlotOptions};
 
 /// Default font size of a plot, pixels.
 const FONT_SIZE: f64 = 12.0;
-/// Smallest width of a plot with letters of [`FONT_SIZE`], pixels.
+/// Smallest width of a plot at [`FONT_SIZE`], pixels.
 const MIN_WIDTH: f64 = 320.0;
-/// Smallest height of a panel with such letters, pixels.
+/// Smallest height of a panel at that font size, pixels.
 const MIN_PANEL_HEIGHT: f64 = 60.0;
 
 /// The style of a plot.
@@ -25,10 +25,10 @@ pub enum PictureStyle {
 /// The appearance of a plot.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Appearance {
-    /// Width, and height if it is fixed; without a fixed height the picture is as high as [`PlotOptions`]
-    /// make it. `None`: their width and height.
+    /// Width, and height if it is fixed; without a fixed height, [`PlotOptions`] determine the height.
+    /// `None`: they determine both.
     pub size: Option<(Length, Option<Length>)>,
-    /// Size of letters; `None`: 12 pixels. Lines and marks grow with it.
+    /// Font size; `None`: 12 pixels. Lines and marks scale with it.
     pub font_size: Option<Length>,
     /// The style.
     pub style: PictureStyle,
@@ -38,7 +38,7 @@ impl Appearance {
     /// Draws a chart.
     ///
     /// # Errors
-    /// The size has no space for the letters.
+    /// The size is too small for the font size.
     pub fn draw_chart(&self, chart: &Chart) -> Result<String, Error> {
         self.draw(&chart_options(), 1, |options| Ok(chart_with(chart, options)))
     }
@@ -46,7 +46,7 @@ impl Appearance {
     /// Draws a plot of `panels` panels with `draw`, which may be called twice.
     ///
     /// # Errors
-    /// The errors of `draw`, or if the size has no space for the letters and panels.
+    /// The errors of `draw`, or if the size is too small for the font size and the panels.
     pub fn draw(
         &self,
         options: &PlotOptions,
@@ -138,12 +138,13 @@ mod tests {
     }
 
     #[test]
-    fn size_and_letters_scale_the_picture() {
+    fn size_and_font_size_scale_the_picture() {
         assert_eq!(with(None, None).unwrap(), drawn(&PlotOptions::default()).unwrap());
         let svg = with(Some("800x600"), Some("24")).unwrap();
-        // Letters of 24 pixels: everything is laid out at half the size.
+        // A font size of 24 pixels: the picture is laid out at half the size.
         assert!(svg.starts_with("<svg viewBox=\"0 0 400 300\" width=\"800\" height=\"600\" role"), "{svg}");
-        // 80 mm are 302 pixels, and letters of 6 pt 8 pixels: laid out at one and a half times the size.
+        // 80 mm are 302 pixels, and 6 pt are 8 pixels: the picture is laid out at one and a half times the
+        // size.
         let svg = with(Some("80mmx80mm"), Some("6pt")).unwrap();
         assert!(svg.starts_with("<svg viewBox=\"0 0 454 "), "{svg}");
         assert!(svg.contains(" width=\"80mm\" height=\"80mm\" role"), "{svg}");
@@ -151,13 +152,13 @@ mod tests {
 
     /// `drawn` makes two panels of 150 pixels and 50 more.
     #[test]
-    fn a_width_alone_leaves_the_height_as_it_is_needed() {
+    fn a_width_alone_does_not_fix_the_height() {
         let svg = with(Some("80mm"), Some("6pt")).unwrap();
         assert!(svg.starts_with("<svg viewBox=\"0 0 454 350\" width=\"80mm\" height=\"233\" role"), "{svg}");
     }
 
     #[test]
-    fn a_size_without_space_for_the_letters_is_refused() {
+    fn a_size_too_small_for_the_font_is_refused() {
         assert!(with(Some("300x600"), None).unwrap_err().to_string().contains("at least 320"));
         let error = with(Some("800x100"), None).unwrap_err().to_string();
         assert!(error.contains("at least 170"), "{error}");
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn paper_is_black_without_background() {
+    fn the_paper_style_is_black_without_background() {
         let paper = Appearance { style: PictureStyle::Paper, ..Appearance::default() };
         let svg = paper.draw(&PlotOptions::default(), 1, drawn).unwrap();
         assert!(svg.contains(".bg{fill:none}") && svg.contains("Helvetica"), "{svg}");

@@ -31,7 +31,7 @@ impl Unit {
         }
     }
 
-    /// The unit of a figure of a run: `bit/s`, `B`, `s`; others have no prefix.
+    /// The unit of a figure of a run: `bit/s`, `B` or `s`. Figures in other units get no prefix.
     pub(crate) fn of_figure(unit: &str) -> Self {
         match unit {
             "bit/s" => Unit::BitRate,
@@ -173,7 +173,7 @@ fn tick_text(value: f64, decimals: usize) -> String {
 /// The step of a time axis: the largest with about `target` ticks, and with [`MIN_TICKS`] in any case.
 fn time_step(from_s: f64, to_s: f64, target: usize) -> f64 {
     let mut step = nice_step((to_s - from_s) / target.max(1) as f64, &TIME_STEPS);
-    // Each half of a span as long as two steps has a tick.
+    // In a span as long as two steps, each half has a tick.
     while step > (to_s - from_s) / MIN_TICKS as f64 && tick_range(from_s, to_s, step).count() < MIN_TICKS {
         step = nice_below(step * 0.99);
     }
@@ -185,7 +185,7 @@ fn tick_range(min: f64, max: f64, step: f64) -> std::ops::RangeInclusive<i64> {
     (min / step - 1e-9).ceil() as i64..=(max / step + 1e-9).floor() as i64
 }
 
-/// The smallest of `multiples` times a power of ten that is at least `rough`.
+/// The smallest product of one of `multiples` and a power of ten that is at least `rough`.
 fn nice_step(rough: f64, multiples: &[f64]) -> f64 {
     if !(rough.is_finite() && rough > 0.0) {
         return 1.0;
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_take_a_prefix() {
+    fn rates_get_an_si_prefix() {
         let axis = Axis::of_values(0.0, 9.56e9, Unit::BitRate, 5);
         assert_eq!((axis.unit.as_str(), texts(&axis)), ("Gb/s", vec!["0.0", "2.5", "5.0", "7.5", "10.0"]));
         let axis = Axis::of_values(0.0, 4.2e9, Unit::BitRate, 5);
@@ -232,7 +232,7 @@ mod tests {
 
     /// A low panel has space for one step only.
     #[test]
-    fn a_small_axis_has_two_ticks() {
+    fn a_low_axis_has_two_ticks() {
         assert_eq!(texts(&Axis::of_values(0.0, 9.56e9, Unit::BitRate, 1)), ["0", "10"]);
         assert_eq!(texts(&Axis::of_time(1.9, 1)), ["0", "1"]);
         assert_eq!(texts(&Axis::of_span(4.5, 5.5, 1)), ["4.5", "5.0", "5.5"]);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn time_stays_in_seconds() {
+    fn times_are_in_seconds_without_a_prefix() {
         assert_eq!(
             texts(&Axis::of_time(7000.0, 10)),
             ["0", "1000", "2000", "3000", "4000", "5000", "6000", "7000"]
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_nice() {
+    fn steps_are_round_numbers() {
         assert_eq!(nice_step(0.3, &TIME_STEPS), 0.5);
         assert_eq!(nice_step(0.3, &VALUE_STEPS), 0.5);
         assert_eq!(nice_step(2.1, &VALUE_STEPS), 2.5);
@@ -270,7 +270,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_values_give_a_usable_axis(low in -1e18..1e18f64, spread in 0.0..1e18f64, target in 1usize..12) {
+        fn arbitrary_values_give_a_usable_axis(low in -1e18..1e18f64, spread in 0.0..1e18f64, target in 1usize..12) {
             for unit in [Unit::BitRate, Unit::Bytes, Unit::Seconds, Unit::Count, Unit::Share] {
                 let axis = Axis::of_values(low, low + spread, unit, target);
                 prop_assert!(axis.min < axis.max);
@@ -280,7 +280,7 @@ mod tests {
         }
 
         #[test]
-        fn any_time_span_gives_a_usable_axis(from in 0.0..1e5f64, length in 1e-3..1e5f64, target in 1usize..12) {
+        fn arbitrary_time_spans_give_a_usable_axis(from in 0.0..1e5f64, length in 1e-3..1e5f64, target in 1usize..12) {
             for axis in [Axis::of_time(length, target), Axis::of_span(from, from + length, target)] {
                 prop_assert!((MIN_TICKS..=40).contains(&axis.ticks.len()), "{:?}", axis);
             }

@@ -48,7 +48,7 @@ pub(crate) fn with_unit(name: &str, unit: &str) -> String {
 }
 
 /// The name of the horizontal axis with the unit of all its values, and the values without this unit. Values in several units
-/// keep them.
+/// keep their units.
 pub(crate) fn across(path: &str, mut values: Vec<ChartValue>) -> (String, Vec<ChartValue>) {
     let unit = match values.first() {
         Some(first) => split(&first.text).1.to_owned(),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_common_unit_is_in_the_name_and_not_at_the_ticks() {
+    fn a_common_unit_is_in_the_name_and_not_in_the_tick_labels() {
         let (name, ticks) = across("links.a-b.forward.rate", values(&["10gbit", "2.5gbit"]));
         assert_eq!((name.as_str(), ticks[1].text.as_str()), ("Rate (Gb/s)", "2.5"));
         let (name, ticks) = across("flows.bulk.send_buffer", values(&["64KiB", "1MiB"]));

@@ -130,7 +130,7 @@ impl Canvas {
         self.body.push_str("</svg>\n");
     }
 
-    /// The whole SVG. `css` is the style sheet where the picture stands alone.
+    /// The whole SVG. `css` is the style sheet of a standalone picture.
     pub(crate) fn finish(self, width: f64, height: f64, label: &str, css: Option<&str>) -> String {
         let style = css.map(|css| format!("<style>\n{css}</style>\n")).unwrap_or_default();
         let label = escape(label);
@@ -186,7 +186,7 @@ pub(crate) fn draw_title(canvas: &mut Canvas, x: f64, y: f64, title: &str, width
     TITLE_ROW * lines.len().saturating_sub(1) as f64
 }
 
-/// `text`, truncated with an ellipsis where it would be wider than `width`.
+/// `text`, truncated with an ellipsis if it would be wider than `width`.
 pub(crate) fn fit(text: &str, size: f64, width: f64) -> String {
     if text_width(text, size) <= width {
         return text.to_owned();
@@ -202,8 +202,8 @@ pub(crate) fn fit(text: &str, size: f64, width: f64) -> String {
     kept + "\u{2026}"
 }
 
-/// The texts, truncated where they would be wider than `width`. So that different texts stay different, the
-/// beginning and the end that all share are removed first.
+/// The texts, truncated if they would be wider than `width`. To keep different texts distinct, the
+/// beginning and the end that all texts share are removed first.
 pub(crate) fn fit_distinct(texts: &[&str], size: f64, width: f64) -> Vec<String> {
     let are_distinct = |fitted: &[String]| {
         (0..texts.len()).all(|i| (0..i).all(|j| texts[i] == texts[j] || fitted[i] != fitted[j]))
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_interrupt_a_path_and_single_points_are_dots() {
+    fn gaps_interrupt_a_curve_and_single_points_are_dots() {
         let mut canvas = Canvas::default();
         let points = [Some((0.0, 1.0)), Some((1.0, 2.0)), None, Some((3.0, 3.0)), None];
         canvas.path(points.into_iter(), "s0");
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn curves_coincide_where_each_point_does() {
+    fn curves_coincide_if_each_point_coincides() {
         let a = [Some((0.0, 1.0)), None, Some((2.0, 3.0))];
         assert!(coincide(&a, &[Some((0.4, 1.0)), None, Some((2.0, 3.9))]));
         assert!(!coincide(&a, &[Some((0.0, 1.0)), None, Some((2.0, 5.0))]) && !coincide(&a, &a[..2]));

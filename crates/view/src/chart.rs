@@ -1,8 +1,8 @@
 //! Curves over the values of a field, with error bars, for sweeps and fits.
 //!
-//! Numbers are on a logarithmic axis where they span more than a factor of 16, else on a linear one. Other
-//! values (a congestion control) are at equal distances and have points without a line, side by side for
-//! several curves. The ticks are the values themselves.
+//! Numbers are on a logarithmic axis if they span more than a factor of 16, else on a linear one. Other
+//! values (a congestion control) are at equal distances and have points without a line; the points of
+//! several curves are side by side. The ticks are the values themselves.
 
 use crate::axis::{Axis, Unit};
 use crate::axis_name::with_unit;
@@ -21,7 +21,7 @@ const TICK_SPACE: f64 = 50.0;
 const ROW: f64 = 20.0;
 /// Half the width of an error bar's ends.
 const WHISKER: f64 = 4.0;
-/// Distance of two curves' points over the same name, pixels at most.
+/// Maximum distance of two curves' points over the same name, pixels.
 const BESIDE: f64 = 18.0;
 /// Radius of points without a line, pixels.
 const POINT: f64 = 4.5;
@@ -67,13 +67,13 @@ pub struct Chart {
     pub title: String,
     /// The label of the horizontal axis.
     pub x_label: String,
-    /// Its values, in ascending order where they are numbers.
+    /// Its values, in ascending order if they are numbers.
     pub values: Vec<ChartValue>,
     /// The label of the vertical axis.
     pub y_label: String,
     /// The vertical axis's unit: `bit/s`, `B` or `s`; others have no prefix.
     pub unit: String,
-    /// The meaning of the error bars; shown where there are any.
+    /// The meaning of the error bars; shown if there are any.
     pub bars: String,
     /// The curves.
     pub curves: Vec<ChartCurve>,
@@ -206,7 +206,7 @@ impl Positions {
         positions
     }
 
-    /// The position of a number; `None` outside the axis, or where the axis has names.
+    /// The position of a number; `None` outside the axis, or if the axis has names.
     fn of_number(&self, number: f64) -> Option<f64> {
         let share = match self.scale {
             Scale::Names => return None,
@@ -269,7 +269,7 @@ fn draw_mark_label(canvas: &mut Canvas, label: &str, (x, y): (f64, f64), right: 
     }
 }
 
-/// Draws the ticks, with labels where there is space for them.
+/// Draws the ticks, with labels if there is space for them.
 fn draw_values(canvas: &mut Canvas, values: &[ChartValue], positions: &Positions, bottom: f64) {
     let mut free_from = f64::NEG_INFINITY;
     for (index, value) in values.iter().enumerate() {
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn decades_are_at_equal_distances_and_names_too() {
+    fn decades_and_names_are_at_equal_distances() {
         let positions = Positions::of(&values(&[1.0, 10.0, 100.0]), 930.0);
         assert!((positions.xs[2] - positions.xs[1] - (positions.xs[1] - positions.xs[0])).abs() < 1e-9);
         let near = Positions::of(&values(&[1.0, 2.0, 5.0]), 930.0);
@@ -367,7 +367,7 @@ mod tests {
             "queue (packets)",
             "knee at 15 packets",
             "whiskers: what they are",
-            // Half way between the two points.
+            // Halfway between the two points.
             "<circle cx=\"498.0\"",
             "path class=\"s1 halo\"",
         ] {

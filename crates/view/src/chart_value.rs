@@ -5,6 +5,6 @@
 pub struct ChartValue {
     /// The label of its tick.
     pub text: String,
-    /// Its number; `None` where it is not one.
+    /// Its number; `None` if it is not one.
     pub number: Option<f64>,
 }

@@ -129,7 +129,7 @@ mod tests {
     use schema::Cause;
 
     #[test]
-    fn flows_are_matched_by_name_and_ratios_only_where_they_exist() {
+    fn flows_are_matched_by_name_and_ratios_need_both_values() {
         let summary: schema::Summary = serde_json::from_str(record::EXAMPLE_SUMMARY).unwrap();
         let (mut a, mut b) = (summary.runs[0].clone(), summary.runs[0].clone());
         let flow = |name: &str, goodput: f64| FlowSummary {

@@ -12,7 +12,7 @@ const SCHEMA: &str = "longfat.engines/1";
 /// Goodputs that differ by at most this share are equal.
 const TOLERANCE: f64 = 0.05;
 
-/// The runs of one scenario in several engines.
+/// The runs of one scenario by several engines.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EngineComparison {
     /// Always `longfat.engines/1`.
@@ -28,7 +28,7 @@ pub struct EngineComparison {
 /// The runs of one variant and point.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EngineGroup {
-    /// The variant's name; `null` where the scenario has none.
+    /// The variant's name; `null` if the scenario has none.
     pub variant: Option<String>,
     /// Swept fields and their values.
     pub sweep: BTreeMap<String, String>,
@@ -53,8 +53,8 @@ fn rank(engine: &EngineName) -> u8 {
 }
 
 /// Compares the latest run of each engine, variant and point among `runs`, which are of one scenario. Only
-/// runs with the same `--set` changes as the latest run are compared. The simulator's and the model's runs of a variant and point
-/// are of one kernel: that of the latest of them.
+/// runs with the same `--set` changes as the latest run are compared. For a variant and point, only the simulator's and the
+/// model's runs of one kernel are compared: that of the latest of these runs.
 pub fn engines(scenario: &str, runs: &[RunSummary]) -> EngineComparison {
     let mut engine_runs: Vec<&RunSummary> =
         runs.iter().filter(|run| rank(&run.engine) > 0 && !run.partial).collect();

@@ -10,7 +10,7 @@ pub enum Error {
         /// The name as given.
         name: String,
     },
-    /// A metric of links, where one of flows is needed.
+    /// A metric of links instead of one of flows.
     #[error("\"{name}\" is a metric of links; a plot against another metric needs metrics of flows")]
     NotOfFlows {
         /// The name as given.

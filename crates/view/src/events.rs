@@ -40,7 +40,7 @@ pub(crate) struct Tally {
     pub(crate) kind: EventKind,
     /// The number of events.
     pub(crate) count: u64,
-    /// Their values' sum, where the values count something.
+    /// The sum of their values, if the values are counts or durations.
     pub(crate) sum: Option<i64>,
     pub(crate) first_us: i64,
     pub(crate) last_us: i64,

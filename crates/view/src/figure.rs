@@ -1,6 +1,6 @@
 //! The content of a plot before it is drawn: panels, curves in base units, the legend, the verdict's strips.
 //!
-//! In a plot of one run the colour identifies the flow or link and the dash pattern the quantity. In a plot
+//! In a plot of one run, the colour identifies the flow or link and the dash pattern the quantity. In a plot
 //! of several runs the colour identifies the run and the dash pattern the flow. Noisy rates are averaged,
 //! with the samples behind them.
 
@@ -44,7 +44,7 @@ pub(crate) struct Curve {
     pub(crate) points: Vec<Point>,
     /// The samples behind an averaged curve.
     pub(crate) raw: Vec<Point>,
-    /// Whether the axis ignores it, so that it may leave the panel at the top.
+    /// Whether the axis ignores it, so that it may extend above the panel.
     pub(crate) exceeds_axis: bool,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Panel<'a> {
     pub(crate) metric: &'a Metric,
     pub(crate) note: String,
     pub(crate) curves: Vec<Curve>,
-    /// The meaning of the dash patterns, where there are several.
+    /// The meaning of the dash patterns, if there are several.
     pub(crate) strokes: Vec<(String, Stroke)>,
     pub(crate) marks: Vec<Mark>,
 }
@@ -136,8 +136,8 @@ impl<'a> Figure<'a> {
         figure
     }
 
-    /// Adds the congestion controls to the legend: in a plot of one run where they differ, in a plot of
-    /// several runs where each has one flow.
+    /// Adds the congestion controls to the legend: in a plot of one run if they differ, in a plot of
+    /// several runs if each has one flow.
     fn name_ccs(&mut self) {
         let ccs = CcNames::of(self.runs.iter().flat_map(|run| &run.run.flows));
         if !ccs.are_relevant() {

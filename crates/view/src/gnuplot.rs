@@ -42,7 +42,7 @@ pub fn gnuplot(title: &str, run: &RunSummary, rows: &[FlowSample]) -> String {
     script
 }
 
-/// A string of gnuplot. In double quotes gnuplot would execute what is between backquotes as a shell command.
+/// A string of gnuplot. In double quotes, gnuplot would execute text between backquotes as a shell command.
 fn quoted(text: &str) -> String {
     let line: String = text.chars().filter(|c| !c.is_control()).collect();
     format!("'{}'", line.replace('\'', "''"))
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn names_cannot_leave_their_strings() {
+    fn names_cannot_end_their_strings() {
         const NAME: &str = "a'`touch x`\n\\\"; system('y'); @z";
         let text = script(NAME, NAME);
         assert_eq!(outside_strings(&text), outside_strings(&script("title", "flow")), "{text}");

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_png_has_the_pictures_size_and_its_text_on_light_ground() {
+    fn a_png_has_twice_the_size_and_text_on_a_light_background() {
         let pixels = Pixmap::decode_png(&png(&picture()).unwrap()).unwrap();
         assert_eq!((pixels.width(), pixels.height()), (200, 80));
         let first = pixels.pixel(0, 0).unwrap();

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use model::FairnessWeight;
 use schema::{EngineName, FlowSummary, RunSummary};
 
-/// One label per run: the variant where that is enough, else with the engine, the sweep and the repeat, else
-/// the id.
+/// One label per run: the variant if that is sufficient, else with the engine, the sweep and the repeat,
+/// else the id.
 pub(crate) fn run_labels(runs: &[&RunSummary]) -> Vec<String> {
     let forms: [fn(&RunSummary) -> String; 4] = [
         |run| run.variant.clone().unwrap_or_default(),
@@ -21,8 +21,8 @@ pub(crate) fn run_labels(runs: &[&RunSummary]) -> Vec<String> {
         .unwrap_or_else(|| (1..=runs.len()).map(|n| format!("run {n}")).collect())
 }
 
-/// As [`run_labels`], with the scenario's name in front where the runs are of different scenarios; the engine
-/// where a run has no other label.
+/// Like [`run_labels`], preceded by the scenario's name if the runs are of different scenarios; the engine if
+/// a run has no other label.
 pub(crate) fn labels_with_scenarios(scenarios: &[&str], runs: &[&RunSummary]) -> Vec<String> {
     let names: BTreeSet<&str> = scenarios.iter().copied().collect();
     let mut labels = vec![String::new(); runs.len()];
@@ -51,7 +51,7 @@ pub(crate) fn detailed(run: &RunSummary) -> String {
 
 /// The congestion controls of flows that are shown together, parameters included.
 pub(crate) struct CcNames {
-    /// Each with its origin, where that is known.
+    /// Each with its origin, if known.
     known: BTreeSet<(String, Option<String>)>,
     are_plain: bool,
 }
@@ -90,8 +90,8 @@ impl CcNames {
 const SAME_RTT: f64 = 0.05;
 
 /// Jain's index of a run as displayed; `None` with fewer than two bulk transfers. The model computes each
-/// flow as if it were alone, so its runs have no index. Where the flows' segment sizes or round-trip times
-/// differ, the index of goodputs weighted by them follows.
+/// flow as if it were alone, so its runs have no index. If the flows' segment sizes or round-trip times
+/// differ, the index of goodputs weighted by them is appended.
 pub(crate) fn fairness(run: &RunSummary) -> Option<String> {
     let flows = || run.flows.iter().filter(|flow| flow.is_bulk_transfer());
     let goodput_index =
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn congestion_controls_are_named_where_they_differ_or_have_parameters() {
+    fn congestion_controls_are_named_if_they_differ_or_have_parameters() {
         let flow = |a: Option<i64>| FlowSummary {
             kind: FlowKind::Tcp,
             cc: Some("griddt".into()),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shortest_distinct_labels_win() {
+    fn the_shortest_distinct_labels_are_chosen() {
         let (a, b) = (run("1", "lab", Some("default"), 1), run("2", "lab", Some("tuned"), 1));
         assert_eq!(run_labels(&[&a, &b]), ["default", "tuned"]);
         let model = run("3", "model", Some("tuned"), 1);

@@ -64,7 +64,7 @@ impl Length {
     /// # Errors
     /// One of them is not a length, or only one has a unit.
     pub fn parse_pair(text: &str) -> Result<(Length, Length), String> {
-        // The x of `px` does not separate.
+        // The x of `px` is not a separator.
         let pair = text.match_indices('x').find_map(|(at, _)| {
             Some((text[..at].trim().parse::<Length>().ok()?, text[at + 1..].trim().parse::<Length>().ok()?))
         });

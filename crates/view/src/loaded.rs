@@ -17,7 +17,7 @@ pub struct LoadedRun {
     pub host: HostInfo,
     /// The summary.
     pub run: RunSummary,
-    /// True where the run was cut short.
+    /// True if the run was ended early.
     pub partial: bool,
     /// The rows of `flows.parquet`.
     pub flows: Vec<FlowSample>,
@@ -39,7 +39,7 @@ impl LoadedRun {
         Ok(loaded)
     }
 
-    /// A run from rows in memory. Takes the first run of `summary`; panics where there is none.
+    /// A run from rows in memory. Takes the first run of `summary`; panics if there is none.
     pub fn from_rows(
         summary: Summary,
         path: impl AsRef<Path>,
@@ -71,7 +71,7 @@ impl LoadedRun {
         part
     }
 
-    /// The end of the time axis: the run's duration, or its last row where that is later.
+    /// The end of the time axis: the run's duration, or its last row if that is later.
     pub(crate) fn end_s(&self) -> f64 {
         let last_flow = self.flows.iter().map(|row| row.time_us).max().unwrap_or(0);
         let last_link = self.links.iter().map(|row| row.time_us).max().unwrap_or(0);

@@ -5,7 +5,7 @@ use schema::{FlowSample, LinkSample, Metrics};
 use crate::Error;
 use crate::axis::Unit;
 
-/// From this rate on a value is the kernel's mark for "unlimited".
+/// From this rate on, a value is the kernel's marker for "unlimited".
 pub(crate) const UNLIMITED_BPS: f64 = 1e15;
 
 /// How a value is read from a row, in base units (bit/s, bytes, seconds).

@@ -1,4 +1,4 @@
-//! Formats figures: three or four significant digits, SI prefixes, a space before the unit.
+//! Formats figures: with three or four significant digits, SI prefixes, and a space before the unit.
 //!
 //! Texts and reports have rates and sizes in the units of [`use_units`]; pictures always in bits per second
 //! and decimal bytes.
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_not_rounded_to_none_or_all() {
+    fn shares_are_not_rounded_to_0_or_100_per_cent() {
         assert_eq!(share(0.97), "97 %");
         assert_eq!(share(0.999), "99.9 %");
         assert_eq!(share(1.0), "100 %");

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_is_text_for_terminals_and_a_table_in_html() {
+    fn a_table_is_printed_as_text_and_as_html() {
         let parts = [
             Part::Table {
                 rows: vec![vec!["ENGINE".into(), "LOSS".into()], vec!["<sim>".into(), "0.1".into()]],

@@ -149,20 +149,20 @@ fn draw(figure: &Figure<'_>, across: Axis, name: &str, relation: &str, options: 
     canvas.finish(width, y + 46.0, &format!("{subject} {relation}"), css.as_deref())
 }
 
-/// The labels beside the strips; numbers where the space beside the axis is too small to distinguish them.
+/// The labels beside the strips; numbers if the space beside the axis is too small to distinguish them.
 fn strip_labels(strips: &[Strip], frame: &Frame) -> Vec<String> {
     let labels: Vec<&str> = strips.iter().map(|strip| strip.label.as_str()).collect();
     fit_distinct(&labels, TEXT, frame.left - 12.0)
 }
 
-/// The legend, with the numbers of the strips in front of its labels where the strips have numbers instead of names.
+/// The legend, with the numbers of the strips before its labels if the strips have numbers instead of names.
 fn numbered(legend: &[(String, usize)], strips: &[Strip], labels: &[String]) -> Vec<(String, usize)> {
     let has_numbers = |(strip, label): (&Strip, &String)| label.starts_with("no. ") && strip.label != *label;
     if !strips.iter().zip(labels).any(has_numbers) {
         return legend.to_vec();
     }
     let number_of = |name: &str| {
-        // "RUN: FLOW" where several runs are plotted, whose strips have the run's name.
+        // "RUN: FLOW" if several runs are plotted: their strips have the run's name.
         let is_of = |strip: &Strip| {
             name.strip_prefix(&strip.label).is_some_and(|rest| rest.is_empty() || rest.starts_with(": "))
         };
@@ -236,7 +236,8 @@ fn draw_panel(
     bottom
 }
 
-/// Draws the curves. Those that would cover an earlier curve of another colour are wide pale lines below it.
+/// Draws the curves. Curves that would cover an earlier curve of another colour are drawn as wide pale lines below
+/// it.
 fn draw_curves(canvas: &mut Canvas, panel: &Panel<'_>, to_canvas: &dyn Fn(&Point) -> Placed) {
     let placed: Vec<Vec<Placed>> =
         panel.curves.iter().map(|curve| curve.points.iter().map(to_canvas).collect()).collect();
@@ -326,7 +327,7 @@ fn keys(panel: &Panel<'_>, stalls: &[StalledSpan], references: &[Reference]) -> 
     strokes.chain(lines).chain(marks).chain(stall).collect()
 }
 
-/// Draws the legend entries right-aligned on the heading's line, on several lines where they do not fit.
+/// Draws the legend entries right-aligned on the heading's line, on several lines if they do not fit.
 /// Returns the last line's baseline.
 fn draw_keys(
     canvas: &mut Canvas,
@@ -438,7 +439,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_legend_has_the_numbers_of_strips_without_names() {
+    fn the_legend_has_the_numbers_of_numbered_strips() {
         let strip = |label: &str| Strip { label: label.into(), causes: Vec::new() };
         let strips = [strip("20261125T181142Z-sim-reno"), strip("20261125T181142Z-sim-reno-2")];
         let legend: Vec<(String, usize)> =

@@ -3,7 +3,7 @@
 /// Options of a plot.
 #[derive(Debug, Clone)]
 pub struct PlotOptions {
-    /// The heading; none where `None`.
+    /// The heading, if any.
     pub title: Option<String>,
     /// Width in pixels.
     pub width: u32,
@@ -11,7 +11,7 @@ pub struct PlotOptions {
     pub panel_height: u32,
     /// Horizontal lines in the goodput panel, in addition to the runs' wire limits.
     pub references: Vec<Reference>,
-    /// The time span in seconds since the start; the whole run where `None`.
+    /// The time span in seconds since the start; `None` for the whole run.
     pub span_s: Option<(f64, f64)>,
     /// Whether the SVG contains the style sheet. False inside a page that has it.
     pub standalone: bool,

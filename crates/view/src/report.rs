@@ -23,7 +23,7 @@ const MAX_COMPARED_RUNS: usize = 7;
 /// Maximum number of runs with separate plots.
 const MAX_PLOTTED_RUNS: usize = 24;
 
-/// Facts in a report in addition to the runs.
+/// Information in a report in addition to the runs.
 #[derive(Debug, Clone, Default)]
 pub struct ReportExtra {
     /// When the report was created, as text.
@@ -32,7 +32,7 @@ pub struct ReportExtra {
     pub command: Option<String>,
 }
 
-/// The report on `summary`. `runs` are the records of those of its runs that have series.
+/// The report on `summary`. `runs` are the records of the runs in it that have series.
 pub fn report(summary: &Summary, runs: &[LoadedRun], extra: &ReportExtra) -> String {
     let title = escape(if summary.title.is_empty() { &summary.scenario } else { &summary.title });
     let mut page = page_head(&title);
@@ -174,7 +174,7 @@ pub(crate) fn page_head(title: &str) -> String {
     )
 }
 
-/// A section with a heading and a caption; omitted where it has no content.
+/// A section with a heading and a caption; omitted if it has no content.
 pub(crate) fn section(page: &mut String, heading: &str, caption: &str, content: &str) {
     if content.is_empty() {
         return;

@@ -43,7 +43,7 @@ fn result_card(out: &mut String, run: &RunSummary, label: &str, flow: &FlowSumma
             let (limit, share) = (unbroken(number::rate(limit)), unbroken(number::share(goodput / limit)));
             format!("{share} of the {limit} that the path can carry")
         });
-        // Without a steady part the figure is the mean itself.
+        // Without a steady part, the figure is the overall mean.
         let mean = flow.goodput_bps.filter(|_| flow.steady_goodput_bps.is_some());
         let which = match mean {
             Some(mean) => format!("steady goodput, mean {}", unbroken(number::rate(mean))),
@@ -151,7 +151,7 @@ fn unbroken(text: String) -> String {
     text.replace(' ', "\u{a0}")
 }
 
-/// The published figures beside ours.
+/// The published figures beside those of the runs.
 pub(crate) fn published_table(results: &[PublishedResult]) -> String {
     if results.is_empty() {
         return String::new();
@@ -469,7 +469,7 @@ impl Table {
         let _ = writeln!(self.body, "<tr>{}</tr>", std::mem::take(&mut self.row));
     }
 
-    /// The table; empty where it has no rows.
+    /// The table; empty if it has no rows.
     fn finish(self) -> String {
         if self.body.is_empty() {
             return String::new();

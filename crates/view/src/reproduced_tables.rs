@@ -11,7 +11,7 @@ use crate::{
     words,
 };
 
-/// Before and after the generated part of a Markdown page.
+/// The markers before and after the generated part of a Markdown page.
 const MARKS: [&str; 2] = [
     "<!-- written by longfat reproduce --markdown: begin -->\n",
     "<!-- written by longfat reproduce --markdown: end -->\n",
@@ -61,7 +61,7 @@ fn rows(results: &[Reproduced], part: FigurePart) -> Vec<Vec<String>> {
         row.push(words::verdict(figure.verdict).to_owned());
         rows.push(row);
     }
-    // An engine that ran nothing has no column.
+    // An engine without runs has no column.
     let last = rows[0].len() - 1;
     let is_unused = |column: usize| rows[1..].iter().all(|row| row[column] == UNKNOWN);
     let unused: Vec<usize> = (4..last).rev().filter(|column| is_unused(*column)).collect();
@@ -80,7 +80,7 @@ fn rows(results: &[Reproduced], part: FigurePart) -> Vec<Vec<String>> {
     rows
 }
 
-/// The results that no run is compared with, as rows of cells.
+/// The results without a run to compare with, as rows of cells.
 fn facts(results: &[Reproduced]) -> Vec<Vec<String>> {
     let mut rows = vec![texts(["ID", "NOT COMPARED WITH A RUN", "REASON", "SEE"])];
     for result in results.iter().filter(|result| result.figures.is_empty()) {
@@ -173,7 +173,7 @@ pub fn has_marks(page: &str) -> bool {
     MARKS.iter().all(|mark| page.contains(mark))
 }
 
-/// The page with its generated part replaced; for a page without one, only that part, with its marks.
+/// The page with its generated part replaced; for a page without one, only that part, with its markers.
 pub fn with_generated(page: &str, generated: &str) -> String {
     let [begin, end] = MARKS;
     let Some((before, after)) =

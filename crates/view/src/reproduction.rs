@@ -22,16 +22,16 @@ pub struct Reproduced {
     /// The evidence of a result without runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shown: Option<String>,
-    /// Its figures beside ours.
+    /// Its figures beside those of the runs.
     pub figures: Vec<ReproducedFigure>,
 }
 
 /// A figure of a published result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ReproducedFigure {
-    /// The scenario of our figure.
+    /// The scenario of the run's figure.
     pub scenario: String,
-    /// The published figure and ours.
+    /// The published figure and the run's.
     #[serde(flatten)]
     pub figure: PublishedResult,
 }
@@ -67,7 +67,7 @@ pub fn reproduction(results: &[Reproduced], sections: &[String], extra: &ReportE
 /// The parts of the list of figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FigurePart {
-    /// Figures and claims of the sources, and what follows from them.
+    /// Figures and claims of the sources, and figures derived from them.
     Compared,
     /// Experiments for which the source has no figure.
     WithoutFigure,

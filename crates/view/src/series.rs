@@ -73,7 +73,7 @@ fn push_extremes(points: &[Point], out: &mut Vec<Point>) {
     }
 }
 
-/// The smallest and largest value; `None` where there is none.
+/// The smallest and largest value; `None` if there is none.
 pub(crate) fn range<'a>(points: impl IntoIterator<Item = &'a Point>) -> Option<(f64, f64)> {
     let mut found: Option<(f64, f64)> = None;
     for value in points.into_iter().filter_map(|(_, value)| *value).filter(|v| v.is_finite()) {
@@ -101,20 +101,20 @@ mod tests {
     }
 
     #[test]
-    fn the_first_point_of_a_late_span_weighs_as_much_as_the_others() {
+    fn the_first_point_of_a_late_span_has_the_same_weight_as_the_others() {
         let late: Vec<Point> = (0..4).map(|i| (5000.0 + f64::from(i), Some(f64::from(i)))).collect();
         let means: Vec<f64> = smooth(&late, 10.0).into_iter().filter_map(|(_, mean)| mean).collect();
         assert_eq!(means, [0.0, 0.5, 1.0, 1.5]);
     }
 
     #[test]
-    fn smoothing_time_grows_with_the_run_in_nice_steps() {
+    fn smoothing_time_grows_with_the_run_in_round_steps() {
         assert_eq!(smoothing_s(20.0), 0.1);
         assert_eq!(smoothing_s(7000.0), 20.0);
     }
 
     #[test]
-    fn gaps_survive_decimation() {
+    fn decimation_keeps_gaps() {
         let points: Vec<Point> =
             (0..10_000).map(|i| (f64::from(i), (i / 1000 != 5).then_some(1.0))).collect();
         let decimated = decimate(&points, (0.0, 10_000.0), 100);

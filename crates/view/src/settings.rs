@@ -1,4 +1,4 @@
-//! What distinguishes runs of a scenario besides engine, variant and sweep point. Runs that differ in nothing are repeats.
+//! The settings that distinguish runs of a scenario, besides engine, variant and sweep point. Runs without a difference are repeats.
 
 use std::collections::BTreeMap;
 
@@ -61,14 +61,14 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_all_that_makes_a_run_no_repeat() {
+    fn runs_with_different_settings_are_not_repeats() {
         let changed = run("sim", &[("seed", "2"), ("duration", "5s")], Some("6.1"));
         assert_eq!(settings(&changed), [("duration", "5s"), ("kernel", "6.1")].into());
         assert_eq!(settings(&run("kernel", &[("seed", "3")], Some("6.1.192"))), Settings::new());
     }
 
     #[test]
-    fn only_settings_in_which_similar_runs_differ_distinguish_them() {
+    fn shared_settings_of_similar_runs_do_not_distinguish_them() {
         let runs = [
             run("sim", &[("duration", "5s"), ("sample", "1ms")], None),
             run("sim", &[("duration", "5s"), ("seed", "7")], Some("2.4")),

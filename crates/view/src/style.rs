@@ -18,8 +18,8 @@ pub(crate) const SERIES: [(&str, &str); 7] = [
     ("#5c5f66", "#c3c7ce"),
 ];
 
-/// Colours of further curves on the page: with [`SERIES`] 20 that differ from each other (found by the largest
-/// minimum distance in OKLab).
+/// Colours of further curves on the page: together with [`SERIES`], 20 distinct colours (chosen for the
+/// largest minimum distance in OKLab).
 pub(crate) const MORE_SERIES: [(&str, &str); 13] = [
     ("#4a07a6", "#8966f9"),
     ("#452c17", "#99816e"),
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn no_cause_has_a_colour_like_that_of_a_run_or_of_another_cause() {
+    fn colours_of_causes_differ_from_each_other_and_from_those_of_runs() {
         for (index, cause) in Cause::ALL.into_iter().enumerate() {
             let (light, dark) = cause_colours(cause);
             for (series_light, series_dark) in SERIES {
@@ -174,7 +174,7 @@ mod tests {
         }
     }
 
-    /// A colour `#rrggbb` in CIE XYZ-like linear light, then a cube root: near to what an eye sees.
+    /// A colour `#rrggbb` in CIE XYZ-like linear light, then a cube root: which approximates perceived lightness.
     fn seen(colour: &str) -> [f64; 3] {
         [1, 3, 5].map(|at| {
             let part = f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap()) / 255.0;

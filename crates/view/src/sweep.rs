@@ -15,8 +15,8 @@ use crate::{number, words};
 /// The meaning of the error bars of a sweep's points.
 const BARS: &str = "Whiskers: 95 % confidence interval";
 
-/// The points of a sweep, one per line, and the knees. Whole columns are dropped where a terminal of `width`
-/// characters is narrower.
+/// The points of a sweep, one per line, and the knees. Whole columns are dropped if they do not fit into
+/// `width` characters.
 pub fn sweep(sweep: &Sweep, width: Option<usize>) -> String {
     let mut parts = sweep_parts(sweep);
     if let Part::Table { rows, right_aligned } = &mut parts[0] {
@@ -265,7 +265,7 @@ pub fn chart_of_fit(fit: &Fit) -> Chart {
     }
 }
 
-/// An HTML page with a chart, and what [`sweep_html`] or [`fit_html`] gave.
+/// An HTML page with a chart, and the output of [`sweep_html`] or [`fit_html`].
 pub fn sweep_page(title: &str, html: &str, svg: &str, command: &str) -> String {
     let title = escape(title);
     format!(
@@ -294,7 +294,7 @@ fn chart_values(values: &[SweptValue]) -> Vec<ChartValue> {
     values.iter().map(|v| ChartValue { text: v.text.clone(), number: v.number }).collect()
 }
 
-/// Sorts values by number, where all are numbers.
+/// Sorts values by number if all are numbers.
 fn sort(values: &mut Vec<SweptValue>) {
     values.dedup();
     if values.iter().all(|value| value.number.is_some()) {
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_has_points_and_knee() {
+    fn the_table_of_a_sweep_has_points_and_knee() {
         let text = sweep(&example(), None);
         let mut lines = text.lines();
         assert_eq!(lines.next(), Some("ENGINE  SEND_BUFFER  bulk.goodput       95 % CONFIDENCE  RUNS"));
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chart_goes_from_the_smallest_value_to_the_largest() {
+    fn the_axis_of_a_chart_ranges_from_the_smallest_value_to_the_largest() {
         let svg = sweep_chart(&example());
         let position = |text: &str| svg.find(text).unwrap_or_else(|| panic!("{text} in {svg}"));
         assert!(position(">2<") < position(">4<"));
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fit_has_residuals_and_sensitivity() {
+    fn the_text_of_a_fit_has_residuals_and_sensitivity() {
         let tried = |size: f64, ours: f64| FitTried {
             values: vec![value(size)],
             error: Some(ours / 1e9 - 1.0),

@@ -1,7 +1,7 @@
 //! Text tables for terminals, without colours. Every line ends with a newline.
 //!
-//! `width` is the terminal's number of characters: where a table is wider, whole columns are dropped.
-//! Without a width all are shown.
+//! `width` is the terminal's number of characters: if a table is wider, whole columns are dropped.
+//! Without a width, all columns are shown.
 
 use record::Run;
 use schema::{
@@ -181,7 +181,7 @@ fn with_kernels<'a>(header: impl IntoIterator<Item = &'a str>, kernels: &[&str])
     header.into_iter().map(str::to_owned).chain(kernels).chain(["VERDICT".to_owned()]).collect()
 }
 
-/// The figures of all engines, and the verdict. An engine's verdict follows its figure where it differs from the result's.
+/// The figures of all engines, and the verdict. An engine's verdict follows its figure if it differs from the result's.
 fn figures(result: &PublishedResult, kernels: &[&str]) -> Vec<String> {
     let cell = |engine: &EngineName, kernel| {
         words::judged_figure(result, engine, kernel).unwrap_or_else(|| UNKNOWN.to_owned())
@@ -191,8 +191,8 @@ fn figures(result: &PublishedResult, kernels: &[&str]) -> Vec<String> {
     engines.chain(guests).chain([words::verdict(result.verdict).to_owned()]).collect()
 }
 
-/// The goodput and the round-trip times of each flow of each run, and what limited it; UDP flows are in
-/// [`datagrams`].
+/// The goodput and the round-trip times of each flow of each run, and the limit of each flow; UDP flows
+/// are in [`datagrams`].
 pub fn results(runs: &[RunSummary], width: Option<usize>) -> String {
     let labels = run_labels(&runs.iter().collect::<Vec<_>>());
     let flows: Vec<(&String, &FlowSummary)> = runs
@@ -291,7 +291,7 @@ pub fn receiver_verdict(flow: &str, verdict: &ReceiverVerdict) -> String {
 }
 
 /// How to remove a flow's limit: a command for each host and the reasons for the values, or the advice; empty
-/// where there is none.
+/// if there is none.
 pub fn fix(flow: &FlowSummary) -> String {
     if flow.fixes.is_empty() {
         return flow.remedy.iter().map(|remedy| format!("  to fix it: {remedy}\n")).collect();
@@ -307,7 +307,7 @@ pub fn fix(flow: &FlowSummary) -> String {
     out + &format!("  ({})\n", reasons.join("; "))
 }
 
-/// The datagram counts of each run's UDP flows; empty where there are none.
+/// The datagram counts of each run's UDP flows; empty if there are none.
 pub fn datagrams(runs: &[RunSummary], width: Option<usize>) -> String {
     let labels = run_labels(&runs.iter().collect::<Vec<_>>());
     let mut rows =
@@ -334,7 +334,7 @@ pub fn datagrams(runs: &[RunSummary], width: Option<usize>) -> String {
     fitted(rows, &right_aligned, width, &["LOST", "SENT", "JITTER", "MEAN DELAY"])
 }
 
-/// The play-out of each run's real-time streams; empty where there are none.
+/// The play-out of each run's real-time streams; empty if there are none.
 pub fn streams(runs: &[RunSummary], width: Option<usize>) -> String {
     let labels = run_labels(&runs.iter().collect::<Vec<_>>());
     let mut rows = vec![texts([
@@ -491,7 +491,7 @@ fn quality(run: &RunSummary) -> String {
     out
 }
 
-/// A compared metric's name without its unit suffix, and how its values are printed.
+/// A compared metric's name without its unit suffix, and the format of its values.
 fn presentation(metric: &MetricComparison) -> (String, Print) {
     let name = metric.metric;
     let known: [(&str, Print); 5] = [

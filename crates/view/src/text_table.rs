@@ -1,4 +1,4 @@
-//! Tables for terminals: aligned columns, and fewer of them where the terminal is narrow.
+//! Tables for terminals: aligned columns, fewer of them on narrow terminals.
 
 /// Shown in place of an unknown figure.
 pub(crate) const UNKNOWN: &str = "-";
@@ -20,7 +20,7 @@ pub(crate) fn texts<'a>(cells: impl IntoIterator<Item = &'a str>) -> Vec<String>
 }
 
 /// Drops whole columns, in the order of the headers `drop_order`, until the lines of a table have at most `width`
-/// characters. A dropped column is restored if it fits after wider ones were dropped. Without a width all columns stay.
+/// characters. A dropped column is restored if it fits after wider ones were dropped. Without a width, all columns are kept.
 /// `right_aligned` has an entry for each column.
 pub(crate) fn drop_columns(
     rows: &mut [Vec<String>],
@@ -45,8 +45,8 @@ pub(crate) fn drop_columns(
             dropped.push(column);
         }
     }
-    // The last ones are the most important. If dropping is not enough, all stay dropped, and the caller breaks cells
-    // into lines.
+    // The columns at the end of the order are the most important. If dropping does not suffice, all of them are
+    // dropped, and the caller breaks cells into lines.
     if fits(&is_kept) {
         for column in dropped.into_iter().rev() {
             is_kept[column] = true;
@@ -127,8 +127,8 @@ pub fn fitted(
     }
 }
 
-/// The rows with the texts of their left-aligned cells broken into several lines so that all fit; `None` where they
-/// cannot.
+/// The rows with the texts of their left-aligned cells broken into several lines so that all fit; `None` if they
+/// cannot fit.
 fn broken_cells(rows: &[Vec<String>], right_aligned: &[bool], width: usize) -> Option<Vec<Vec<String>>> {
     let mut target = widths(rows);
     let longest_word = |column: usize| {
@@ -208,8 +208,8 @@ fn blocks(rows: &[Vec<String>], width: usize) -> String {
 
 /// Breaks the sentences of a text at spaces into lines of at most `width` characters, each below the
 /// beginning of the first. A sentence in the last column of a table (two spaces or more between columns)
-/// stays in its column; where that has less than a third of the width or a longer word, it begins on the next line. Commands stay
-/// whole (the indented lines without columns below a line that ends with a colon).
+/// stays in its column; if that column has less than a third of the width, or a word that does not fit, the sentence begins on
+/// the next line. Commands are not broken (the indented lines without columns below a line that ends with a colon).
 pub fn wrapped(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut command_indent = None;
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_column_stays_where_only_a_wide_one_has_to_go() {
+    fn a_narrow_column_is_restored_after_a_wide_one_is_dropped() {
         let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
         let mut rows = vec![
             row(["SCENARIO", "ID", "GOODPUT"]),
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_stay_whole_and_columns_keep_their_place() {
+    fn commands_are_not_broken_and_columns_stay_aligned() {
         let command = "  to fix it, on h2:\n    sysctl -w net.ipv4.tcp_rmem=\"1 2 3\"\n";
         assert_eq!(wrapped(command, 20), command);
         let after = format!("{command}  and then a sentence");
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_drops_columns_then_breaks_cells_then_stacks() {
+    fn a_table_drops_columns_then_breaks_cells_then_becomes_blocks() {
         let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
         let rows = vec![row(["ID", "FIGURE", "SIM"]), row(["L8", "goodput of the whole run", "4.39 Gb/s"])];
         let fitted = |width, drop: &[&str]| fitted(rows.clone(), &[false, false, true], width, drop);
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_last_column_takes_no_width() {
+    fn an_empty_last_column_needs_no_width() {
         let mut rows = rows();
         rows[1][3].clear();
         assert_eq!(line_width(&rows), 5 + 2 + 6 + 2 + 9);

@@ -1,4 +1,4 @@
-//! Light or dark colours of pages, whatever the reader's system prefers.
+//! Light or dark colours of pages, independent of the preference of the reader's system.
 
 use std::fmt;
 use std::str::FromStr;

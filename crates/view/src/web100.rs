@@ -27,7 +27,7 @@ pub struct TraceCounts {
     /// ACKs received with SACK blocks.
     #[serde(rename = "SACKsRcvd")]
     pub sacks_rcvd: i64,
-    /// ACKs that acknowledge nothing new and leave the peer's window as it is, while data is outstanding.
+    /// ACKs that acknowledge no new data and do not change the peer's window, while data is outstanding.
     #[serde(rename = "DupAcksIn")]
     pub dup_acks_in: i64,
     /// Increases of the congestion window below ssthresh.
@@ -283,7 +283,7 @@ mod tests {
         let all = &flow.all;
         assert_eq!((all.data_segs_out, all.short_segs_out, all.segs_retrans), (4, 1, 1));
         assert_eq!((all.acks_in, all.sacks_rcvd, all.dup_acks_in), (5, 2, 2));
-        // The increase by two is one increase.
+        // The increase by two segments counts as one increase.
         assert_eq!((all.slow_start, all.cong_avoid, all.cwnd_reductions), (2, 1, 1));
         assert_eq!((all.bursts, all.bursts_on_ack), (2, 1));
         assert_eq!((all.cwnd_segs, all.ssthresh_segs), (Some((2, 5)), Some((4, 4))));
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_update_and_an_ack_of_an_idle_sender_are_no_duplicates() {
+    fn window_updates_and_acks_while_idle_are_not_duplicates() {
         let mut trace = [row(1, TraceKind::Ack, 10, 2, None), row(2, TraceKind::Ack, 10, 2, None)];
         trace[1].snd_wnd_bytes = Some(70_000);
         assert_eq!(trace_counts(&trace, &[])[0].all.dup_acks_in, 0);

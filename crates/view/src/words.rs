@@ -114,7 +114,7 @@ pub fn metric_scope(metric: &str) -> String {
     }
 }
 
-/// The engines that have a column each in tables of published figures, and its heading.
+/// The engines that each have a column in tables of published figures, and the column's heading.
 pub const PUBLISHED_ENGINES: [(EngineName, &str); 4] = [
     (EngineName::Model, "model"),
     (EngineName::Sim, "simulated"),
@@ -122,7 +122,8 @@ pub const PUBLISHED_ENGINES: [(EngineName, &str); 4] = [
     (EngineName::Hosts, "hosts"),
 ];
 
-/// An engine's figure of a published result with its verdict where that is not the result's; `None` without either.
+/// An engine's figure of a published result, with its verdict if that differs from the result's; `None` without
+/// either.
 pub fn judged_figure(result: &PublishedResult, engine: &EngineName, kernel: Option<&str>) -> Option<String> {
     let Some(judged) = result.judged(engine, kernel) else {
         let known = match engine {

@@ -1,8 +1,8 @@
 //! A traced flow in the format of xplot: the time-sequence graph of tcptrace, as in Stevens's books.
 //!
-//! A white arrow per segment from its first to its last byte, red for retransmissions; below, in green, the
-//! acknowledged bytes; above, in yellow, the end of the receiver's window. Purple ticks are ACKs with SACK
-//! blocks.
+//! Each segment is a white arrow from its first to its last byte, red if it is a retransmission. The green
+//! line below shows the acknowledged bytes, the yellow line above the end of the receiver's window. Purple
+//! ticks are ACKs with SACK blocks.
 
 use std::fmt::Write;
 
@@ -109,7 +109,7 @@ mod tests {
             assert!(text.contains(part), "{part:?} in {text}");
         }
         assert_eq!(xplot(&rows, "other"), None);
-        // A name is no command of xplot.
+        // A name does not act as a command of xplot.
         let renamed = rows.map(|row| TraceRow { flow: "f\ngo\nx".into(), ..row });
         assert!(xplot(&renamed, "f\ngo\nx").unwrap().starts_with("timeval unsigned\ntitle\nfgox (time"));
     }

@@ -23,7 +23,7 @@ fn run(engine: EngineName, started: &str, goodput: f64, verdict: Cause) -> RunSu
 }
 
 #[test]
-fn the_latest_run_of_each_engine_is_compared_with_the_most_real_one() {
+fn the_latest_run_of_each_engine_is_compared_with_the_most_realistic_one() {
     let runs = [
         run(EngineName::Hosts, "2026-11-24T01:00:00Z", 100e6, Cause::Loss),
         run(EngineName::Hosts, "2026-11-24T02:00:00Z", 470e6, Cause::PathRate),
@@ -53,7 +53,7 @@ fn the_latest_run_of_each_engine_is_compared_with_the_most_real_one() {
         view::engines_text(&agreeing, None)
             .ends_with("tuned: the path behaves as modelled (hosts against model).\n")
     );
-    // Repeats with other seeds are compared, runs of other kernels or otherwise changed are not.
+    // Repeats with other seeds are compared; runs of other kernels and runs changed in other ways are not.
     let mut changed = runs.clone();
     changed[3].set = [("seed".into(), "7".into())].into();
     assert_eq!(view::engines("lab8", &changed).runs.len(), 3);

@@ -1,4 +1,4 @@
-//! The page's server from the view of a browser and of an attacker, and its series against the record's rows.
+//! Tests the page's server as a browser and as an attacker, and compares its series with the record's rows.
 
 use crate::page_site;
 use page_site::{SAMPLES, Site, flows};
@@ -6,7 +6,7 @@ use schema::Cause;
 use serde_json::json;
 
 #[test]
-fn nothing_is_shown_without_the_cookie() {
+fn requests_without_the_cookie_are_refused() {
     let site = Site::start();
     for path in ["/", "/app.js", "/app.css", "/api/runs", "/api/vocabulary", "/nothing"] {
         let response = site.request("GET", path, &[], b"");
@@ -79,7 +79,7 @@ fn every_response_has_the_security_headers() {
 }
 
 #[test]
-fn no_key_leaves_the_runs_directory() {
+fn no_key_names_a_file_outside_the_runs_directory() {
     let site = Site::start();
     let id = site.key();
     for key in [
@@ -146,7 +146,7 @@ fn invalid_requests_are_refused_and_the_server_continues() {
 }
 
 #[test]
-fn a_short_span_has_the_samples_of_the_record() {
+fn a_short_span_is_drawn_from_the_samples_of_the_record() {
     let site = Site::start();
     let found = site.series(&json!({
         "run": site.key(), "from_s": 10.0, "to_s": 11.0, "columns": 500, "measures": ["cwnd", "rtt"], "flows": ["b"], "trace": [],
@@ -160,7 +160,7 @@ fn a_short_span_has_the_samples_of_the_record() {
         .map(|row| (row.time_us as f64 / 1e6, (row.snd_cwnd_segs.unwrap() * 1448) as f64))
         .collect();
     assert_eq!(found.curves[0], cwnd, "with one sample before and one after");
-    // A tenth of the samples has no round-trip time: gaps.
+    // A tenth of the samples has no round-trip time, which shows as gaps.
     let present: Vec<f64> = found.curves[1].iter().map(|p| p.1).filter(|v| !v.is_nan()).collect();
     let expected: Vec<f64> = rows.iter().filter_map(|row| row.srtt_us).map(|us| us as f64 / 1e6).collect();
     assert_eq!(present, expected);
@@ -168,7 +168,7 @@ fn a_short_span_has_the_samples_of_the_record() {
 }
 
 #[test]
-fn a_whole_run_has_its_extremes_and_means() {
+fn a_whole_run_is_drawn_with_extremes_and_means() {
     let site = Site::start();
     let request = json!({
         "run": site.key(), "from_s": 0.0, "to_s": 30.0, "columns": 20, "measures": ["goodput"], "flows": ["a"], "causes": true, "events": true,

@@ -7,7 +7,7 @@ use serde_json::json;
 use testing::page_types::{interfaces, mistake};
 
 #[test]
-fn the_types_of_the_page_match_the_documents_of_the_server() {
+fn the_pages_types_match_the_servers_documents() {
     let source = include_str!("../../../web/src/api.ts");
     let known = interfaces(source);
     let site = Site::start();
@@ -28,7 +28,7 @@ fn the_types_of_the_page_match_the_documents_of_the_server() {
         assert_ne!(document, json!([]), "{kind}: the list is empty");
         assert_eq!(mistake(&document, kind, &known, kind), None);
     }
-    // The check itself finds missing fields, unknown fields and wrong types.
+    // The check itself reports missing fields, unknown fields and wrong types.
     let wrong = json!([{ "scenario": "s", "result": {}, "runs": [] }]);
     assert!(mistake(&wrong, "PublishedRow[]", &known, "x").unwrap().contains("is not sent"));
     assert!(mistake(&json!({ "t": "1" }), "Mark", &known, "x").is_some());

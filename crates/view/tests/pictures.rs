@@ -121,7 +121,7 @@ fn a_large_receive_window_does_not_extend_the_axis_of_the_congestion_window() {
 }
 
 #[test]
-fn legends_name_congestion_controls_that_differ() {
+fn legends_name_differing_congestion_controls() {
     let (mut a, mut b) = (synthetic::run("default", 1, 10.6e6), synthetic::run("tuned", 1, 80e6));
     for (run, from) in [(&mut a, "kernel"), (&mut b, "longfat")] {
         run.run.flows.retain(|flow| flow.kind == FlowKind::Tcp);
@@ -153,7 +153,7 @@ fn a_missing_value_interrupts_the_curve() {
 }
 
 #[test]
-fn missing_data_is_noted_and_unknown_metrics_are_refused() {
+fn missing_data_is_mentioned_and_unknown_metrics_are_refused() {
     let mut run = synthetic::run("default", 1, 10.6e6);
     run.links.clear();
     let svg = plot(&[&run], &["queue", "rcv_rtt_us"], &PlotOptions::default()).unwrap();
@@ -177,7 +177,7 @@ fn extreme_values_can_be_drawn() {
 
 const SCRIPT: &str = "<script>alert('x')</script>";
 
-/// The summary with [`SCRIPT`] in place of every text that can be read as any text, except those called by `kept` names.
+/// The summary in which [`SCRIPT`] replaces every free text, except those in fields with `kept` names.
 fn with_scripts(summary: &Summary, kept: &[&str]) -> Summary {
     fn find_texts(value: &Value, pointer: &str, found: &mut Vec<String>) {
         let mut within = |key: &str, value| find_texts(value, &format!("{pointer}/{key}"), found);
@@ -373,7 +373,7 @@ fn a_plot_against_a_metric_shows_the_requested_span() {
     };
     let (span, settled) = (plot(&run, Some((4.0, 5.0))), plot(&run, None));
     assert!(texts(&span).contains("from 4 s to 5 s") && texts(&settled).contains("second half of each flow"));
-    // Samples at other times have no effect.
+    // Samples outside the span have no effect.
     for row in run.flows.iter_mut().filter(|row| !(4_000_000..=5_000_000).contains(&row.time_us)) {
         row.srtt_us = Some(900_000);
     }

@@ -102,7 +102,7 @@ fn names_cannot_control_the_terminal() {
 }
 
 #[test]
-fn narrow_terminals_get_fewer_columns_and_no_line_that_wraps() {
+fn narrow_terminals_get_fewer_columns_and_no_wrapped_lines() {
     let mut runs = runs();
     runs[1].flows[0].verdict_also = Some(schema::Cause::SendBuffer);
     let longest = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
@@ -135,7 +135,7 @@ fn narrow_terminals_get_fewer_columns_and_no_line_that_wraps() {
         assert!(text.contains("20261123T222341Z-sim-tuned"), "ids stay whole: {text}");
     }
     assert!(listed(Some(80)).contains(" queue=100p") && listed(Some(80)).contains("GOODPUT"));
-    // The reason why one record cannot be read does not take the columns of the others.
+    // The reason why one record cannot be read does not displace the columns of the others.
     let damaged = dir.path().join("path-50mbit-20ms/20261123T222342Z-sim-damaged");
     std::fs::create_dir_all(&damaged).unwrap();
     std::fs::write(damaged.join("summary.json"), "{").unwrap();

@@ -1,5 +1,5 @@
-//! Counters that web100 kept in the kernel and Linux does not: minima and maxima, times in each phase,
-//! congestion signals.
+//! Counters that web100 had in the kernel and that Linux lacks: minima and maxima, times in each
+//! phase, congestion signals.
 //!
 //! They are computed from samples and events. From samples alone the counts are lower bounds, because an
 //! episode between two samples is not seen. With events they are exact.
@@ -137,7 +137,7 @@ impl ConnectionCounters {
         }
     }
 
-    /// Counts a sample that found no change.
+    /// Counts an unchanged sample.
     pub fn add_unchanged_sample(&mut self, time_ns: u64) {
         self.samples += 1;
         self.add_phase_time(time_ns);
@@ -217,7 +217,7 @@ impl ConnectionCounters {
         self.phase = Some(phase);
     }
 
-    /// Adds the time since the last call to the current phase.
+    /// Adds the time since the previous call to the current phase.
     fn add_phase_time(&mut self, time_ns: u64) {
         let Some(phase) = self.phase else {
             self.phase_since_ns = time_ns.max(self.phase_since_ns);
@@ -271,7 +271,8 @@ mod tests {
             counters.add_sample(ms * 1_000_000, &info(ca_state, cwnd, ssthresh, window));
         }
         assert_eq!((counters.slow_starts, counters.avoidances), (2, 1));
-        // 10 to 40 in slow start, 20 to 21 in avoidance; 1 to 5 was recovery.
+        // The window was 10 to 40 segments in slow start, 20 to 21 in congestion avoidance, and 1 to 5 in
+        // recovery.
         assert_eq!((counters.slow_start_growths, counters.avoidance_growths), (1, 1));
         assert_eq!((counters.recoveries, counters.losses, counters.reductions), (1, 1, 0));
         assert_eq!(counters.phase_us, [20_000, 20_000, 20_000]);
@@ -292,14 +293,14 @@ mod tests {
     }
 
     #[test]
-    fn an_ack_that_repeats_is_a_duplicate_unless_it_changes_the_window() {
+    fn a_repeated_ack_is_a_duplicate_unless_it_changes_the_window() {
         let mut counters = ConnectionCounters::default();
         for (repeats, window_before) in
             [(false, 100), (true, 100), (true, 100), (true, 100), (false, 200), (true, 200), (false, 200)]
         {
             counters.count_ack(repeats, window_before);
         }
-        // The third of the first three opened the window.
+        // The third of the first three ACKs opened the window.
         assert_eq!(counters.duplicate_acks, 3);
     }
 }

@@ -37,7 +37,7 @@ mod tests {
         let mut events = Vec::new();
         detect_events(&previous, &row, &mut events);
         let found: Vec<_> = events.iter().map(|e| (e.kind, e.value)).collect();
-        // The first timeout count is not an increase: the previous value is unknown.
+        // The first timeout count does not count as an increase, because the previous value is unknown.
         assert_eq!(found, [(EventKind::CaState, 3), (EventKind::Retransmit, 7)]);
     }
 }

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 
 use crate::{Process, SocketSample, SocketState, socket_sample::unmapped};
 
-/// Maximum nesting of `not` and parentheses, which bounds the recursion of the parser; people write one or two
+/// Maximum nesting of `not` and parentheses, which bounds the recursion of the parser; users write one or two
 /// levels.
 const MAX_NESTING: usize = 64;
 /// Length of ::ffff:0:0/96, the prefix of IPv4-mapped IPv6 addresses (RFC 4291 section 2.5.5.2), bits.
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn every_term_matches_and_rejects() {
+    fn every_term_matches_and_rejects_connections() {
         for (matching, rejecting) in [
             ("", "not port 5201"),
             ("port 5201", "port 80"),
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_point_at_the_word() {
+    fn errors_point_at_the_wrong_word() {
         let message = |text: &str| Filter::parse(text).unwrap_err().to_string();
         assert_eq!(
             message("port 5201 and prot 80"),
@@ -401,7 +401,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn garbage_does_not_panic(text in ".{0,80}", terms in "((not|and|or|port|peer|\\(|\\)|1|::/0|é) ?){0,12}") {
+        fn arbitrary_text_causes_no_panic(text in ".{0,80}", terms in "((not|and|or|port|peer|\\(|\\)|1|::/0|é) ?){0,12}") {
             for text in [text, terms] {
                 if let Err(error) = Filter::parse(&text) {
                     prop_assert!(error.offset <= text.len() && !error.to_string().is_empty());

@@ -56,7 +56,7 @@ impl NetNamespace {
         let paths = threads.map(|thread| thread.join("ns/net")).chain(entries("/run/netns".as_ref()));
         let mut inodes = BTreeSet::new();
         let new = paths.filter(|path| fs::metadata(path).is_ok_and(|file| inodes.insert(file.ino())));
-        // A thread may have ended since.
+        // The thread may have ended in the meantime.
         new.filter_map(|path| NetNamespace::open_path(String::new(), path.to_str()?).ok()).collect()
     }
 
@@ -92,7 +92,7 @@ impl NetNamespace {
     pub fn run<T: Send>(&self, work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
         let inside = || {
             let current = File::open("/proc/thread-self/ns/net").and_then(|file| file.metadata());
-            // Entering the thread's own namespace would need a privilege for nothing.
+            // Entering the thread's own namespace would need a privilege without any effect.
             if current.is_ok_and(|current| current.ino() as u32 != self.inode) {
                 os::enter_network(&self.namespace)
                     .attempted(|| format!("enter the network namespace {} (root is needed)", self.name))?;

@@ -177,7 +177,7 @@ impl TcpInfo {
         missing.fill(0);
     }
 
-    /// Sets the fields that advance with the clock alone, where the kernel returned them: the ages of the
+    /// Sets the fields that advance with the clock alone, if the kernel returned them: the ages of the
     /// last data sent, data received and ACK received, ms; the times busy, limited by the peer's receive
     /// window and by the send buffer, us.
     pub(crate) fn set_times(&mut self, ages_ms: [u32; 3], durations_us: [u64; 3]) {

@@ -55,14 +55,14 @@ impl TrackedConnection {
         }
     }
 
-    /// Takes over a sample of sock_diag.
+    /// Stores a sample of sock_diag.
     pub(crate) fn update_from_diag(&mut self, sample: &SocketSample, now: u64) {
         let before = self.byte_counts();
         self.sample = sample.clone();
         self.update_rates_and_counters(before, now);
     }
 
-    /// Takes over those members of a sample of sock_diag that eBPF does not report.
+    /// Stores those members of a sample of sock_diag that eBPF does not report.
     pub(crate) fn update_identity(&mut self, sample: &SocketSample) {
         self.sample.congestion.clone_from(&sample.congestion);
         self.sample.congestion_info = sample.congestion_info;
@@ -70,7 +70,7 @@ impl TrackedConnection {
         (self.sample.uid, self.sample.inode) = (sample.uid, sample.inode);
     }
 
-    /// Takes over a sample of eBPF.
+    /// Stores a sample of eBPF.
     pub(crate) fn update_from_bpf(&mut self, sample: &RawBpfSample<'_>) {
         let before = self.byte_counts();
         self.clocks = Some(sample.copy_info(&mut self.sample.info));
@@ -80,8 +80,8 @@ impl TrackedConnection {
         if let Some(state) = self.sample.info.state() {
             self.sample.state = SocketState(state);
         }
-        // The first sample follows immediately after sock_diag found the connection: too short a time for a
-        // rate.
+        // The first sample follows immediately after sock_diag found the connection: the interval is too
+        // short for a rate.
         let before = if self.counters.samples > 1 { before } else { (None, None) };
         self.update_rates_and_counters(before, sample.time_ns());
     }
@@ -97,7 +97,7 @@ impl TrackedConnection {
         self.counters.add_unchanged_sample(pass.time_ns);
     }
 
-    /// Takes over the sample that eBPF made when the connection closed.
+    /// Stores the sample that eBPF took when the connection closed.
     pub(crate) fn update_at_close(&mut self, sample: &BpfSample) {
         self.clocks = None;
         self.sample.info = sample.info;

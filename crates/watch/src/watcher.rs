@@ -1,5 +1,5 @@
 //! Tracks the connections that match a filter: finds them, samples them, and keeps the last samples of closed
-//! ones.
+//! connections.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
@@ -11,8 +11,8 @@ use crate::{
     SocketSample, SocketState, TrackedConnection, live_connections::LiveConnections, monotonic_ns,
 };
 
-/// Interval of sock_diag searches where eBPF samples. They read what eBPF does not report, and find
-/// connections whose events were missed. Without eBPF every sample is a search.
+/// Interval of sock_diag searches where eBPF samples. They read the values that eBPF does not
+/// report, and find connections whose events were missed. Without eBPF every sample is a search.
 const SEARCH_INTERVAL_NS: u64 = 500_000_000;
 /// Minimum interval of searches when eBPF reports unknown connections: a search takes a millisecond or two.
 const NEW_CONNECTION_SEARCH_INTERVAL_NS: u64 = 20_000_000;
@@ -20,7 +20,7 @@ const NEW_CONNECTION_SEARCH_INTERVAL_NS: u64 = 20_000_000;
 const OWNER_SEARCH_INTERVAL_NS: u64 = 500_000_000;
 /// Maximum number of closed connections that are kept, the latest ones.
 const MAX_CLOSED_CONNECTIONS: usize = 10_000;
-/// Events of connections that no search has found yet are kept for this time.
+/// Time for which events of connections that no search has found yet are kept.
 const UNDECIDED_EVENT_RETENTION_NS: u64 = 2_000_000_000;
 
 /// How connections are sampled and traced.
@@ -32,7 +32,7 @@ pub enum TracingMode {
     IfPossible,
     /// Sample by eBPF, and report each change of state and retransmission.
     Events,
-    /// As [`TracingMode::Events`], and report each ACK and round trip.
+    /// Like [`TracingMode::Events`], and also report each ACK and round trip.
     PerAck,
 }
 
@@ -154,7 +154,7 @@ impl Watcher {
     /// # Errors
     /// If the kernel refuses or does not reply.
     pub fn sample(&mut self) -> Result<(), Error> {
-        // Pending events happened before the samples.
+        // Pending events occurred before the samples.
         self.wait(Duration::ZERO)?;
         let now = monotonic_ns();
         let search_interval = match (&self.tracer, self.has_unknown_connections) {
@@ -285,7 +285,7 @@ impl Watcher {
                 match self.tracer {
                     Some(_) => {
                         connection.update_identity(sample);
-                        // Without a sample by eBPF its slot is still empty.
+                        // Without a sample by eBPF, its slot is still empty.
                         needs_slots |= connection.clocks.is_none();
                     }
                     None => connection.update_from_diag(sample, now),
@@ -294,8 +294,8 @@ impl Watcher {
             }
             let process = self.owners.owner(sample.inode);
             let matches = self.filter.matches(sample, process, &name);
-            // The result can change later, because owner, state and congestion control can: the filter runs
-            // in every search.
+            // The result can change, because owner, state and congestion control can change, so the filter
+            // runs in every search.
             let must_store = self.filter_results.insert(sample.cookie, matches).is_none() || matches;
             let slot = matches.then(|| {
                 self.live.insert(TrackedConnection::new(

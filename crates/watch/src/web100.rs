@@ -16,7 +16,7 @@ pub enum Fidelity {
     Same,
     /// Nearly the same quantity; the source text names the difference.
     Near,
-    /// Counted from samples, so that changes between two samples are missing. Exact where every event is
+    /// Counted from samples, so changes between two samples are missing. Exact where every event is
     /// traced.
     Counted,
     /// Available only where each round trip is traced.
@@ -285,14 +285,14 @@ mod tests {
         assert_eq!((value(&whole, "LimCwnd"), value(&whole, "LimRwin")), (Some(9), Some(65_536)));
         for instrument in INSTRUMENTS {
             let expected = !matches!(instrument.fidelity, Fidelity::Blank | Fidelity::Traced);
-            // In this made-up sample the sender is in recovery, so it was in no other phase.
+            // In this constructed sample the sender is in recovery, so it was in no other phase.
             let phases = ["MaxSsCwnd", "MaxCaCwnd"].contains(&instrument.name);
             assert_eq!(instrument.value(&whole).is_some(), expected && !phases, "{}", instrument.name);
         }
     }
 
     #[test]
-    fn values_match_their_source_texts() {
+    fn values_match_the_sources_that_the_table_states() {
         let mut bytes = [0u8; 280];
         for (at, value) in [(16, 1000u32), (24, 10), (28, 2), (32, 3), (36, 1)] {
             bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());

@@ -1,4 +1,4 @@
-//! Replays the fuzzers' corpus, so that crashes found once stay fixed.
+//! Replays the fuzzers' corpus, as a regression test.
 
 #[test]
 fn watch() {

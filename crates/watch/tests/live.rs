@@ -91,7 +91,7 @@ fn check_tracking(mode: TracingMode) {
     }
     if mode == TracingMode::PerAck {
         assert!(events.iter().any(|event| matches!(event.kind, SocketEventKind::Ack { .. })));
-        // In order and without loss no ACK repeats another.
+        // Without loss and reordering, no ACK repeats another.
         assert_eq!(closed.counters.duplicate_acks, 0);
         assert_eq!(watcher.traces_round_trips(), closed.counters.round_trips > 0);
         let reported =
@@ -145,7 +145,7 @@ fn a_connection_is_traced_from_its_first_segment() {
     assert_eq!(first, Some(("listening", "syn-recv")));
 }
 
-/// Samples until TCP_INFO of the socket is the same before and after, then compares the sample with it.
+/// Samples until TCP_INFO of the socket is the same before and after the sample, then compares the two.
 /// Fields that advance with the clock alone must lie between both readings.
 fn assert_sample_is_current(watcher: &mut Watcher, socket: &TcpStream, step: &str) {
     let read = || watch::read_tcp_info(socket.as_fd()).unwrap();

@@ -1,4 +1,5 @@
-//! Changes settings of live connections, and restores them. The kernel's values are then read by getsockopt(2) and TCP_INFO.
+//! Changes settings of live connections, and restores them. The resulting values are then read by getsockopt(2) and
+//! TCP_INFO.
 
 use std::{
     collections::BTreeSet,
@@ -23,7 +24,7 @@ fn connection() -> (TcpStream, TcpStream) {
     (sender, receiver)
 }
 
-/// Applies settings to the connection of this sender, by a journal in `directory`.
+/// Applies settings to the connection of this sender, with a journal in `directory`.
 fn modify(sender: &TcpStream, settings: &[&str], directory: &Path) -> ModifiedConnection {
     let (local, peer) = (sender.local_addr().unwrap().port(), sender.peer_addr().unwrap().port());
     let filter = Filter::parse(&format!("local port {local} and peer port {peer}")).unwrap();

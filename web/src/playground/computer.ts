@@ -37,7 +37,7 @@ type ToWorkerOfRun = WithoutId<Exclude<ToWorker, { kind: 'module' }>>;
 
 export type Outcome = { run: ComputedRun } | { mistakes: Mistake[] } | { failed: string } | { replaced: true };
 
-/** The key of computed runs; records have other ones, because the list of runs gives them a scenario. */
+/** The key of computed runs; keys of records differ, because they begin with a scenario. */
 export const COMPUTED = 'computed/run';
 
 export class Computer {

@@ -1,5 +1,5 @@
-// The fields of the form: each is a value in the text of the scenario, which the form replaces in place. So both the form and the
-// text can be edited, and the text keeps its comments.
+// The fields of the form: each is a value in the text of the scenario, which the form replaces in place. Therefore both the form
+// and the text can be edited, and the text keeps its comments.
 
 export interface Field {
   name: string;
@@ -23,7 +23,7 @@ export const FIELDS: Field[] = [
   { name: 'duration', label: 'Duration', pattern: ofLine('duration'), values: ['5s', '10s', '30s', '60s'] },
 ];
 
-/** The value of a field; null if the text does not have it in the form's way. */
+/** The value of a field; null if the text does not have it in the notation of the form. */
 export const valueOf = (toml: string, field: Field): string | null => field.pattern.exec(toml)?.[2] ?? null;
 
 /** The text with another value of a field. */

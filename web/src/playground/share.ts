@@ -11,7 +11,7 @@ export async function encode(request: Request): Promise<string> {
   return btoa(text).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
 }
 
-/** The scenario of an address; null if the address is incomplete or of another kind. */
+/** The scenario of an address; null if the address is incomplete or has another format. */
 export async function decode(code: string): Promise<Request | null> {
   try {
     const text = atob(code.replaceAll('-', '+').replaceAll('_', '/'));

@@ -1,4 +1,4 @@
-// Computes runs in a worker, so that the page stays usable meanwhile. The page ends a run by ending the worker.
+// Computes runs in a worker, so that the page remains responsive. The page ends a run by ending the worker.
 import { Instance } from './instance';
 import type { FromWorker, ToWorker } from './messages';
 

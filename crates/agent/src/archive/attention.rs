@@ -16,7 +16,7 @@ use crate::{
 
 /// Stands for every point in a mute. No point can have this name.
 pub(crate) const EACH: &str = "*";
-/// Time for which a mute is kept after its end, until its changes are reported or too old, microseconds.
+/// Time for which a mute is kept after its end, microseconds: by then its changes have been reported or are too old.
 const KEPT_US: i64 = 86_400_000_000;
 
 /// A user's acknowledgement of a pair's cause.
@@ -36,7 +36,7 @@ pub struct Acknowledgement {
     pub at_us: i64,
 }
 
-/// Alerts of pairs are not sent for a time.
+/// Alerts of pairs are suppressed for a time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Mute {
     /// The point that sends, or `*`.
@@ -104,7 +104,7 @@ pub(crate) struct Attention {
     pub mutes: Vec<Mute>,
 }
 
-/// The action for a change for which no alert has been sent.
+/// What to do about a change for which no alert has been sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// Send its alert.
@@ -179,7 +179,7 @@ impl Attention {
 }
 
 impl Archive {
-    /// The progress of a change's alert; a change without one was found now.
+    /// The progress of a change's alert; a change without stored progress was found now.
     pub fn alert_progress(&mut self, change: &CauseChange, now_us: i64) -> Result<AlertProgress, Error> {
         let query = "SELECT found_us, accepted FROM alert_progress
              WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us = ?4 AND cause = ?5";
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_wait_for_the_end_of_a_mute_and_the_newest_is_sent_if_the_cause_has_changed() {
+    fn after_a_mute_the_newest_change_is_sent_if_the_cause_differs() {
         let pending = [
             change("b", 10, "loss"),
             change("c", 11, "loss"),
@@ -300,13 +300,13 @@ mod tests {
         let decide = |now_us| attention.decide(&pending, now_us, |_| Ok(Some("path_rate".into()))).unwrap();
         let (wait, send) = (Decision::Wait(50), |reported_us| Decision::Send { reported_us });
         assert_eq!(decide(40), [wait, wait, wait, wait, send(30)]);
-        // c is as it was before the mute.
+        // The cause of c is the same as before the mute.
         let settle = Decision::Settle;
         assert_eq!(decide(50), [settle, settle, send(50), settle, send(30)]);
     }
 
     #[test]
-    fn the_progress_of_an_alert_is_kept_until_its_change_is_settled() {
+    fn the_progress_of_an_alert_is_kept_until_its_change_is_marked_as_alerted() {
         let mut archive = Archive::open(std::path::Path::new(":memory:"), None).unwrap();
         let (b, c) = (change("b", 10, "loss"), change("c", 10, "loss"));
         let mut progress = archive.alert_progress(&b, 1000).unwrap();
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledgement_is_about_one_cause() {
+    fn an_acknowledgement_applies_to_one_cause() {
         let directory = tempfile::tempdir().unwrap();
         let mut archive = Archive::open(&directory.path().join("archive.sqlite"), None).unwrap();
         let of = Acknowledgement {

@@ -12,7 +12,7 @@ use crate::{
     database::sql::{self, Database, Field, Row, Value, read_all, read_first, values},
 };
 
-/// Number of tests in succession that must find a cause before it becomes the pair's cause.
+/// Number of successive tests that must find a cause before it becomes the pair's cause.
 const CONFIRMATIONS: usize = 2;
 
 /// SQL condition: tests that name a cause, or that failed to get a result.
@@ -36,7 +36,8 @@ pub struct CauseChange {
     pub test: String,
 }
 
-/// Records a change of the cause; returns it. Tests that start after `latest_start_us` are in the future by mistake.
+/// Records a change of the cause and returns it. Tests that start after `latest_start_us` are in the future by
+/// mistake.
 pub(super) fn update_cause(
     database: &dyn Database,
     row: &TestRow,
@@ -83,7 +84,7 @@ pub(super) fn update_cause(
     }))
 }
 
-/// The last change of a pair until a time, as [`super::PairFacts::cause`] has it.
+/// The last change of a pair up to a time, as in [`super::PairFacts::cause`].
 pub(super) fn last_change(
     database: &dyn Database,
     from: &str,
@@ -176,14 +177,14 @@ mod tests {
         for number in [3, 4] {
             archive.put(&finished(number, "receive_window"), &[]).unwrap();
         }
-        // One that another point sends with a wrong clock.
+        // A test sent by another point whose clock is wrong.
         archive.put(&finished(2_000_000, "loss"), &[]).unwrap();
         let facts = pair(&archive);
         assert_eq!((facts.cause.unwrap().since_us, facts.throughput.unwrap().start_us), (3000, 4000));
     }
 
     #[test]
-    fn tests_without_a_result_are_a_cause_and_refused_ones_are_not() {
+    fn tests_without_a_result_are_a_cause_but_refused_tests_are_not() {
         let mut archive = archive();
         archive.put(&finished(1, "path_rate"), &[]).unwrap();
         for number in 2..4 {
@@ -194,7 +195,7 @@ mod tests {
         archive.put(&test(21, State::NotRun, None, Some("unreachable")), &[]).unwrap();
         archive.put(&test(22, State::Failed, None, Some("test_failed")), &[]).unwrap();
         assert_eq!(causes(&archive)[1], (21_000, "no_result".to_string()));
-        // A test that has a verdict, but did not end in its slot, names it.
+        // A test with a verdict that did not end in its slot is recorded with this verdict.
         for number in 30..32 {
             archive.put(&test(number, State::Failed, Some("loss"), Some("test_failed")), &[]).unwrap();
         }

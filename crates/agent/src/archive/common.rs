@@ -1,4 +1,5 @@
-//! The common archive of a mesh in PostgreSQL: its tables, and how far it has stored the spools of points.
+//! The common archive of a mesh in PostgreSQL: its tables, and the number of the last row stored from each
+//! point's spool.
 
 use super::{
     pairs,
@@ -24,7 +25,7 @@ fn declarations(tables: &str) -> String {
         .replace(" TEXT", " TEXT COLLATE \"C\"")
 }
 
-/// Creates what is missing, or converts the tables of an earlier version, in a transaction.
+/// Creates missing tables, or converts those of an earlier version, in one transaction.
 pub(super) fn create(database: &dyn Database) -> sql::Result<()> {
     database.batch("CREATE SCHEMA IF NOT EXISTS longfat")?;
     database.batch(&declarations(TABLES))?;
@@ -48,7 +49,7 @@ fn version(database: &dyn Database) -> sql::Result<Option<i64>> {
     read_first(database, "SELECT version FROM format", &[], |row| row.next())
 }
 
-/// Checks that the tables are those of this version.
+/// Checks that the tables have the format of this version.
 pub(super) fn check_version(database: &dyn Database) -> sql::Result<()> {
     match version(database)?.unwrap_or(0) {
         found if found == FORMAT.version => Ok(()),

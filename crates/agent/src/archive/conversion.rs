@@ -7,10 +7,10 @@ use super::{
 };
 use crate::database::sql::{self, Database, Field, Row, read_first, values};
 
-/// Bytes of the spool's random name.
+/// Length of the spool's random name, bytes.
 const SPOOL_NAME_BYTES: usize = 16;
 
-/// Creates what is missing in an embedded archive of this version.
+/// Creates missing tables in an embedded archive of this version.
 pub(super) fn create(database: &dyn Database, version: Option<i64>) -> sql::Result<()> {
     let old = version.filter(|version| *version != FORMAT.version);
     match old {
@@ -70,7 +70,7 @@ pub(super) mod tests {
     };
 
     #[test]
-    fn an_archive_of_the_first_version_is_read_and_completed() {
+    fn an_archive_of_the_first_version_gets_the_missing_tables() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("archive.sqlite");
         let old = rusqlite::Connection::open(&path).unwrap();
@@ -98,7 +98,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_archive_of_the_second_version_keeps_its_hours_and_shows_its_newest_tests() {
+    fn an_archive_of_the_second_version_keeps_its_hourly_averages_and_newest_tests() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("archive.sqlite");
         let old = rusqlite::Connection::open(&path).unwrap();
@@ -203,7 +203,7 @@ pub(super) mod tests {
         );
         let cause = b.cause.as_ref().unwrap();
         assert_eq!((cause.cause.as_str(), cause.since_us, cause.test.as_str()), ("loss", 5, "a/1"));
-        // Without throughput tests diagnoses count.
+        // Without throughput tests, the diagnoses determine the cause.
         assert_eq!(c.throughput.as_ref().unwrap().kind, "diagnose");
         assert_eq!(c.cause.as_ref().unwrap().cause, "policer");
         assert_eq!(archive.pending_changes().unwrap().len(), 1);

@@ -21,7 +21,8 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// The query of these tests. Only conditions that are given are in it: each combination has an index.
+    /// The query of these tests. It contains only the conditions that are set: an index exists for each
+    /// combination.
     pub(super) fn select(&self) -> (String, Vec<Value>) {
         let conditions = [
             ("lead = ", self.from.to_value()),

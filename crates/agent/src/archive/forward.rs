@@ -1,4 +1,4 @@
-//! Forwards the tests that a point leads to the common archive of the mesh, in order and each once.
+//! Forwards the tests that a point leads to the common archive of the mesh: in order, and each exactly once.
 //!
 //! Each row that is stored in the embedded archive gets a number in its spool in the same transaction. A thread sends the rows to PostgreSQL in
 //! that order; the transaction that stores them there also stores the number of the last one. Only then does the agent's loop remove
@@ -30,11 +30,11 @@ use crate::{
 
 /// Maximum number of rows in one transaction of the common archive.
 const MAX_ROWS: i64 = 256;
-/// Time until the next attempt to connect with an unavailable server.
+/// Pause before the next attempt to connect to an unavailable server.
 const RETRY: Duration = Duration::from_secs(5);
 /// Interval at which the common archive is searched for old results.
 const RETENTION_INTERVAL: Duration = Duration::from_secs(3600);
-/// Pause of retention after the start, and between two steps.
+/// Pause before the first step of retention, and between two steps.
 const RETENTION_PAUSE: Duration = Duration::from_secs(1);
 
 /// How far in the future a test may start (the reservation's horizon), microseconds.
@@ -115,7 +115,7 @@ impl Forwarder {
 
     /// Notifies the thread that a row was stored.
     pub fn wake(&self) {
-        // If it is full, the thread is going to check for rows anyway.
+        // A full channel means that the thread is about to check for rows anyway.
         let _ = self.wake.try_send(());
     }
 }
@@ -139,7 +139,7 @@ impl Work {
                 Ok(()) => return,
                 Err(error) => error,
             };
-            // The first attempt warns; the next ones do not.
+            // Only the first failed attempt logs a warning.
             if !std::mem::replace(&mut is_unavailable, true) {
                 tracing::warn!("{error}; results are kept, and are sent when the server is available again");
             }
@@ -184,7 +184,7 @@ impl Work {
                 continue;
             }
             if retention_at <= Instant::now() {
-                // A wrong clock of one point must not remove the results of all: the server's must agree.
+                // A wrong clock at one point must not remove the results of all points: the server's clock must agree.
                 let now_us = unix_us().min(server_time_us(&*common.database).map_err(common.failed("read"))?);
                 let has_more = self.may_remove.load(Ordering::Acquire)
                     && common.apply_common_retention(now_us, &self.retention)?;
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_stored_in_order_and_once_even_if_a_reply_is_lost() {
+    fn rows_are_stored_in_order_and_only_once_even_if_a_reply_is_lost() {
         let Some(mut cluster) = Cluster::create() else {
             return testing::skip(Missing::Tool, "PostgreSQL 15 or newer is not installed");
         };
@@ -241,7 +241,7 @@ mod tests {
         let address: PostgresAddress = cluster.address().parse().unwrap();
         let now_us = i64::try_from(os::realtime().as_micros()).unwrap() / HOUR_US * HOUR_US;
         let row = |id: &str, after_us: i64| row(id, now_us + after_us);
-        // Tests from before the common archive was configured, one of them of another lead.
+        // Tests from before the common archive was configured; another point led one of them.
         let mut own = Archive::open(&path, None).unwrap();
         for id in ["a/1", "a/2"] {
             own.put(&row(id, 10), &[]).unwrap();
@@ -269,7 +269,7 @@ mod tests {
         forwarder.wake();
         wait_for(&reported, 5);
         drop(forwarder);
-        // The spool has not been emptied, as after a kill. Meanwhile the common archive replaces rows by hours.
+        // The spool has not been emptied, as after a kill. Meanwhile the common archive replaces rows with hourly averages.
         let mut common = Archive::connect(&address).unwrap();
         let all = |archive: &Archive| archive.list(&Filter { limit: 100, ..Filter::default() }).unwrap();
         let ids = |archive: &Archive| all(archive).into_iter().map(|row| row.id).collect::<Vec<_>>();
@@ -286,7 +286,7 @@ mod tests {
         let hours = common.hours("a", "b", 0).unwrap();
         assert_eq!(hours.iter().map(|hour| hour.finished).collect::<Vec<_>>(), [4]);
         assert_eq!(common.pairs().unwrap()[0].tests.finished, 5);
-        // Rows leave the spool only then; until then they are not replaced by hours in the embedded archive.
+        // Only then are rows removed from the spool. Until then the embedded archive does not replace them with hourly averages.
         while own.apply_retention(later_us, &retention, "a", |_| {}).unwrap() {}
         assert_eq!(ids(&own), ["a/5", "a/4", "a/3", "a/2", "a/1"]);
         own.forwarded(6).unwrap();
@@ -386,7 +386,7 @@ mod tests {
             common.put(row, &[]).unwrap();
         }
         assert_eq!(compare(&embedded, &common), 12);
-        // The rows of the first half of the time are replaced by hours; then rows arrive late, and all rows are replaced.
+        // The rows of the first half are replaced with hourly averages. Then rows arrive late, and all rows are replaced.
         for now_us in [25_000_000_000, 60_000_000_000] {
             while embedded.apply_retention(now_us, &retention, "a", |_| {}).unwrap() {}
             while common.apply_common_retention(now_us, &retention).unwrap() {}

@@ -1,7 +1,8 @@
 //! The archive of a point: tests and their figures, an index over the records.
 //!
-//! One row for each reservation that this point leads and that has run or will not run, and for each result that another lead has sent.
-//! A row is on the disk before the calendar records the test's end, and stays in the outbox until the other points have confirmed it.
+//! There is one row for each reservation that this point leads and whose test has started or will not run, and for each result that another
+//! lead has sent. A row is on the disk before the calendar records the test's end, and stays in the outbox until the other points have
+//! confirmed it.
 //!
 //! The same transaction updates the statistics of each pair of points: counts, the best goodput, the newest results, and changes of the
 //! cause ([`pairs`], [`causes`]). Old rows become hourly averages ([`retention`]).

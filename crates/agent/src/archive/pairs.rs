@@ -17,7 +17,7 @@ use crate::{
     database::sql::{self, Database, Field, Row, placeholders, read_all, read_first, values},
 };
 
-/// The columns of `pairs`. The newest results stay when single tests are no longer kept.
+/// The columns of `pairs`. The newest results remain after the rows of their tests have been removed.
 const PAIR: &str = "lead, peer, finished, failed, refused, not_run, best_goodput_bps,
     throughput_kind, throughput_start_us, throughput_goodput_bps, throughput_loss_share, throughput_min_rtt_us, throughput_typical_rtt_us,
     latency_kind, latency_start_us, latency_goodput_bps, latency_loss_share, latency_min_rtt_us, latency_typical_rtt_us,
@@ -91,7 +91,7 @@ impl PairFacts {
         PairFacts { from: from.into(), to: to.into(), ..PairFacts::default() }
     }
 
-    /// Counts a test that was stored in place of `before`.
+    /// Counts a test whose row replaced `before`.
     fn count(&mut self, row: &TestRow, before: Option<&TestRow>) {
         if row.state == State::Running {
             return;
@@ -104,8 +104,8 @@ impl PairFacts {
         }
     }
 
-    /// Keeps the best goodput of the tests that decide on the cause. [`PairFacts::add_newest`] has added the test; `deciding` is the kind
-    /// that decided before.
+    /// Updates the best goodput of the tests that determine the cause. [`PairFacts::add_newest`] has added the test; `deciding` is the kind
+    /// of tests that determined the cause before.
     fn add_best(&mut self, row: &TestRow, deciding: Option<&str>) {
         if row.state != State::Finished || !shows_path(row) || self.deciding_kind() != Some(&row.kind) {
             return;
@@ -131,7 +131,7 @@ impl PairFacts {
             return;
         }
         let is_of_path = matches!(row.kind.as_str(), "throughput" | "diagnose");
-        // A throughput test decides from the first one on.
+        // From the first throughput test on, throughput tests determine the cause.
         let is_decided_by_others = row.kind != "throughput" && self.deciding_kind() == Some("throughput");
         let is_first = row.kind == "throughput" && self.deciding_kind() == Some("diagnose");
         let shown = match row.kind.as_str() {
@@ -173,7 +173,7 @@ impl PairFacts {
     }
 }
 
-/// Whether a test shows what TCP gets on the path: UDP sends at a rate, and has no verdict.
+/// Whether a test shows what TCP gets on the path: a UDP test sends at a fixed rate and has no verdict.
 fn shows_path(row: &TestRow) -> bool {
     matches!(row.kind.as_str(), "throughput" | "diagnose")
         && row.state != State::Running
@@ -181,7 +181,7 @@ fn shows_path(row: &TestRow) -> bool {
         && row.figures.goodput_bps.is_some()
 }
 
-/// Whether a result of a kind and start replaces an older one. A diagnosis counts where there is no throughput test.
+/// Whether a result of a kind and start replaces an older one. A diagnosis counts only if there is no throughput test.
 fn replaces((kind, start_us): (&str, i64), (old_kind, old_start_us): (&str, i64)) -> bool {
     match (kind == "throughput", old_kind == "throughput") {
         (true, false) => true,
@@ -203,7 +203,7 @@ impl TestCounts {
     }
 }
 
-/// Updates the pair's statistics for a row that was stored in place of `before`.
+/// Updates the pair's statistics for a row that replaced `before`.
 pub(super) fn update_pair(
     database: &dyn Database,
     row: &TestRow,
@@ -377,7 +377,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn ends_are_counted_once() {
+    fn each_outcome_is_counted_once() {
         let mut archive = archive();
         for row in [
             test(1, State::Running, None, None),
@@ -403,11 +403,11 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_figures_of_a_pair_are_those_of_tcp_and_of_the_kind_that_decides() {
+    fn the_figures_of_a_pair_are_from_tcp_tests_of_the_deciding_kind() {
         let mut archive = archive();
         let diagnosis = |number, verdict| TestRow { kind: "diagnose".into(), ..finished(number, verdict) };
         let pair = |archive: &Archive| archive.pair("a", "b").unwrap().unwrap();
-        // Without a throughput test, diagnoses decide.
+        // Without a throughput test, diagnoses determine the cause.
         archive.put(&diagnosis(900, "receive_buffer"), &[]).unwrap();
         let facts = pair(&archive);
         assert_eq!(
@@ -415,7 +415,7 @@ pub(super) mod tests {
             (Some(900.0), "diagnose")
         );
         assert_eq!(facts.conclusion.unwrap().cause, "receive_buffer");
-        // The first one decides, although the diagnosis is newer.
+        // The first throughput test determines the cause, although the diagnosis is newer.
         archive.put(&finished(10, "loss"), &[]).unwrap();
         let facts = pair(&archive);
         assert_eq!((facts.best_goodput_bps, facts.conclusion.unwrap().cause.as_str()), (Some(10.0), "loss"));
@@ -445,7 +445,7 @@ pub(super) mod tests {
         assert_eq!(
             changes("throughput", 3_500_000).len(),
             1,
-            "the cause at the beginning, not that of another kind"
+            "the cause at the beginning, not the cause found by another kind of tests"
         );
     }
 }

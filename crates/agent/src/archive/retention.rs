@@ -63,7 +63,7 @@ pub struct HourRow {
 
 impl Archive {
     /// Applies one step of the retention: an hour of rows, or some records. `remove` removes the record at this path, of a test that the point
-    /// `own` led; others name records of their own hosts. Returns whether more steps are due.
+    /// `own` led; the paths of other tests name records on other hosts. Returns whether more steps are due.
     pub fn apply_retention(
         &mut self,
         now_us: i64,
@@ -103,7 +103,7 @@ impl Archive {
         let old = before(retention.hours_days);
         self.write(|database| {
             database.execute("DELETE FROM hours WHERE hour_us < ?1", values![old])?;
-            // The last cause of a pair stays.
+            // The last cause of a pair is kept.
             let old_causes = "DELETE FROM causes WHERE start_us < ?1 AND EXISTS (
                  SELECT 1 FROM causes AS newer WHERE newer.lead = causes.lead AND newer.peer = causes.peer
                      AND newer.kind = causes.kind AND newer.start_us > causes.start_us)";
@@ -121,7 +121,7 @@ impl Archive {
         rows.map_err(self.failed("read"))
     }
 
-    /// The condition for rows that can be replaced: their tests do not run, and they do not wait for the common archive.
+    /// The condition for rows that can be replaced: their tests are not running, and the common archive has stored them.
     fn replaceable_condition(&self) -> &'static str {
         match self.path {
             Some(_) => "state <> 'running' AND NOT EXISTS (SELECT 1 FROM spool WHERE spool.id = tests.id)",
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn old_rows_become_hours_and_old_records_are_removed_first() {
+    fn old_rows_become_hourly_averages_after_their_records_are_removed() {
         let mut archive = Archive::open(Path::new(":memory:"), None).unwrap();
         let start = 1000 * DAY_US;
         let at = |hour: i64, minute: i64| start + hour * HOUR_US + minute * 60_000_000;
@@ -289,7 +289,7 @@ mod tests {
             ["runs/a/5", "runs/a/1", "runs/a/2"]
         );
         assert_eq!(rows(&archive).len(), 5);
-        // The hour is complete only after its end.
+        // An hour is replaced only when it is over.
         apply_retention(&mut archive, at(48, 59), &retention);
         assert_eq!(rows(&archive).len(), 5);
         apply_retention(&mut archive, at(49, 0), &retention);
@@ -306,7 +306,7 @@ mod tests {
         let hours = archive.hours("a", "b", 0).unwrap();
         assert_eq!((hours[0].finished, hours[0].goodput_bps), (4, Some(50.0)));
         assert_eq!((hours[0].min_goodput_bps, hours[0].max_goodput_bps), (Some(10.0), Some(110.0)));
-        // Hours end too; the counts of the pair do not.
+        // Old hourly averages are removed too; the counts of the pair are not.
         apply_retention(&mut archive, at(73, 0), &retention);
         assert_eq!(archive.hours("a", "b", 0).unwrap().len(), 1);
         assert_eq!(archive.pairs().unwrap()[0].tests.finished, 5);
@@ -314,9 +314,9 @@ mod tests {
     }
 
     #[test]
-    fn records_of_other_leads_are_not_removed_and_the_earliest_start_ends() {
+    fn records_of_other_leads_are_kept_and_rows_with_the_earliest_start_are_replaced() {
         let mut archive = Archive::open(Path::new(":memory:"), None).unwrap();
-        // As members with an earlier version could store it.
+        // A row as members with an earlier version could store it.
         archive.put(&TestRow { from: "b".into(), ..row("b/1", i64::MIN, 1.0, "loss") }, &[]).unwrap();
         archive.put(&row("a/1", 5, 1.0, "loss"), &[]).unwrap();
         let retention = Retention { records_days: 1, tests_days: 1, hours_days: 1 };

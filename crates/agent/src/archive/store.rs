@@ -1,4 +1,4 @@
-//! An open archive: tests are put into it, listed, and sent from its outbox.
+//! An open archive: stores and lists tests, and keeps the outbox of tests to be sent.
 
 use std::path::{Path, PathBuf};
 
@@ -23,14 +23,14 @@ use crate::{
 
 /// An open archive.
 pub(crate) struct Archive {
-    /// For messages: a path, or `PostgreSQL`.
+    /// Its name in messages: a path, or `PostgreSQL`.
     pub(super) name: String,
     /// The file of an embedded archive.
     pub(super) path: Option<PathBuf>,
     pub(super) database: Box<dyn Database>,
     /// Whether a transaction is open, which [`Archive::commit`] ends.
     is_in_batch: bool,
-    /// Rows of tests that this point leads are also put into the spool.
+    /// Rows of tests that this point leads are also stored in the spool.
     pub(super) spool_of: Option<String>,
     /// Tests that start later, microseconds since 1970, are in the future by mistake: they are not the newest of their pair.
     pub(super) latest_start_us: i64,
@@ -72,7 +72,7 @@ impl Archive {
         Ok(Archive::new(name, Some(path.into()), Box::new(database)))
     }
 
-    /// Connects with a common archive; creates its tables.
+    /// Connects to a common archive; creates its tables.
     pub fn connect(address: &PostgresAddress) -> Result<Self, Error> {
         let failed = |operation| failed(operation, address.to_string());
         let database = Postgres::connect(address).map_err(failed("open"))?;
@@ -81,7 +81,7 @@ impl Archive {
         Ok(archive)
     }
 
-    /// Connects with a common archive that an agent has created.
+    /// Connects to a common archive that an agent has created.
     pub fn connect_for_reading(address: &PostgresAddress) -> Result<Self, Error> {
         let failed = |operation| failed(operation, address.to_string());
         let database = Postgres::connect(address).map_err(failed("open"))?;
@@ -98,7 +98,7 @@ impl Archive {
         self.latest_start_us = time_us;
     }
 
-    /// The start of the newest test until now.
+    /// The start of the newest test that has begun.
     pub fn newest_start(&self, now_us: i64) -> Result<Option<i64>, Error> {
         let query = "SELECT start_us FROM tests WHERE start_us <= ?1 ORDER BY start_us DESC LIMIT 1";
         read_first(&*self.database, query, values![now_us], |row| row.next()).map_err(self.failed("read"))
@@ -109,7 +109,7 @@ impl Archive {
         Some(std::fs::metadata(self.path.as_ref()?).ok()?.len())
     }
 
-    /// Makes an error of the database one of this archive.
+    /// Converts an error of the database to an error of this archive.
     pub(super) fn failed(&self, operation: &'static str) -> impl Fn(DatabaseError) -> Error + use<> {
         failed(operation, self.name.clone())
     }
@@ -182,7 +182,7 @@ impl Archive {
         get(&*self.database, id).map_err(self.failed("read"))
     }
 
-    /// The highest number of a reservation that this point requested; 0 without one.
+    /// The highest number of a reservation that this point requested; 0 if there is none.
     pub fn highest_number(&self, own: &PointName) -> Result<u64, Error> {
         // Names have no letters between `/` and `0`.
         let query = "SELECT max(CAST(substr(id, ?3) AS INTEGER)) FROM tests WHERE id >= ?1 AND id < ?2";
@@ -236,7 +236,7 @@ impl Archive {
         Ok(count.map_err(self.failed("read"))?.unwrap_or(0))
     }
 
-    /// Empties the outbox of a point that is no longer a member.
+    /// Removes the rows to be sent to a point that is no longer a member.
     pub fn forget_receiver(&mut self, point: &PointName) -> Result<(), Error> {
         let delete = "DELETE FROM outbox WHERE point = ?1";
         self.write(|database| database.execute(delete, values![point.0]).map(drop))
@@ -249,12 +249,12 @@ impl Archive {
     }
 }
 
-/// Makes an error of a database one of an archive.
+/// Converts an error of a database to an error of an archive.
 fn failed(operation: &'static str, archive: String) -> impl Fn(DatabaseError) -> Error {
     move |cause| Error::Archive { operation, archive: archive.clone(), cause: Box::new(cause) }
 }
 
-/// Names another operation in an error.
+/// Replaces the operation that an error names.
 fn relabel(operation: &'static str) -> impl Fn(Error) -> Error {
     move |error| match error {
         Error::Archive { archive, cause, .. } => Error::Archive { operation, archive, cause },
@@ -285,7 +285,7 @@ mod tests {
     use crate::{State, database::sql::Row, test_row::tests::row};
 
     #[test]
-    fn lists_are_read_from_an_index_with_all_their_conditions() {
+    fn each_list_is_read_from_an_index_on_all_its_conditions() {
         let archive = Archive::open(Path::new(":memory:"), None).unwrap();
         for number in 0..16 {
             let is_set = |bit: u32| number & (1 << bit) != 0;
@@ -311,7 +311,7 @@ mod tests {
                 plan[0].contains(" USING INDEX tests_") && plan[0].ends_with(&end),
                 "{filter:?}: {plan:?}"
             );
-            // Tests of the same start only are sorted.
+            // Only tests with the same start are sorted.
             assert!(!plan.iter().any(|step| step.ends_with("TEMP B-TREE FOR ORDER BY")), "{plan:?}");
         }
     }
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn each_receiver_gets_its_rows_in_the_order_of_their_starts() {
         let mut archive = Archive::open(Path::new(":memory:"), None).unwrap();
-        // b is absent for long.
+        // b is unreachable for a long time.
         for number in 1..=1500 {
             archive.put_in_batch(&row(&format!("a/{number}"), number), &["b".into()]).unwrap();
         }
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_number_is_that_of_the_own_reservations() {
+    fn the_highest_number_counts_this_points_reservations_only() {
         let mut archive = Archive::open(Path::new(":memory:"), None).unwrap();
         assert_eq!(archive.highest_number(&"a".into()).unwrap(), 0);
         for id in ["a/9", "a/100", "a/99", "a-b/500", "b/700", "a0/800"] {

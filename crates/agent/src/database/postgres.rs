@@ -1,7 +1,7 @@
-//! A connection with PostgreSQL 15 or newer: schema `longfat` of a database.
+//! A connection to PostgreSQL 15 or newer: schema `longfat` of a database.
 //!
-//! Every wait has a deadline. Writers take turns by an advisory lock: a row and what it changes of its pair are one step, as in SQLite,
-//! which has one writer at a time.
+//! Every wait has a deadline. An advisory lock admits one writer at a time, as in SQLite: a row and the statistics of its pair change
+//! in one step.
 
 use std::{borrow::Cow, cell::RefCell, collections::BTreeMap, future::Future, time::Duration};
 
@@ -31,7 +31,7 @@ pub(crate) struct Postgres {
 }
 
 impl Postgres {
-    /// Connects with the server.
+    /// Connects to the server.
     pub fn connect(address: &PostgresAddress) -> sql::Result<Postgres> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let connector = Connector::new(address.tls.as_ref())?;
@@ -75,7 +75,7 @@ impl Postgres {
     }
 }
 
-/// Parameters as the client wants them.
+/// Parameters in the form that the client expects.
 fn parameters(values: &[Value]) -> Vec<&(dyn ToSql + Sync)> {
     values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
 }

@@ -27,18 +27,18 @@ const TLS_PARAMETERS: [&str; 4] = ["sslmode", "sslrootcert", "sslcert", "sslkey"
 /// How the server is verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verification {
-    /// Not at all: someone on the path could take its place.
+    /// It is not verified: an attacker on the path could impersonate it.
     None,
-    /// Its certificate is of a trusted authority.
+    /// Its certificate is signed by a trusted authority.
     Authority,
-    /// The certificate is for the name of the host, too.
+    /// Its certificate is also valid for the name of the host.
     Host,
 }
 
 /// Where the certificates of trusted authorities are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Authorities {
-    /// The file of this machine.
+    /// The system's certificates.
     System,
     /// A file (PEM).
     File(PathBuf),
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_checked_and_shown_without_password() {
+    fn addresses_are_checked_and_shown_without_the_password() {
         let address = parse("host=db.example user=u password='my \\'secret\\\\' dbname=mesh sslmode=disable");
         assert_eq!(address.to_string(), "mesh of the PostgreSQL server db.example");
         assert!(!format!("{address:?}").contains("secret"));
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn tls_is_as_libpq_names_it() {
+    fn tls_parameters_have_libpqs_meaning() {
         let file = |name: &str| Some(Authorities::File(name.into()));
         for (text, mode, verification, authorities) in [
             ("host=a", SslMode::Prefer, Verification::None, None),

@@ -76,8 +76,8 @@ fn client_config(tls: &TlsParameters) -> io::Result<Arc<ClientConfig>> {
     Ok(Arc::new(config))
 }
 
-/// Verifies the server's certificate as far as `sslmode` requires. A certificate that is itself in the file of authorities is trusted, as
-/// self-signed ones are.
+/// Verifies the server's certificate to the extent that `sslmode` requires. A certificate that is itself in the file of authorities is
+/// trusted, as self-signed ones are.
 #[derive(Debug)]
 struct ServerVerifier {
     verification: Verification,
@@ -218,7 +218,7 @@ mod tests {
 
     use crate::database::{DatabaseError, Postgres, PostgresAddress, sql::read_first};
 
-    /// OpenSSL takes a certificate whose subject is its issuer for a self-signed one.
+    /// OpenSSL treats a certificate whose subject equals its issuer as self-signed.
     fn named(name: &str, mut params: CertificateParams) -> CertificateParams {
         params.distinguished_name = DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -240,7 +240,7 @@ mod tests {
         (certificate.pem(), key.serialize_pem())
     }
 
-    /// Connects; whether the server sees TLS.
+    /// Connects; returns whether the server reports TLS.
     fn connect(directory: &Path, address: &str) -> Result<bool, DatabaseError> {
         let address: PostgresAddress = address.parse().unwrap();
         let postgres = Postgres::connect(&address.relative_to(directory))?;

@@ -1,7 +1,7 @@
 //! The interface of an archive's database: statements that SQLite and PostgreSQL both understand, and their values.
 //!
-//! Parameters are `?1`, `?2`, ...; statements must have no other question mark. Sums of integers need `CASE`, because PostgreSQL has no
-//! numbers for truth values, and a parameter that replaces a column needs `CAST`.
+//! Parameters are `?1`, `?2`, ...; statements must have no other question mark. Sums of integers need `CASE`, because PostgreSQL does
+//! not convert booleans to numbers, and a parameter that replaces a column needs `CAST`.
 
 use std::borrow::Cow;
 
@@ -188,7 +188,7 @@ pub(crate) trait Database: Send {
     fn begin(&self) -> Result<()>;
     /// Runs a statement; returns the number of changed rows.
     fn execute(&self, statement: &str, values: &[Value]) -> Result<u64>;
-    /// Runs a query, and `on_row` for each row of the result, until it fails.
+    /// Runs a query, and calls `on_row` for each row of the result until it fails.
     fn query(
         &self,
         query: &str,

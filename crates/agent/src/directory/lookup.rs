@@ -119,7 +119,7 @@ impl Lookup {
         Ok(Lookup { place: texts.place, near, network: texts.network, capability: texts.capability, hops })
     }
 
-    /// The points of a mesh that fit.
+    /// The points of a mesh that match.
     pub fn find(&self, members: &Members) -> Vec<DirectoryPoint> {
         let fitting = members.members.iter().filter(|member| self.fits(member));
         let mut points: Vec<DirectoryPoint> = fitting.map(|member| self.point(member)).collect();
@@ -161,7 +161,7 @@ impl Lookup {
         }
     }
 
-    /// The hop with the most leading bits in common; of equal ones the first.
+    /// The hop with the most leading bits in common; the first of several equal ones.
     fn nearest_hop(&self, member: &Member, networks: &[String]) -> Option<NearestHop> {
         let nets: Vec<Net> = networks.iter().filter_map(|network| network.parse().ok()).collect();
         let own = ip_of(member);
@@ -241,7 +241,7 @@ mod tests {
     use super::*;
     use crate::Place;
 
-    /// Four points: two of them have a place, one has announced nothing but its limits, one nothing.
+    /// Four points: two have announced a place, one only its limits, and one nothing.
     fn directory() -> Members {
         let mut members = Members::of_one("kashima".into(), "192.0.2.10:4862");
         for (name, address) in [

@@ -1,4 +1,4 @@
-//! The directory of the mesh: how points are found by what they announce about themselves.
+//! The directory of the mesh: finds points by their announcements.
 //!
 //! Announcements are part of the list of members, which the authority sends to all points, so that each point can search the whole directory.
 

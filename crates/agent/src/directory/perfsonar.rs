@@ -48,7 +48,7 @@ fn values<'a>(record: &'a Record, key: &str) -> Vec<&'a str> {
     }
 }
 
-/// A host as an entry of the directory; `None` without a name, or with a text that announcements do not allow.
+/// A host as an entry of the directory; `None` if it has no name, or if a text is not allowed in announcements.
 fn host(
     record: &Record,
     addresses: &BTreeMap<&str, Vec<&str>>,

@@ -1,4 +1,4 @@
-//! The outcome of the arrivals that are handled together.
+//! The outcome of the events that are handled together.
 
 use reservation::{Action, Event, Message, PointName, ReservationId, Step};
 use tokio::sync::oneshot;
@@ -16,7 +16,7 @@ pub(super) struct Batch {
     pub(super) joined: Vec<(oneshot::Sender<Frame>, Frame)>,
     /// Requests whose reply is the state of a reservation after the batch.
     pub(super) explanations: Vec<(oneshot::Sender<Reply>, ReservationId)>,
-    /// Whether the result of a test was put into the archive.
+    /// Whether the result of a test was stored in the archive.
     pub(super) has_result: bool,
     /// Whether points have announced changes, which are published once for the whole batch.
     pub(super) has_announcements: bool,

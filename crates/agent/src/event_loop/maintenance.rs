@@ -32,7 +32,7 @@ const MAX_ALERT_AGE_US: i64 = 86_400_000_000;
 /// Time between two checks of the certificate, and between two requests for a new one.
 const RENEWAL_INTERVAL: Time = Time::from_secs(12 * 3600);
 
-/// Removes a record if it is below `runs_dir`: results of other points name records of their own hosts.
+/// Removes a record if it is below `runs_dir`: results of other points name records on other hosts.
 fn remove_record(runs_dir: &Path, record: &str) {
     let path = Path::new(record);
     let is_plain = !path.components().any(|part| matches!(part, std::path::Component::ParentDir));

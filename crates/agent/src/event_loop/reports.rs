@@ -122,7 +122,7 @@ impl EventLoop {
         failure.map_or(String::new(), |(name, failure)| format!("; {name} cannot be reached: {failure}"))
     }
 
-    /// A reservation, or the occurrences of a recurring test: those that are open, and the newest that are over.
+    /// A reservation, or the occurrences of a recurring test: those that have not ended, and the newest that have ended.
     pub(super) fn why(&self, text: &str) -> Result<Vec<Explained>, Error> {
         let name = TaskName(text.into());
         let is_its = |known: &&Reservation| known.task.as_ref().is_some_and(|of| of.task == name);

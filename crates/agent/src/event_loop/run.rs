@@ -1,4 +1,4 @@
-//! Runs the loop: handles arrivals in batches, and executes their outcome.
+//! Runs the loop: handles events in batches, and executes their outcome.
 
 use std::{
     collections::BTreeMap,
@@ -31,7 +31,7 @@ use crate::{
     rules::Rules,
 };
 
-/// Maximum number of arrivals that are handled as one batch.
+/// Maximum number of events that are handled as one batch.
 const MAX_BATCH: usize = 256;
 /// Maximum interval between two readings of the clock while reservations are open. Steps are reported earlier, by the kernel
 /// ([`crate::clock_steps`]).
@@ -151,7 +151,7 @@ impl EventLoop {
         }
     }
 
-    /// Handles what arrives until the agent is stopped.
+    /// Handles events until the agent is stopped.
     pub async fn run(
         &mut self,
         inbound: &mut mpsc::Receiver<Inbound>,
@@ -180,7 +180,7 @@ impl EventLoop {
                     self.handle_all(Some(arrived), inbound)?;
                 }
             }
-            // Other tasks send the notices of the ends.
+            // Other tasks report that tests have ended.
             tokio::time::sleep(Duration::from_millis(100)).await;
             Ok(())
         };
@@ -267,7 +267,7 @@ impl EventLoop {
             Frame::Calendar { report } => self.on_calendar(from, *report, batch),
             Frame::Renew { public_key } => self.on_renew(from, &public_key, batch)?,
             Frame::Renewed { certificate } => self.on_renewed(from, &certificate)?,
-            // Only connections with an invitation exchange these.
+            // Only connections authenticated by an invitation exchange these.
             Frame::Join { .. } | Frame::Joined { .. } | Frame::Refused { .. } => {}
         }
         Ok(())

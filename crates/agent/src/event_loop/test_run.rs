@@ -15,9 +15,9 @@ pub(super) struct TestRun {
     pub part: TestPart,
 }
 
-/// The part of this point in a test.
+/// The role of this point in a test.
 pub(super) enum TestPart {
-    /// A test that this point leads: it measures.
+    /// This point leads the test: it measures.
     Lead {
         /// Receives the address of the other end's server; `None` once it is known.
         endpoint: Option<Sender<Endpoint>>,
@@ -26,7 +26,7 @@ pub(super) enum TestPart {
         /// The application's report of its transfer.
         report: Option<TransferReport>,
     },
-    /// A test of which this point is the peer: it runs the server.
+    /// This point is the peer of the test: it runs the server.
     Peer {
         /// Address of this point's server.
         endpoint: Option<Endpoint>,

@@ -318,7 +318,7 @@ impl EventLoop {
             Err(Refusal::Invalid(text)) => {
                 tracing::info!("the result of {id} from {from} is refused: {text}")
             }
-            // It is sent again: the clocks may be right then.
+            // The sender repeats it: by then the clocks may be correct.
             Err(Refusal::Future) => {
                 tracing::info!("the result of {id} from {from} is in the future; one of the clocks is wrong");
                 return Ok(());

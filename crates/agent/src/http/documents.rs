@@ -10,7 +10,7 @@ use crate::{
     control::{AlertsReport, CalendarReport, Explained, MemberStatus, SCHEMA, Status},
 };
 
-/// The mesh, as this point sees it.
+/// The mesh as seen by this point.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct MeshDocument {
     /// `longfat.mesh/1`.
@@ -135,21 +135,21 @@ impl MeshPair {
         }
     }
 
-    /// Adds what users have decided.
+    /// Adds the acknowledgements and mutes of users.
     fn add_attention(&mut self, attention: &Attention, now_us: i64) {
         let known = self.since_us.and_then(|since| attention.acknowledgement(&self.from, &self.to, since));
         self.acknowledgement = known.cloned();
         self.muted_until_us = attention.muted_until(&self.from, &self.to, now_us);
     }
 
-    /// Position in the list: pairs with an acknowledged cause or muted alerts are behind all others.
+    /// Position in the list: pairs with an acknowledged cause or muted alerts follow all others.
     fn rank(&self) -> (bool, bool, PairState) {
         let is_bad = matches!(self.state, PairState::NoResult | PairState::Limited);
         let is_known = self.acknowledgement.is_some() || self.muted_until_us.is_some();
         (!is_bad, is_bad && is_known, self.state)
     }
 
-    /// Share of the best goodput that the last test got.
+    /// Goodput of the last test as a share of the best goodput.
     fn share_of_best(&self) -> f64 {
         match (self.goodput_bps, self.best_goodput_bps) {
             (Some(now), Some(best)) if best > 0.0 => now / best,
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_are_sorted_by_what_is_wrong_and_then_by_what_is_missing() {
+    fn pairs_are_sorted_by_state_and_then_by_missing_goodput() {
         let pairs = worst_first(
             vec![
                 facts("good", Some("path_rate"), 20.0),
@@ -389,7 +389,7 @@ mod tests {
         assert_eq!(pairs[2].cause_text.as_deref(), Some("receive buffer of buffer"));
         assert_eq!((pairs[2].since_us, pairs[2].unconfirmed_text.as_deref()), (Some(5), None));
         assert_eq!(pairs[4].state, PairState::Unknown);
-        // Acknowledged pairs are behind the others.
+        // Acknowledged pairs follow the others.
         let known = Acknowledgement {
             from: "a".into(),
             to: "dead".into(),
@@ -422,7 +422,7 @@ mod tests {
         let pair = MeshPair::of(facts);
         assert_eq!(pair.state, PairState::Good);
         assert_eq!(pair.unconfirmed_text.as_deref(), Some("receive buffer of b"));
-        // The same cause by the name that diagnoses give it.
+        // The same cause under the name that diagnoses use.
         let mut facts = self::facts("b", Some("receive_window"), 10.0);
         facts.conclusion = Some(Conclusion { start_us: 10, cause: "receive_buffer".into(), reason: None });
         assert_eq!(MeshPair::of(facts).unconfirmed_text, None);

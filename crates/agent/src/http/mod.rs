@@ -62,7 +62,7 @@ const WORK_TIMEOUT: Duration = Duration::from_secs(30);
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Largest document of a request, bytes.
 const MAX_BODY_BYTES: usize = 16 * 1024;
-/// Time for which a report waits for the figures of its transfer, and the interval at which it polls for them.
+/// Timeout of a report that waits for the figures of its transfer, and its poll interval.
 const RESULT_TIMEOUT: Duration = Duration::from_secs(8);
 const RESULT_POLL: Duration = Duration::from_millis(100);
 
@@ -366,7 +366,7 @@ fn respond(site: &Site, route: &Route, query: &str) -> Result<Response, Refusal>
                 return Err(Refusal::Invalid("from and to are missing".into()));
             };
             let since_us = filter.since_us.unwrap_or(0);
-            // Only those of the kind that decides: others name causes by other words.
+            // Only changes found by the kind of tests that determines the cause: other kinds have other names for causes.
             let cause = archive.pair(&from, &to)?.and_then(|pair| pair.cause);
             let changes = match cause {
                 Some(cause) => archive.changes(&from, &to, &cause.kind, since_us)?,

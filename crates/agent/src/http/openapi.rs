@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{DirectoryDocument, NewReservation, PlanDocument, control::Status};
 
-/// Where OpenAPI keeps schemas.
+/// Where an OpenAPI document keeps schemas.
 const SCHEMAS: &str = "/components/schemas";
 
 /// The document.

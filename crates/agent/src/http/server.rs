@@ -1,9 +1,9 @@
-//! Serves HTTP/1.1 connections. Every wait for a client has a deadline, and what clients can hold is limited:
+//! Serves HTTP/1.1 connections. Every wait for a client has a deadline, and the resources that clients can occupy are limited:
 //!
-//! - headers that trickle, and connections without a request: [`Limits::request`]
-//! - responses that are not read, or too slowly: [`Limits::part`]
-//! - open connections and unread responses of all: beyond the maximum, the connection that has waited longest for its client is closed;
-//!   a new connection is refused if requests of all others are being processed
+//! - headers that arrive too slowly, and connections without a request: [`Limits::request`]
+//! - responses that are not read, or are read too slowly: [`Limits::part`]
+//! - all open connections and unread responses: beyond the maximum, the connection that has waited longest for its client is closed;
+//!   a new connection is refused if the requests of all other connections are being processed
 //!
 //! The documents of requests have their own deadline ([`super::BODY_TIMEOUT`]). If one is not read, the connection is closed after the
 //! response.
@@ -40,7 +40,7 @@ use tokio::{
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Largest size of a request's headers, bytes.
 const MAX_HEADER_BYTES: usize = 16 * 1024;
-/// Send buffer of a connection, bytes: what the kernel may keep for a client that does not read.
+/// Send buffer of a connection, bytes: the maximum that the kernel buffers for a client that does not read.
 const SEND_BUFFER_BYTES: usize = 512 * 1024;
 /// Part of a response that must be read within [`Limits::part`], bytes.
 const PART_BYTES: usize = 64 * 1024;
@@ -77,7 +77,7 @@ impl Default for Limits {
 struct Connection {
     /// Its request is complete, its response is not.
     is_working: bool,
-    /// The part of its response that the kernel has not taken, bytes.
+    /// The part of its response that the kernel has not accepted, bytes.
     unread_bytes: usize,
     /// When its client last read or requested something.
     active: Instant,
@@ -161,9 +161,9 @@ pub(super) async fn serve(listener: TcpListener, router: Router, limits: Limits)
     }
 }
 
-/// Tells a client that all connections are in use, as far as the kernel takes it at once.
+/// Sends a client the response that all connections are in use, as far as the kernel accepts it without blocking.
 fn refuse(stream: &TcpStream) {
-    // A request that has arrived, and is not read, would reset the connection.
+    // An unread request would make the kernel reset the connection.
     let _ = stream.try_read(&mut [0; MAX_HEADER_BYTES]);
     let _ = stream.try_write(FULL.as_bytes());
 }
@@ -219,9 +219,9 @@ struct WatchedStream {
     stream: TcpStream,
     handle: ConnectionHandle,
     part: Duration,
-    /// Bytes of the present part that the kernel has taken.
+    /// Bytes of the current part that the kernel has accepted.
     taken: usize,
-    /// When the present part must be taken; `None` if nothing waits.
+    /// Deadline by which the kernel must accept the current part; `None` if no data waits.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
@@ -288,7 +288,7 @@ impl AsyncWrite for WatchedStream {
         self.stream.is_write_vectored()
     }
 
-    /// All of a response was taken.
+    /// The kernel has accepted the whole response.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.taken = 0;
         self.deadline = None;
@@ -316,7 +316,7 @@ mod tests {
 
     /// Larger than what the kernel buffers at both ends.
     const LARGE_BYTES: usize = 16 << 20;
-    /// Longer than anything here takes on a busy machine.
+    /// Longer than any step of these tests takes on a busy machine.
     const TIMEOUT: Duration = Duration::from_secs(60);
 
     /// Number of requests of `/held` that have begun, and whether they end. One test uses them.
@@ -330,7 +330,7 @@ mod tests {
         unread_bytes: 3 * LARGE_BYTES,
     };
 
-    /// A server that ends with the test program.
+    /// Starts a server that runs until the test program ends.
     fn start(limits: Limits) -> SocketAddr {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -392,7 +392,7 @@ mod tests {
         }
     }
 
-    /// A proper client gets the whole response.
+    /// A regular client gets the whole response.
     fn assert_serves(address: SocketAddr) {
         let mut stream = connect(address);
         write!(stream, "GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_trickle_and_idle_connections_are_closed() {
+    fn slow_requests_and_idle_connections_are_closed() {
         let address = start(SHORT);
         thread::scope(|scope| {
             // Clients that send nothing at all, and clients that send nothing after a response.
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_stalls_is_not_waited_for() {
+    fn a_request_whose_body_stalls_times_out() {
         let address = start(SHORT);
         let mut stream = connect(address);
         write!(stream, "POST /small HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nabc").unwrap();
@@ -448,13 +448,13 @@ mod tests {
     }
 
     #[test]
-    fn responses_that_are_not_read_or_too_slowly_are_cut_off() {
+    fn responses_that_clients_read_slowly_or_not_at_all_are_cut_off() {
         let address = start(SHORT);
         let mut never = connect(address);
         request(&mut never, "/large");
         let mut slow = connect(address);
         request(&mut slow, "/large");
-        // A byte now and then: far less than a part in its time.
+        // One byte now and then: far below the required rate of a part.
         let begin = Instant::now();
         while begin.elapsed() < 3 * SHORT.part {
             if !matches!(slow.read(&mut [0; 1]), Ok(1)) {
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_in_progress_are_limited_too() {
+    fn requests_in_progress_are_limited() {
         let address = start(SHORT);
         let mut busy: Vec<TcpStream> = (0..SHORT.connections).map(|_| connect(address)).collect();
         busy.iter_mut().for_each(|stream| request(stream, "/held"));
@@ -480,7 +480,7 @@ mod tests {
             thread::sleep(Duration::from_millis(10));
         }
         for _ in 0..3 {
-            // Without a request, which would arrive after the connection is closed and reset it.
+            // No request is sent: it would arrive after the connection is closed, and reset it.
             let mut response = String::new();
             connect(address).read_to_string(&mut response).unwrap();
             assert!(response.starts_with("HTTP/1.1 503 "), "{response}");
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_maxima_the_longest_waiting_connections_are_closed() {
+    fn above_the_limits_the_connections_that_waited_longest_are_closed() {
         let address = start(Limits { request: TIMEOUT, part: TIMEOUT, ..SHORT });
         let mut silent: Vec<TcpStream> = (0..2 * SHORT.connections).map(|_| connect(address)).collect();
         assert_serves(address);

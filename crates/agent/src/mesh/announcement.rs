@@ -180,14 +180,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distances_are_those_of_great_circles() {
+    fn distances_are_along_great_circles() {
         let at = |latitude, longitude| Coordinates::new(latitude, longitude).unwrap();
         let (kashima, onsala) = (at(35.9537, 140.6599), at(57.3958, 11.9264));
         // On the ellipsoid WGS 84, by Vincenty's formula: 8605.2 km.
         let km = kashima.distance_km(onsala);
         assert!((km / 8605.2 - 1.0).abs() < 0.006, "{km}");
         assert_eq!(kashima.distance_km(kashima), 0.0);
-        // Across the antimeridian, and to the other side of the Earth.
+        // Across the antimeridian, and to the antipode.
         let km = at(0.0, 179.5).distance_km(at(0.0, -179.5));
         assert!((km - 111.2).abs() < 0.1, "{km}");
         let km = at(90.0, 0.0).distance_km(at(-90.0, 77.0));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn capabilities_and_allowances_are_those_of_the_limits() {
+    fn capabilities_and_allowances_follow_from_the_limits() {
         let limits: Limits =
             "[classes.mesh]\nmax_duration = \"60s\"\n[classes.more]\nparent = \"mesh\"\nallow_tcp = false\n\
              [assign]\ndefault = \"mesh\"\n[assign.users]\n\"alice@b\" = \"more\"\n"

@@ -1,8 +1,8 @@
 //! The certificate authority of a mesh, at the point that created it.
 //!
-//! A point's certificate has the DNS name `NAME.point`, an invitation's `ID.invitation`. An invitation is a certificate too, so that nothing
-//! is read from a client without a certificate. An invitation can be redeemed once, until it expires; the same key may repeat a request
-//! whose reply was lost, as long as its point is a member.
+//! A point's certificate has the DNS name `NAME.point`, an invitation's `ID.invitation`. An invitation is a certificate too, so that the
+//! authority reads nothing from a client without a certificate. An invitation can be redeemed once, until it expires; the same key may
+//! repeat a request whose reply was lost, as long as its point is a member.
 
 use std::{
     fs, io,
@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_invitation_serves_one_key_until_it_expires() {
+    fn an_invitation_is_valid_for_one_key_until_it_expires() {
         let state = tempfile::tempdir().unwrap();
         let (authority, _) = Authority::create(state.path(), "a").unwrap();
         Members::of_one("a".into(), "192.0.2.1:4862").write(state.path()).unwrap();
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mesh_is_founded_once() {
+    fn a_second_mesh_in_the_same_directory_is_refused() {
         let state = tempfile::tempdir().unwrap();
         Authority::create(state.path(), "a").unwrap();
         assert!(Authority::create(state.path(), "a").is_err());

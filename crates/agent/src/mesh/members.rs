@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Announcement, Error, files, framing::MAX_FRAME_BYTES};
 
-/// Part of a frame for what accompanies the list: the new point's certificate.
+/// Part of a frame that is reserved for the new point's certificate, which accompanies the list.
 const FRAME_RESERVE_BYTES: usize = 16 * 1024;
 
 /// A point of the mesh.
@@ -36,7 +36,7 @@ impl Member {
 /// The members of a mesh.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Members {
-    /// Counts changes.
+    /// Number of changes of the list.
     pub version: u64,
     /// The point with the authority; only its lists are accepted.
     pub authority: PointName,
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn announcements_are_kept_when_the_address_changes_and_are_bounded() {
+    fn announcements_are_kept_when_the_address_changes_and_their_size_is_limited() {
         let mut members = Members::of_one("a".into(), "192.0.2.1:4862");
         let announcement = Announcement { busy_share: 0.1, ..Announcement::default() };
         assert!(members.announce(&"a".into(), announcement.clone()).unwrap());
@@ -199,7 +199,7 @@ mod tests {
         // A list as earlier versions wrote it.
         let old = r#"{"version":1,"authority":"a","members":[{"name":"a","address":"a:1"}]}"#;
         assert_eq!(Members::parse(old, Path::new("")).unwrap(), Members::of_one("a".into(), "a:1"));
-        // More announcements than a frame can carry: the list stays as it was.
+        // More announcements than fit into a frame: the list is unchanged.
         let large = Announcement {
             place: Place { networks: vec!["n".repeat(64); 32], ..Place::default() },
             ..Announcement::default()

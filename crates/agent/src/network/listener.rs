@@ -1,4 +1,4 @@
-//! Accepts connections of other points, and of those who have an invitation.
+//! Accepts connections of other points and of holders of an invitation.
 
 use std::{io, net::IpAddr, sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
 
 /// Maximum number of connections that are not authenticated yet; above it the oldest is closed.
 const MAX_HANDSHAKES: usize = 512;
-/// Pause after a failed accept(2): no descriptors are left, for example.
+/// Pause after a failed accept(2), for example because no descriptor is free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Accepts connections, forever.

@@ -1,7 +1,7 @@
 //! Connections between points: TLS with a certificate of the mesh at both ends, then frames in both directions.
 //!
-//! Messages may be lost, when a connection ends or cannot be opened; their senders repeat them. Every wait has a deadline. Callers without
-//! a certificate of the mesh get no further than the handshake.
+//! Messages may be lost, when a connection ends or cannot be opened; their senders repeat them. Every wait has a deadline. Clients without
+//! a certificate of the mesh fail in the handshake.
 
 mod connection;
 mod dial;

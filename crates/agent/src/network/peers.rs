@@ -24,7 +24,7 @@ pub(crate) struct Network {
     state: Mutex<State>,
 }
 
-/// TLS with the point's certificate, which is renewed now and then.
+/// TLS with the point's certificate, which is renewed before it expires.
 #[derive(Clone)]
 pub(super) struct Tls {
     pub connector: TlsConnector,
@@ -42,7 +42,7 @@ pub(super) struct State {
     pub members: BTreeMap<PointName, Member>,
     pub peers: BTreeMap<PointName, Peer>,
     pub next_connection: u64,
-    /// Callers that have not been authenticated yet, oldest first.
+    /// Connections that have not been authenticated yet, oldest first.
     pub handshakes: VecDeque<(u64, AbortHandle)>,
 }
 
@@ -85,7 +85,7 @@ impl Network {
         self.tls.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Uses another certificate for the connections to come.
+    /// Uses another certificate for new connections.
     pub fn set_identity(&self, identity: &Identity) -> Result<(), Error> {
         *self.tls.lock().unwrap_or_else(PoisonError::into_inner) = Tls::of(identity)?;
         Ok(())
@@ -95,7 +95,8 @@ impl Network {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces the list of members; connections with others, and with former members of the same name, are closed.
+    /// Replaces the list of members. Closes connections with points that are no longer members, and with former
+    /// members of the same name.
     pub fn set_members(&self, members: &Members) {
         let mut state = self.lock();
         let list = members.members.iter().map(|member| (member.name.clone(), member.clone())).collect();

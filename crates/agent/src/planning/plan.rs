@@ -1,4 +1,4 @@
-//! Plans a transfer: which rate to expect, when both ends are free, and which settings limit it. Pure.
+//! Plans a transfer: the expected rate, a slot in which both ends are free, and the settings that limit the rate. Pure.
 //!
 //! The rate is the one that nine of ten TCP tests of the archive reached. The duration includes slow start ([`model::SlowStart`]). A buffer
 //! that limits the pair must be twice the bandwidth-delay product of the rate. The planned slot is free in the calendars of
@@ -15,7 +15,7 @@ use crate::{CalendarReport, NewReservation, SlotReport, cause, control::SCHEMA, 
 const SLOWER_SHARE: f64 = 0.1;
 /// Segment size of the slow start, bytes.
 const MSS: u32 = 1448;
-/// A slot is longer than the transfer by a quarter and this time, in which the program starts and ends.
+/// A slot is longer than the transfer by a quarter of it and by this time, in which the program starts and ends.
 const SLOT_MARGIN_US: u64 = 5_000_000;
 
 /// A transfer that a program wants to make.
@@ -218,7 +218,7 @@ fn quantile(values: &[f64], share: f64) -> Option<f64> {
 fn duration_us(bytes: u64, rate_bps: f64, rtt: Time) -> u64 {
     let window = (rate_bps / 8.0 * rtt.as_secs_f64()).max(f64::from(MSS));
     let seconds = model::SlowStart::new(window, MSS, rtt).time_for_bytes(bytes as f64, rate_bps / 8.0);
-    // The bound is beyond every calendar, and sums with it do not overflow.
+    // The bound is later than the end of every calendar, and sums with it do not overflow.
     ((seconds.unwrap_or(f64::MAX) * 1e6).ceil() as u64).min(u64::MAX / 8)
 }
 
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_that_of_nine_of_ten_tests_and_slow_start_is_added() {
+    fn the_rate_is_the_first_decile_of_tests_and_slow_start_is_added() {
         let plan = planned(&known(), 1_250_000_000, 600);
         assert_eq!((plan.rate_bps, plan.median_rate_bps, plan.tests), (Some(100e6), Some(140e6), 11));
         // 100 s at the rate; 6.4 round trips of doubling deliver less than that rate would.
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_a_deadline_impossible_is_named() {
+    fn the_reason_for_an_impossible_deadline_is_named() {
         let plan = planned(&known(), 1_250_000_000, 60);
         assert!(!plan.is_feasible && plan.reservation.is_none());
         assert!(plan.reason.starts_with("at 100 Mb/s the transfer takes 100."), "{}", plan.reason);
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_free_in_both_calendars() {
+    fn planned_slots_are_free_in_both_calendars() {
         let bytes = 125_000_000;
         let start_s = |calendars: Vec<CalendarReport>, deadline_s: u64| {
             let slot = planned(&Known { calendars, ..known() }, bytes, deadline_s).slot?;

@@ -58,7 +58,7 @@ impl Figures {
 }
 
 impl Figures {
-    /// Those of a test that is a part of another one, or that failed: its verdict is not the result.
+    /// The figures of a failed test, or of one that is part of another test: its verdict is not the result.
     pub(crate) fn without_verdict(self) -> Figures {
         Figures { verdict: None, evidence: None, ..self }
     }
@@ -101,7 +101,7 @@ pub(crate) fn find_record(runs_dir: &Path, id: &str, started_s: u64) -> Option<F
         }
         let Ok(text) = fs::read_to_string(&path) else { continue };
         let Ok(summary) = serde_json::from_str::<Summary>(&text) else { continue };
-        // Records of watched connections add a word.
+        // Records of watched connections append a word to the title.
         let title = summary.title.strip_prefix("watch: ").unwrap_or(&summary.title);
         let is_its = title.strip_prefix(id).is_some_and(|rest| rest.starts_with(':'));
         if let (true, Some(run)) = (is_its, summary.runs.into_iter().next()) {

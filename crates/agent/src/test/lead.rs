@@ -1,4 +1,4 @@
-//! The lead's part in a test: the client, and the record.
+//! The lead's role in a test: it runs the client and writes the record.
 
 use std::{
     fs,
@@ -38,9 +38,9 @@ const LATENCY_INTERVAL: Time = Time::from_millis(20);
 const LATENCY_PAYLOAD: usize = 128;
 /// Timeout of the last reply of a latency test.
 const LATENCY_TIMEOUT: Duration = Duration::from_secs(1);
-/// The time that OWAMP needs besides its packets: both ends prepare, and the server's records are fetched.
+/// The time that OWAMP needs in addition to sending its packets: both ends prepare, and the server's records are fetched.
 const OWAMP_OVERHEAD: Duration = Duration::from_secs(3);
-/// The time that a diagnosis needs besides its TCP test.
+/// The time that a diagnosis needs in addition to its TCP test.
 const DIAGNOSIS_OVERHEAD: Time = Time::from_secs(35);
 
 /// Runs the test.

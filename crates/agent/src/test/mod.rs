@@ -1,4 +1,4 @@
-//! The tests of a point: kinds, parameters, and what each end does.
+//! The tests of a point: kinds, parameters, and the role of each end.
 
 mod figures;
 mod kind;

@@ -1,4 +1,5 @@
-//! The peer's part in a test: a server for the lead of this one test, on a port that is open only during the test.
+//! The peer's role in a test: it runs a server for the lead of this one test, on a port that is open only during
+//! the test.
 
 use std::{
     net::{IpAddr, SocketAddr},

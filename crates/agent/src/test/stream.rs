@@ -1,4 +1,5 @@
-//! A real-time stream as a test: the lead sends at a constant rate, and what arrives after its deadline counts as missed.
+//! A real-time stream as a test: the lead sends at a constant rate, and packets that arrive after their deadline count as
+//! missed.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use super::{Endpoint, Figures, LeadJob, Measured, lead_job::error_text};
 
 /// Delay between a packet's arrival and its play-out.
 const DEADLINE: Time = Time::from_millis(500);
-/// Maximum share of packets that may miss their time: VLBI correlators tolerate a few missing packets.
+/// Maximum share of packets that may miss their deadline: VLBI correlators tolerate a few missing packets.
 const TOLERATED_LOSS: f64 = 0.001;
 /// The part of the slot for connections and results.
 const END_ALLOWANCE: Duration = Duration::from_secs(1);

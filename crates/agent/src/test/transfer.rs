@@ -1,4 +1,4 @@
-//! The lead's part in a transfer: an application sends, and the agent samples its TCP connections to the other point.
+//! The lead's role in a transfer: an application sends, and the agent samples its TCP connections to the other point.
 
 use std::{
     net::{IpAddr, ToSocketAddrs},
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_agents_own_connections_are_not_those_of_the_application() {
+    fn connections_between_agents_are_not_attributed_to_the_application() {
         let addresses = ["192.0.2.1", "2001:db8::1"].map(|address| address.parse().unwrap());
         let text = filter(addresses.into_iter(), &[4862, 4901]);
         assert_eq!(text, "(peer 192.0.2.1 or peer 2001:db8::1) and not port 4862 and not port 4901");
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn goodput_is_payload_by_time() {
+    fn goodput_is_payload_divided_by_time() {
         let report = TransferReport { bytes: Some(1_000_000), duration_us: 500_000, error: None };
         assert_eq!((report.check(), report.goodput_bps()), (Ok(()), Some(16e6)));
         assert_eq!(TransferReport { bytes: None, ..report.clone() }.goodput_bps(), None);

@@ -51,7 +51,7 @@ pub(super) struct SocketSample {
     /// The number of the sample of all sockets to which it belongs.
     pub(super) number: usize,
     pub(super) send_queue_bytes: Option<i64>,
-    /// The columns of both directions, without a flow's name.
+    /// The columns of both directions; the flow's name is not set.
     pub(super) row: FlowSample,
 }
 
@@ -165,7 +165,7 @@ fn move_receiver_columns(from: &mut FlowSample, to: &mut FlowSample) {
     }
 }
 
-/// The columns that ss omits where they are 0 (`tcp_stats_print` in misc/ss.c).
+/// The columns that ss omits if they are 0 (`tcp_stats_print` in misc/ss.c).
 const OMITTED_ZEROS: [Column; 20] = [
     |row| &mut row.bytes_sent,
     |row| &mut row.bytes_retrans,
@@ -192,7 +192,7 @@ const OMITTED_ZEROS: [Column; 20] = [
 /// Adds the zeros that ss omits, in the columns that it prints elsewhere in the log: an old ss prints fewer.
 fn add_omitted_zeros(samples: &mut [SocketSample]) {
     for SocketSample { row, .. } in &mut *samples {
-        // A part of the busy time, which ss prints only beside it.
+        // These are parts of the busy time; ss prints them only together with it.
         if row.busy_time_us.is_some() {
             row.rwnd_limited_us.get_or_insert(0);
             row.sndbuf_limited_us.get_or_insert(0);
@@ -206,7 +206,7 @@ fn add_omitted_zeros(samples: &mut [SocketSample]) {
         }
     }
     for SocketSample { row, send_queue_bytes, .. } in samples {
-        // The send queue is what is outstanding and what is not sent yet.
+        // The send queue holds the outstanding bytes and the bytes not sent yet.
         row.notsent_bytes = row.notsent_bytes.or_else(|| {
             let outstanding = row.unacked_segs?.checked_mul(row.snd_mss_bytes?)?;
             Some((*send_queue_bytes)?.saturating_sub(outstanding).max(0))
@@ -214,7 +214,7 @@ fn add_omitted_zeros(samples: &mut [SocketSample]) {
     }
 }
 
-/// Sets each row's goodput, from the bytes received since the flow's previous sample, or acknowledged where the
+/// Sets each row's goodput, from the bytes received since the flow's previous sample, or acknowledged if the
 /// receiver is not in the log.
 fn set_goodputs(rows: &mut [FlowSample]) {
     let mut previous: BTreeMap<(String, bool), (i64, i64)> = BTreeMap::new();
@@ -222,7 +222,7 @@ fn set_goodputs(rows: &mut [FlowSample]) {
         let is_received = row.bytes_received.is_some();
         let Some(bytes) = row.bytes_received.or(row.bytes_acked) else { continue };
         let before = previous.insert((row.flow.clone(), is_received), (row.time_us, bytes));
-        // A smaller count is that of a new connection between the same addresses.
+        // A smaller count belongs to a new connection between the same addresses.
         if let Some((time_us, before)) =
             before.filter(|(time_us, before)| row.time_us > *time_us && bytes >= *before)
         {

@@ -1,15 +1,15 @@
 //! Times between the samples: since 1970, or of the day.
 
 /// The smallest numbers that are seconds, milliseconds, microseconds and nanoseconds since 1970, with the unit in
-/// microseconds: `date` prints `%s`, `%s%3N`, `%s%6N` and `%s%N` without a decimal point. Other numbers that are
-/// alone on a line are smaller.
+/// microseconds: `date` prints `%s`, `%s%3N`, `%s%6N` and `%s%N` without a decimal point. All other numbers that
+/// stand alone on a line are smaller.
 const EPOCH_UNITS: [(f64, f64); 4] = [(MIN_EPOCH_S, 1e6), (1e11, 1e3), (1e14, 1.0), (1e17, 1e-3)];
 const MIN_EPOCH_S: f64 = 1e8;
 const MAX_EPOCH: f64 = 1e20;
 const HALF_DAY_US: i64 = DAY_US / 2;
 pub(super) const DAY_US: i64 = 86_400_000_000;
 
-/// Whether a time is one since 1970, not one of the day.
+/// Whether a time counts from 1970, not from midnight.
 pub(super) fn is_since_1970(time_us: i64) -> bool {
     time_us >= (MIN_EPOCH_S * 1e6) as i64
 }

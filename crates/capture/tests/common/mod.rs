@@ -49,13 +49,13 @@ impl Tcp {
         self
     }
 
-    /// With ECN echo.
+    /// Sets the ECN-echo flag.
     pub fn marked(mut self) -> Tcp {
         self.flags |= ECE;
         self
     }
 
-    /// With this identification of the IPv4 packet.
+    /// Sets the identification of the IPv4 packet.
     pub fn id(self, id: u16) -> Tcp {
         Tcp { id, ..self }
     }

@@ -22,7 +22,7 @@ const MIN_QUEUE_PACKETS: f64 = 8.0;
 /// Packet loss in addition to drops at the queue.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Loss {
-    /// Nothing.
+    /// No additional loss.
     None,
     /// These packets, counted from 1.
     Placed(Vec<u64>),

@@ -1,5 +1,5 @@
-//! Runs of the matrix, stored in a directory. Runs of the lab and of guest kernels are made once, those of the
-//! simulator each time.
+//! Runs of the matrix, stored in a directory. Runs of the lab and of guest kernels are executed once, those of
+//! the simulator each time.
 //!
 //! Four labs run in parallel at real-time priority: a flow that waits for other programs sends in bursts (measured: a
 //! quarter of the goodput beside compilers). None of them polls, because that would starve the others: this program holds
@@ -64,8 +64,8 @@ pub struct Side {
     removes_jitter: bool,
 }
 
-/// Where a case's settings begin, and buffers as Linux 6.1 and 6.12 begin with. With them all versions have the same; without them
-/// a guest and its simulation have those of the version.
+/// The beginning of a case's settings, and the initial buffers of Linux 6.1 and 6.12. With them all versions have the same
+/// buffers; without them a guest and its simulation have those of the version.
 const SETTINGS: &str = r#""net.ipv4.tcp_no_metrics_save" = "1""#;
 const BUFFERS: &str =
     r#""net.ipv4.tcp_rmem" = "4096 131072 6291456", "net.ipv4.tcp_wmem" = "4096 16384 4194304""#;
@@ -194,7 +194,7 @@ impl Store {
         fs::write(self.summary_path(side, job), text).expect("the summary can be written");
     }
 
-    /// Runs those of `jobs` that are not stored yet in a guest, on all processors.
+    /// Runs those of `jobs` in a guest that are not stored yet, on all processors.
     pub fn run_guests(&self, guest: &Side, jobs: &[Job]) {
         self.simulate(guest, &self.missing(guest, jobs));
     }
@@ -222,7 +222,7 @@ impl Store {
         });
     }
 
-    /// Runs those of `jobs` that are not stored yet in the lab.
+    /// Runs those of `jobs` in the lab that are not stored yet.
     pub fn emulate(&self, jobs: &[Job]) {
         let left = self.missing(&Side::lab(), jobs);
         if left.is_empty() {

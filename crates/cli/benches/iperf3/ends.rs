@@ -182,7 +182,7 @@ fn run_test(
     }
 }
 
-/// Waits until a socket in the right namespace listens at the port (TCP) or has it (UDP).
+/// Waits until a socket in the namespace `right` listens at the port (TCP) or is bound to it (UDP).
 fn wait_for_port(pair: &VethPair, table: &str) {
     let path = format!("/proc/thread-self/net/{table}");
     let until = Instant::now() + Duration::from_secs(10);

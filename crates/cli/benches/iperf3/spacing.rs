@@ -15,7 +15,7 @@ const HEADERS: usize = 14 + 20 + 8;
 /// Gaps in microseconds.
 pub struct Gaps(Vec<f64>);
 
-/// Captures the datagrams that arrive in the right namespace during `test`. Returns their gaps and the result of `test`.
+/// Captures the datagrams that arrive in the namespace `right` during `test`. Returns their gaps and the result of `test`.
 pub fn capture<T>(pair: &VethPair, test: impl FnOnce() -> T) -> (Gaps, T) {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     let path = file.path().to_str().expect("a plain path").to_owned();

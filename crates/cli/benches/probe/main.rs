@@ -74,7 +74,7 @@ struct Cell {
     error: Option<f64>,
     /// Whether it is reported as valid.
     valid: bool,
-    /// An estimate with a larger error is wrong.
+    /// An estimate with a larger error counts as wrong.
     tolerance: f64,
 }
 

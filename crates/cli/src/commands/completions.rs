@@ -139,7 +139,7 @@ fn running_shell() -> Option<ShellName> {
 /// Completes a RUN argument: ids and `last`; after a scenario's name and a slash its runs, as `scenario/id`.
 pub fn complete_run(typed: &OsStr) -> Vec<CompletionCandidate> {
     let typed = typed.to_string_lossy();
-    // A shell shows no errors: without a list there is nothing to complete.
+    // A shell shows no errors, so without a list there are no completions.
     let mut names = known_runs();
     names.sort_by(|a, b| b.1.cmp(&a.1));
     let runs = names.into_iter().map(|(scenario, id)| match typed.contains('/') {

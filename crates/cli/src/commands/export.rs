@@ -197,7 +197,7 @@ fn table(args: &TableArgs, runs: &RunsLocation, json: bool) -> anyhow::Result<()
     let mut found: Vec<Run> = Vec::new();
     for key in &args.keys {
         for run in records::find_all(runs, key)? {
-            // A run that two keys match has one row.
+            // A run that two keys match gets one row.
             if found.iter().all(|known| known.path != run.path) {
                 found.push(run);
             }
@@ -270,7 +270,7 @@ fn iperf3(args: &Iperf3Args, run: &Run, json: bool) -> anyhow::Result<()> {
                 false => output::text(&format!("wrote {}", path.display())),
             }
         }
-        // iperf3's document is the requested one.
+        // iperf3's document itself was requested.
         (None, true) if args.format != Form::Json => output::json(&json!({ "document": document })),
         (None, _) => output::text(&document),
     }

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_have_limits() {
+    fn sizes_outside_the_limits_are_refused() {
         assert!(parse_size("96x1in").unwrap_err().contains("96inx1in"));
         assert_eq!(parse_size("960x540").unwrap().0.pixels(), 960.0);
         assert_eq!(parse_size("2in").map(|(width, height)| (width.pixels(), height)), Ok((192.0, None)));

@@ -64,14 +64,14 @@ pub fn run(args: &PlotArgs, runs: &RunsLocation, json: bool) -> anyhow::Result<(
     }
 }
 
-/// Refuses unknown metrics, sizes without space for the letters and spans that end before they begin, before any record is read: a
-/// plot of no runs needs the same of its options.
+/// Refuses unknown metrics, sizes too small for the font, and spans that end before they begin. This happens before any record is
+/// read: drawing a plot without runs checks the options.
 fn check_options(args: &PlotArgs) -> anyhow::Result<()> {
     let bad = |error: view::Error| Exit::BadInput(error.to_string());
     let appearance = args.picture.appearance();
     match args.cdf.as_ref().or(args.box_plot.as_ref()) {
         Some(metric) => {
-            // The name of a run's figure needs the runs' flows.
+            // The name of a run's figure can be checked only with the runs' flows.
             if !metric.contains('.') {
                 view::plot(&[], &[metric], &PlotOptions::default()).map_err(bad)?;
             }

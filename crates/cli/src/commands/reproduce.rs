@@ -142,7 +142,7 @@ struct MarkdownPage<'a> {
 }
 
 impl<'a> MarkdownPage<'a> {
-    /// Reads the file before the first run, so that a mistake costs no time.
+    /// Reads the file before the first run, so that a mistake is reported immediately.
     fn open(path: &'a std::path::Path, args: &ReproduceArgs) -> anyhow::Result<Self> {
         check_directory(path)?;
         if !path.exists() {
@@ -153,7 +153,7 @@ impl<'a> MarkdownPage<'a> {
         if !view::reproduced_tables::has_marks(&text) {
             let name = path.display();
             return Err(Exit::BadInput(format!(
-                "--markdown {name}: the file exists and has no marks of an earlier --markdown; name another file"
+                "--markdown {name}: the file exists and has no markers of an earlier --markdown; name another file"
             ))
             .into());
         }
@@ -204,7 +204,7 @@ fn summaries(experiments: &[Experiment], plan: &Plan<'_>, completed: &[Completed
     experiments.iter().filter_map(of).collect()
 }
 
-/// Each requested result with its figures, in the catalogue's order.
+/// Each requested result with its figures, in the order of the catalogue.
 fn results(requested: &BTreeSet<&str>, summaries: &[Summary]) -> Vec<Reproduced> {
     let entries = CATALOGUE.iter().filter(|entry| requested.contains(entry.id));
     entries

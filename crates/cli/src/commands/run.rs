@@ -150,7 +150,7 @@ pub fn run(args: &RunArgs, config: &Config, runs: &RunsLocation, json: bool) -> 
         );
         output::file(path, config.theme().apply(page))?;
     }
-    // A failed run matters more than an error of printing.
+    // The error of a failed run takes precedence over an error of printing.
     if let Some(error) = failed {
         return Err(error.into());
     }
@@ -169,13 +169,13 @@ fn loaded(experiment: &Experiment, runs: &RunsLocation, run: CompletedRun) -> Op
     Some(LoadedRun::from_rows(summary, runs.name_of(&rows.record?), rows.flows, rows.links, rows.events))
 }
 
-/// This command line, for readers of a report.
+/// This command line, for the readers of a report.
 pub fn command_line() -> String {
     let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     words.join(" ")
 }
 
-/// The results with their reasons and fixes, notes, published figures, and where the records are.
+/// The results with their reasons and fixes, notes, published figures, and the location of the records.
 fn text(summary: &Summary, runs: &RunsLocation, is_default: bool, report: Option<&Path>) -> String {
     let width = output::width();
     let mut text = format!("{}\n{}", summary.title, view::table::results(&summary.runs, width));

@@ -192,7 +192,7 @@ pub fn run(args: &ServeArgs, json: bool) -> anyhow::Result<()> {
         .with_service(Box::new(service))
         .with_service(Box::new(streams));
     let console = Console {
-        // A document per test, in iperf3's form: a server's tests have no common document.
+        // One document per test, in iperf3's form: the tests of a server have no common document.
         json: json || args.iperf3_json,
         format: TextFormat { verbose: args.verbose, unit: args.format.unwrap_or_default() },
         sampled: Mutex::default(),
@@ -230,7 +230,7 @@ pub fn run(args: &ServeArgs, json: bool) -> anyhow::Result<()> {
     let ended = &AtomicBool::new(false);
     let note = &|text: &str| console.note(text);
     std::thread::scope(|scope| {
-        // An instrument that fails does not stop the server.
+        // A failed additional service (STAMP, TWAMP, OWAMP) does not stop the server.
         let noted = |ran: Result<(), traffic::Error>| ran.inspect_err(|error| note(&error.to_string()));
         let reflecting = reflector.as_ref().map(|reflector| scope.spawn(move || noted(reflector.run(ended))));
         let controlling: Vec<_> = control_servers
@@ -375,7 +375,7 @@ impl Console {
 }
 
 impl Console {
-    /// The limits of the streams that this end received, as this end alone measures them.
+    /// The limits of the streams that this end received, measured at this end alone.
     fn receiver_verdicts(&self, peer: SocketAddr, report: &Report) -> BTreeMap<String, ReceiverVerdict> {
         let rows = self.lock_sampled().remove(&peer).unwrap_or_default();
         let connections = report.start.iter().flat_map(|start| &start.connections);
@@ -449,7 +449,7 @@ struct TestConsole<'a> {
 impl Drop for TestConsole<'_> {
     fn drop(&mut self) {
         let rows = self.samples.take().map(SampleBuffer::into_rows).unwrap_or_default();
-        // No end is reported of a test that could not begin, so an entry would stay for ever.
+        // The end of a test that could not begin is not reported, so its entry would remain forever.
         if !rows.is_empty() {
             self.console.lock_sampled().insert(self.peer, rows);
         }

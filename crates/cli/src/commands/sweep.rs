@@ -126,7 +126,7 @@ pub fn run(args: &SweepArgs, config: &Config, runs: &RunsLocation, json: bool) -
     if args.output.is_none() && args.picture.is_given() {
         return Err(Exit::BadInput("--size, --font-size, --style and --title need -o FILE".into()).into());
     }
-    // A size without space for the letters is found before the runs.
+    // A size too small for the font is refused before the runs.
     let too_small = |error: view::Error| Exit::BadInput(error.to_string());
     args.picture.appearance().draw_chart(&view::Chart::default()).map_err(too_small)?;
     check_ports(args.ports, &EngineChoices::chosen(&args.engine))?;
@@ -306,7 +306,7 @@ fn experiment(args: &SweepArgs, file: Option<&PathBuf>) -> anyhow::Result<Experi
     Ok(Experiment { kernel: args.kernel, sets: args.sets.clone(), ..experiment })
 }
 
-/// Writes the plot and the page, if requested. The page has the plot as for screens, in its own width.
+/// Writes the plot and the page, if requested. The page contains the plot in the style for screens, with its own width.
 fn draw(args: &SweepArgs, config: &Config, shown: &Shown) -> anyhow::Result<()> {
     if let Some(path) = &args.output {
         let chart = view::Chart { title: args.picture.title(&shown.chart.title), ..shown.chart.clone() };
@@ -354,7 +354,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_parted_by_commas_outside_brackets() {
+    fn values_are_separated_by_commas_outside_brackets() {
         let over = |text| parse_over(text).map(|(path, values)| (path, values.join("|")));
         assert_eq!(over("a.b=1, 2"), Ok(("a.b".into(), "1|2".into())));
         assert_eq!(

@@ -1,5 +1,5 @@
-//! Standard output, standard error and files: whole texts without control characters, and no panic after the reader has closed its
-//! end. With a log file, both outputs are written to it.
+//! Standard output, standard error and files: texts are written whole and without control characters, and a closed reader causes
+//! no panic. With a log file, both outputs are written to it.
 //!
 //! A command that measures or serves calls [`queue()`] first: from then on a thread writes, and a stalled reader cannot block the command.
 
@@ -37,7 +37,7 @@ const COMMAND_QUEUE_BYTES: usize = 256 << 20;
 /// Maximum time for which the program's exit waits for a stalled reader.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Shorter lines of prose are left to the terminal to break, characters.
+/// Minimum length at which lines of prose are broken, characters; on narrower terminals the terminal itself breaks them.
 const MIN_LINE_LENGTH: usize = 30;
 
 /// Dropped lines are reported at most this often.
@@ -52,7 +52,7 @@ struct Queues {
     out: (Arc<OutputQueue>, usize),
     /// Standard error's.
     notes: (Arc<OutputQueue>, usize),
-    /// Set: exit without writing all output. `None`: a server, which never waits.
+    /// If set, the program exits without writing all output. `None`: a server, which never waits.
     stop: Option<Arc<AtomicBool>>,
 }
 
@@ -80,7 +80,7 @@ pub fn redirect(log: Option<File>, stamp: Option<String>) {
 pub enum Finish {
     /// A server exits within a deadline, even if its readers stall.
     AtOnce,
-    /// All output is written, unless the flag is set.
+    /// A command exits after all output is written, unless the flag is set.
     UnlessStopped(Arc<AtomicBool>),
 }
 

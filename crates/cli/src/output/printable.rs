@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_remain_where_they_are_ours() {
+    fn only_colour_sequences_are_kept() {
         let text = "\u{1b}[1;31mred\u{1b}[0m \u{1b}[2J\u{1b}]0;title\u{7}\u{1b}m\u{9b}x";
         assert_eq!(printable_with_colours(text), "\u{1b}[1;31mred\u{1b}[0m [2J]0;titlemx");
     }

@@ -44,7 +44,7 @@ impl OutputQueue {
         Ok(queue)
     }
 
-    /// Queues a text for file number `file`, or drops it where the queue is full.
+    /// Queues a text for file number `file`, or drops it if the queue is full.
     ///
     /// # Errors
     /// If the file's reader has closed its end.
@@ -63,7 +63,7 @@ impl OutputQueue {
         Ok(())
     }
 
-    /// True where the next text would be dropped.
+    /// True if the next text would be dropped.
     pub fn is_full(&self) -> bool {
         self.lock().bytes >= self.limit_bytes
     }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn all_is_written_in_order_to_a_slow_reader() {
+    fn all_output_is_written_in_order_to_a_slow_reader() {
         let (mut reader, writer) = pipe();
         let queue = OutputQueue::start(vec![writer], 1 << 20).unwrap();
         let texts: Vec<String> = (0..20_000).map(|number| format!("{number}\n")).collect();

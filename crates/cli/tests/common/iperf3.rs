@@ -9,8 +9,8 @@ use std::{
 
 use serde_json::Value;
 
-/// Timeout for the end of a program. Long enough for a busy machine: only a program that hangs
-/// reaches it.
+/// Timeout for the end of a program. It is long enough for a busy machine; only a program that
+/// hangs exceeds it.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(240);
 
 /// A running program; killed on drop if it has not ended.
@@ -58,7 +58,7 @@ impl Running {
     pub fn output(mut self) -> Output {
         let begin = Instant::now();
         let mut child = self.0.take().unwrap();
-        // The output fits into the pipes, so that the program does not block although nothing reads them yet.
+        // The output fits into the pipes, so the program does not block although nothing reads them yet.
         while child.try_wait().unwrap().is_none() {
             if begin.elapsed() > PROGRAM_TIMEOUT {
                 let _ = child.kill();
@@ -79,7 +79,7 @@ impl Drop for Running {
     }
 }
 
-/// A TCP port that is free now.
+/// A TCP port that is currently free.
 pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

@@ -8,7 +8,7 @@ use std::{
 
 use super::{CommandOutput, TestDir, binary, eventually};
 
-/// A name that no other lab of this machine has.
+/// A name that no other lab on this machine has.
 pub fn lab_name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
@@ -92,7 +92,7 @@ impl<'a> Lab<'a> {
         assert!(super::eventually(listens), "iperf3 on {host} does not listen");
     }
 
-    /// The goodput of a second of iperf3, in bits a second, as the receiver counts it.
+    /// The goodput of one second of iperf3, bit/s, as counted by the receiver.
     pub fn iperf3_bps(&self, from: &str, to: &str) -> f64 {
         let ran = self.exec(from, &["iperf3", "-c", to, "-t", "1", "-J"]);
         let json: serde_json::Value =
@@ -119,8 +119,8 @@ pub fn signal(name: &str, pid: u32) {
     assert!(Command::new("kill").args([name, &pid.to_string()]).status().unwrap().success());
 }
 
-/// True where these programs are installed (`scripts/setup.sh tests` does that); reports which one is missing
-/// otherwise.
+/// True if these programs are installed (`scripts/setup.sh tests` installs them); otherwise reports which one
+/// is missing.
 pub fn have(programs: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let directories: Vec<PathBuf> =

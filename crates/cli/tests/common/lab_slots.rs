@@ -8,7 +8,7 @@ const MAX_LABS: u32 = 4;
 static FREE: Mutex<u32> = Mutex::new(MAX_LABS);
 static FREED: Condvar = Condvar::new();
 
-/// Permission to run labs; drop returns it.
+/// A slot in which labs may run; dropping it frees the slot.
 pub struct LabSlots(u32);
 
 /// For a test whose lab may run beside a few other labs.

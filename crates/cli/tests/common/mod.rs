@@ -60,8 +60,8 @@ impl TestDir {
         with_default_signals(&command)
     }
 
-    /// Network namespaces that programs started from here use or have open, with their own: those of other programs on this
-    /// machine, whose labs come and go, do not count.
+    /// Network namespaces that programs started from here use or have open, including their own. Those of other programs on
+    /// this machine are not counted, because their labs start and end at any time.
     pub fn network_namespaces(&self) -> BTreeSet<String> {
         let mark = self.dir.path().as_os_str().as_encoded_bytes();
         let is_ours = |process: &PathBuf| {

@@ -28,7 +28,8 @@ const MIN_MARKS: u64 = 3;
 const MAX_LAW_RATIO: f64 = 1.3;
 /// Minimum expected number of lost datagrams, at TCP's loss rate, for a comparison of both.
 const MIN_EXPECTED_LOST: f64 = 4.0;
-/// Losses are random if datagrams are lost at least this often relative to TCP's packets; the result is certain outside the range.
+/// Losses are random if the loss rate of datagrams is at least this share of that of TCP's packets. Outside the range below,
+/// the result is certain whatever the queue shows.
 const MIN_RANDOM_SHARE: f64 = 0.5;
 const UNCERTAIN_RANDOM_SHARES: (f64, f64) = (0.25, 0.75);
 /// Minimum number of retransmissions per loss episode of a queue overflow.
@@ -104,7 +105,7 @@ impl Limits<'_> {
             || self.found.iter().any(|limit| limit.kind == Kind::SendBuffer && limit.measured);
         let Some((lost, sure)) = self.why_lost().filter(|_| !is_explained) else { return };
         let evidence = self.loss_evidence();
-        // With SACK, single losses make TCP just as slow.
+        // With SACK, single losses would limit TCP to the same goodput.
         let alone = lost == LossCause::Random && self.random_loss_explains();
         if let Some(host) = self.host_with_disabled(SACK).filter(|_| !alone) {
             let why = format!(
@@ -144,7 +145,7 @@ impl Limits<'_> {
         }
     }
 
-    /// Bursts of other traffic overflow a very short queue as random losses do.
+    /// Bursts of other traffic overflow a very short queue, which looks like random loss.
     fn may_be_overflow(&self) -> Option<Doubt> {
         let queue = self.seen.capacity.as_ref()?.queue?;
         (queue.0 as f64 <= MAX_BURSTY_QUEUE * self.seen.rtt.0 as f64).then(|| Doubt {

@@ -1,5 +1,5 @@
-//! CSV (`-y C`): time, the sender's address and port, the receiver's, the stream's number, the interval, bytes and bit/s; of
-//! datagrams also jitter (ms), lost, all, the share lost and the number out of order.
+//! CSV (`-y C`): time, the sender's address and port, the receiver's, the stream's number, the interval, bytes and bit/s;
+//! for datagrams also jitter (ms), the numbers lost and in total, the share lost and the number out of order.
 //!
 //! iperf 2.1 writes the sender first; 2.0's server writes itself first, which cannot be distinguished.
 
@@ -105,7 +105,7 @@ mod tests {
 20261124022927,127.0.0.1,51588,127.0.0.1,5701,2,0.0-2.0,2477260860,9834488185
 20261124022927,127.0.0.1,51600,127.0.0.1,5701,1,0.0-2.0,1931214908,7664121469
 ";
-    /// A server of datagrams, `-i 1`.
+    /// Lines of a UDP server with `-i 1`.
     const UDP: &str = "\
 20261124022932,127.0.0.1,46959,127.0.0.1,5703,1,0.0-1.0,657090,5256720,0.002,1,447,0.000,0
 20261124022933,127.0.0.1,46959,127.0.0.1,5703,1,1.0-2.0,655620,5244960,0.004,2,446,0.000,4
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_have_their_counts() {
+    fn datagram_counts_are_parsed() {
         let found = reports(UDP, SystemTime::UNIX_EPOCH).unwrap();
         let received = found[0].end.as_ref().unwrap().streams[0].received;
         let udp = received.udp.unwrap();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_of_any_counts_saturate() {
+    fn sums_of_extreme_counts_saturate() {
         let line = |from: u32| {
             let many = i64::MAX;
             format!(
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_not_of_iperf_is_named() {
+    fn an_invalid_line_is_named() {
         let broken = TCP.replacen("777388092", "many", 1);
         assert_eq!(
             reports(&broken, SystemTime::UNIX_EPOCH).unwrap_err().to_string(),

@@ -10,7 +10,7 @@ pub(super) struct IntervalLine {
     pub(super) bytes: u64,
     /// Datagram counts, at the receiver of a UDP test.
     pub(super) udp: Option<Datagrams>,
-    /// The line is about datagrams, also where their number is unknown.
+    /// The line is of a UDP test, even if the number of datagrams is unknown.
     pub(super) is_udp: bool,
 }
 

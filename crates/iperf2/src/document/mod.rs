@@ -40,7 +40,7 @@ pub enum DocumentError {
 /// Streams that began at most this far apart ran in parallel: CSV has whole seconds.
 const SAME_TIME: Duration = Duration::from_secs(1);
 
-/// The tests in the output of iperf 2. `written` is when the text was written: text without times gets it.
+/// The tests in the output of iperf 2. `written` is when the text was written; it replaces times that the text lacks.
 ///
 /// # Errors
 /// The text is neither its CSV nor its text.
@@ -57,7 +57,7 @@ pub fn reports(text: &str, written: SystemTime) -> Result<Vec<Report>, DocumentE
     }
 }
 
-/// Must not panic; for the fuzzer.
+/// Parses arbitrary text, for the fuzzer; must not panic.
 pub fn fuzz(text: &str) {
     let _ = reports(text, SystemTime::UNIX_EPOCH);
 }

@@ -64,7 +64,7 @@ pub(super) fn streams(text: &str, began: SystemTime) -> Vec<ImportedStream> {
                 }
                 continue;
             }
-            // The mark * is the direction from the server to the client.
+            // The mark * denotes the direction from the server to the client.
             let is_reverse = is_starred || connection.is_reverse;
             match streams.iter_mut().find(|(of, reverse, _)| (*of, *reverse) == (at, is_reverse)) {
                 Some((_, _, stream)) => stream.lines.push(result),
@@ -185,7 +185,7 @@ Client connecting to 127.0.0.1, TCP port 5701
     }
 
     #[test]
-    fn a_client_has_the_report_of_its_server() {
+    fn a_clients_text_contains_the_servers_report() {
         let found = read(
             "Client connecting to 127.0.0.1, UDP port 5702
 [  1] local 127.0.0.1 port 42154 connected with 127.0.0.1 port 5702

@@ -36,9 +36,9 @@ pub struct ServerOptions {
     pub ip: Option<IpVersion>,
     /// Report interval; zero: none.
     pub interval: Duration,
-    /// Maximum number of simultaneous connections and UDP streams, each.
+    /// Maximum number of simultaneous connections, and of simultaneous UDP streams.
     pub max_streams: usize,
-    /// Maximum number of simultaneous connections and UDP streams of one client's address, each.
+    /// The same maxima for one client's address.
     pub max_streams_per_address: usize,
     /// Timeout of the header.
     pub header_timeout: Duration,
@@ -141,7 +141,7 @@ impl Server {
             if !is_ready.attempted(|| "cannot wait for clients".into())? {
                 continue;
             }
-            // A client that has already disconnected, or no free descriptors.
+            // The client has already disconnected, or no descriptor is free.
             let Ok((socket, peer)) = self.tcp.accept() else {
                 std::thread::sleep(STOP_CHECK_INTERVAL / 10);
                 continue;
@@ -242,7 +242,7 @@ mod tests {
         }
     }
 
-    /// What an observer passes on when it is dropped is there when the end is reported.
+    /// Data that an observer delivers when it is dropped is available when the end of the test is reported.
     #[test]
     fn the_observer_of_a_test_is_dropped_before_its_end_is_reported() {
         let options = ServerOptions { bind: Some(Ipv4Addr::LOCALHOST.into()), ..ServerOptions::new(0) };

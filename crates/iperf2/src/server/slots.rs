@@ -1,4 +1,4 @@
-//! A limit on simultaneous connections, in total and of one address.
+//! A limit on simultaneous connections, in total and per address.
 
 use std::{
     collections::BTreeMap,

@@ -32,7 +32,7 @@ use crate::{
 const MAX_DATAGRAM: usize = 65_536;
 /// Time for which the end of a test is remembered, so that a lost report can be retransmitted.
 const REPEAT_TIME: Duration = Duration::from_secs(5);
-/// A test that has been silent for this time is replaced by a new one when all are in use.
+/// When all slots are in use, a new test replaces one that has been silent for this time.
 const EVICT_AFTER: Duration = Duration::from_millis(500);
 /// Notes about refused datagrams are printed at most this often: their senders' addresses can be forged.
 const NOTE_INTERVAL: Duration = Duration::from_secs(1);
@@ -85,7 +85,7 @@ impl<'a> UdpSessions<'a> {
             };
             if os::wait_readable(self.socket.as_fd(), timeout).attempted(what)? {
                 for _ in 0..MAX_BURST {
-                    // An ICMP error to a reply, or no more datagrams.
+                    // Either an ICMP error to a reply, or no more datagrams.
                     let Ok(datagram) = ancillary::receive_with_ancillary(self.socket, &mut bytes, 0) else {
                         break;
                     };
@@ -139,7 +139,7 @@ impl<'a> UdpSessions<'a> {
         let header =
             bytes.get(DATAGRAM_HEADER_BYTES..).and_then(|rest| ClientHeader::decode(rest).ok()).flatten();
         let has_64_bits = header.is_some_and(|header| header.numbers_64bit);
-        // The end of a test that was already removed.
+        // This datagram ends a test that was already removed.
         if DatagramHeader::decode(bytes, has_64_bits).is_none_or(|datagram| datagram.number < 0) {
             return false;
         }

@@ -16,7 +16,7 @@ const EXTENSION_BYTES: usize = 36;
 const ACKNOWLEDGEMENT_BYTES: usize = 28;
 /// The type of an acknowledgement (CLIENTHDRACK).
 const ACKNOWLEDGEMENT: u32 = 2;
-/// The version that this crate claims: features are chosen by it.
+/// The version that this crate announces: the other end selects features by it.
 const VERSION: (u32, u32) = (0x0002_0001, 0x0008_0003);
 
 /// Flags of the first word.
@@ -192,7 +192,7 @@ impl ClientHeader {
         bytes
     }
 
-    /// Reads a header; `None` where the client sends none, as iperf before 2.0.10 without `-d` and `-r`.
+    /// Reads a header; `None` if the client sends none, as iperf before 2.0.10 without `-d` and `-r`.
     ///
     /// # Errors
     /// Bytes are missing, or the test is of a kind that is not supported.
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn cookies_are_no_headers() {
+    fn iperf3_cookies_are_not_headers() {
         assert!(is_iperf3_cookie(*b"abz7"));
         for mode in [TestMode::Forward, TestMode::Reverse, TestMode::Dual] {
             assert!(!is_iperf3_cookie(header(mode).encode(false)[..4].try_into().unwrap()));

@@ -1,8 +1,9 @@
-//! The fuzz target, whose corpus `fuzz/corpus` a test replays: any bytes as each of the messages.
+//! The fuzz target, whose corpus `fuzz/corpus` a test replays: decodes arbitrary bytes as each of the
+//! messages.
 
 use super::{ClientHeader, DatagramHeader, ServerReport, header_length};
 
-/// Must not panic; what was read must be the same after it was written.
+/// Must not panic; a decoded message must be the same after encoding and decoding.
 pub fn fuzz(bytes: &[u8]) {
     if let Ok(Some(header)) = ClientHeader::decode(bytes) {
         for is_udp in [false, true] {

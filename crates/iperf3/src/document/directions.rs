@@ -1,4 +1,4 @@
-//! Groups of streams with separate sums: the streams of one direction.
+//! Groups of streams, one for each direction, which have separate sums.
 
 use crate::report::{Direction, Protocol, Role, Start};
 

@@ -16,7 +16,8 @@ pub fn start_json(start: &Start) -> Value {
     object.insert("connected".into(), start.connections.iter().map(connected).collect());
     object.insert("version".into(), start.version.as_str().into());
     object.insert("system_info".into(), start.system_info.as_str().into());
-    // A server gets the rate, and with TCP its sockets, before it accepts.
+    // iperf3's server adds the rate, and with TCP the buffer sizes, before it accepts the client, so they
+    // come first.
     let order: [Part; 3] = match (start.role, start.spec.protocol) {
         (Role::Client, _) => [peer, rates, buffers],
         (Role::Server, Protocol::Tcp) => [rates, buffers, peer],

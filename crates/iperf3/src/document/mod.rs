@@ -1,8 +1,8 @@
 //! Writes a test's report as iperf3's JSON and text, and reads iperf3's JSON as a report.
 //!
 //! Keys, their order and their types are those of iperf3 3.22 (`src/iperf_api.c`), which has all keys of
-//! older versions; documents of 3.1 to 3.20 can also be read. The numbers of streams (`socket`) are ours:
-//! iperf3 prints file descriptors there.
+//! older versions; documents of 3.1 to 3.20 can also be read. The numbers of streams (`socket`) are
+//! longfat's: iperf3 prints file descriptors there.
 //!
 //! Intended differences from iperf3's output:
 //!

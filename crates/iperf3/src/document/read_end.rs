@@ -39,7 +39,7 @@ fn cpu(end: &Object<'_>, which: &str) -> Result<Cpu, Error> {
     Ok(Cpu { total: share("total")?, user: share("user")?, system: share("system")? })
 }
 
-/// Our number of the stream, and whether its data is sent from client to server.
+/// Longfat's number of the stream, and whether its data is sent from client to server.
 fn identity(side: &Object<'_>, start: &Start, sockets: &Sockets) -> Result<(u32, bool), Error> {
     let socket = side.count("socket")?.ok_or_else(|| side.error("socket", "missing"))?;
     let sender = match side.flag("sender")? {
@@ -58,7 +58,7 @@ fn totals(object: &Object<'_>) -> Result<StreamTotals, Error> {
     })
 }
 
-/// A stream with its two ends; a missing end is assumed equal to the other.
+/// A stream with its two ends; a missing end is assumed to equal the other.
 fn read_tcp(stream: &Object<'_>, start: &Start, sockets: &Sockets) -> Result<StreamEnd, Error> {
     let (sender, receiver) = (stream.object("sender")?, stream.object("receiver")?);
     let (Some(one), Some(other)) =

@@ -11,7 +11,7 @@ use units::{BitRate, Bytes};
 use super::{Error, source::Object};
 use crate::report::{Amount, Connection, Direction, Protocol, Role, Start, TestSpec};
 
-/// Our number of each `socket`, and whether this end sends on it.
+/// Longfat's number of each `socket`, and whether this end sends on it.
 #[derive(Debug, Default)]
 pub(super) struct Sockets(BTreeMap<u64, (u32, bool)>);
 

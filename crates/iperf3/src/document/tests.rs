@@ -1,5 +1,4 @@
-//! Reports survive the conversion to JSON and back; documents of other versions can be read; garbage is
-//! rejected.
+//! Reports round-trip through JSON; documents of other versions can be read; invalid text is rejected.
 
 use std::time::{Duration, SystemTime};
 
@@ -191,13 +190,13 @@ fn build(spec: TestSpec, client: bool, intervals: usize, figures: &[(f64, u64, i
 
 proptest! {
     #[test]
-    fn a_report_survives_json(report in whole_reports()) {
+    fn a_report_round_trips_through_json(report in whole_reports()) {
         let text = to_json(&report).to_string();
         prop_assert_eq!(from_json(&text).unwrap(), report);
     }
 
     #[test]
-    fn a_report_survives_the_stream_of_events(mut report in whole_reports()) {
+    fn a_report_round_trips_through_json_stream(mut report in whole_reports()) {
         // A stream of events does not contain them.
         if let Some(start) = &mut report.start {
             (start.spec.title, start.spec.extra_data) = (None, None);
@@ -205,7 +204,7 @@ proptest! {
         let lines: Vec<String> = events(&report).into_iter().map(event_line).collect();
         let text = lines.join("\n");
         prop_assert_eq!(&from_json(&text).unwrap(), &report);
-        // If the last event is truncated, the others are read.
+        // If the last event is truncated, all others are read.
         let last = lines.last().unwrap().len();
         let cut = from_json(&text[..text.len() - last / 2]).unwrap();
         prop_assert_eq!(cut, Report { end: None, ..report });
@@ -230,7 +229,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_or_rejected(text in "\\PC*") {
+    fn arbitrary_text_is_read_or_rejected(text in "\\PC*") {
         let _ = reports(&text);
     }
 
@@ -266,7 +265,7 @@ fn leaves(value: &mut Value, visit: &mut impl FnMut(&mut Value)) -> usize {
 }
 
 #[test]
-fn several_documents_in_succession_are_read() {
+fn consecutive_documents_are_read() {
     let failed = r#"{"start": {"connected": []}, "intervals": [], "end": {}, "error": "the server is busy"}"#;
     let two = format!("{failed}\n{failed}\n");
     assert_eq!(reports(&two).unwrap().len(), 2);
@@ -302,7 +301,7 @@ fn errors_name_the_path() {
 }
 
 #[test]
-fn older_versions_sums_and_doubles_are_read() {
+fn documents_of_older_versions_are_read() {
     // iperf3 3.1 has no `sender`; 3.7 has two sums of one name with --bidir; older cJSON prints large numbers
     // as doubles.
     let text = r#"{"start": {"connected": [

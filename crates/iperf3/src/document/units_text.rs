@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_as_iperf3_prints_them() {
+    fn amounts_are_printed_as_by_iperf3() {
         let cases = [
             (0, "0.00 Bytes"),
             (999, " 999 Bytes"),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_in_all_units() {
+    fn rates_are_printed_in_all_units() {
         assert_eq!(rate(9.43e9, RateUnit::Adaptive), "9.43 Gbits/sec");
         assert_eq!(rate(99.96e6, RateUnit::Adaptive), " 100 Mbits/sec");
         assert_eq!(rate(9.43e9, "m".parse().unwrap()), "9430 Mbits/sec");
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn two_digits_and_no_exponent() {
+    fn percentages_have_two_digits_and_no_exponent() {
         let cases =
             [(0.0, "0"), (0.0312, "0.031"), (0.5, "0.5"), (12.0, "12"), (99.7, "100"), (100.0, "100")];
         for (value, text) in cases {

@@ -52,7 +52,7 @@ pub(crate) struct Dialed {
     pub is_datagrams: bool,
 }
 
-/// Where opened sockets go.
+/// Passes opened sockets to the server.
 #[derive(Debug, Clone)]
 pub(crate) struct Outlet<'a> {
     pub dialed: Sender<Dialed>,
@@ -171,7 +171,7 @@ fn serve(
             }
             let (active, outlet) = (&active, outlet.clone());
             scope.spawn(move || {
-                // A failure is the client's timeout.
+                // If it fails, the client's request times out.
                 if let Ok(Some(socket)) = open(kind, &cookie, peer, local, stopped) {
                     outlet.put(Dialed { socket, peer, is_datagrams: kind == Kind::Udp });
                 }
@@ -200,7 +200,7 @@ fn open(
     socket.connect(&peer.into()).attempted(what)?;
     let begin = Instant::now();
     while begin.elapsed() < HELLO_TIMEOUT && !stopped() {
-        // An earlier one may have been rejected.
+        // An earlier datagram may have been rejected.
         let _ = socket.send(cookie.as_bytes());
         if os::wait_readable(&socket, COOKIE_INTERVAL).attempted(what)?
             && (&socket).read(&mut [0; 64]).is_ok()

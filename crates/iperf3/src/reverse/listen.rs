@@ -1,4 +1,4 @@
-//! The client's end: it listens, and requests connections from the server that is standing by.
+//! The client's end: it listens, and requests connections from the server over its standby connection.
 
 use std::{
     collections::BTreeMap,
@@ -150,7 +150,7 @@ impl ReverseListener {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for events and handles them; returns the wanted socket once it is connected.
+    /// Waits for events and handles them; returns the requested socket once it is connected.
     fn poll(
         &self,
         state: &mut State,
@@ -208,7 +208,7 @@ impl ReverseListener {
         }
     }
 
-    /// Reads datagrams; one with the wanted cookie makes a socket that is connected to its sender.
+    /// Reads datagrams. For one with the requested cookie, creates a socket that is connected to its sender.
     fn receive(&self, wanted: Option<(Kind, &Cookie)>) -> Result<Option<Socket>, SystemError> {
         let mut bytes = [0; COOKIE_BYTES + 1];
         while let Ok((len, from)) = self.udp.recv_from(&mut bytes) {
@@ -223,7 +223,7 @@ impl ReverseListener {
 }
 
 impl State {
-    /// A standby connection of a server; it replaces one of the same address, which has restarted.
+    /// Adds a standby connection of a server; it replaces one from the same address, whose server has restarted.
     fn stand_by(&mut self, socket: Socket, peer: SocketAddr) {
         let is_free = self.standby.as_ref().is_none_or(|(_, other)| other.ip() == peer.ip());
         if is_free && set_up_standby(&socket).is_ok() {
@@ -279,7 +279,7 @@ mod tests {
         let port = listener.at.port();
         std::thread::scope(|scope| {
             let opened = scope.spawn(|| listener.open(false, Duration::from_secs(10), &STOP));
-            // One that sends nothing, and one with another cookie.
+            // One connection sends nothing, and one sends another cookie.
             let _silent = TcpStream::connect(("127.0.0.1", port)).unwrap();
             let mut standby = stand_by(port);
             let (kind, cookie) = requested(&mut standby);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_restarts_gets_the_request_again() {
+    fn the_request_is_repeated_to_a_restarted_server() {
         let listener = ReverseListener::bind(0).unwrap();
         let port = listener.at.port();
         std::thread::scope(|scope| {

@@ -1,5 +1,5 @@
 //! Receives and checks a client's parameters before the client is queued, so that a client that sends
-//! nothing, or one byte a second, occupies no turn.
+//! nothing, or one byte a second, does not occupy a turn.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -169,8 +169,8 @@ pub(super) fn canonical(peer: SocketAddr) -> SocketAddr {
     SocketAddr::new(peer.ip().to_canonical(), peer.port())
 }
 
-/// The unit in which clients share the server: an IPv4 address, or an IPv6 /64 network, because a host owns
-/// all of it.
+/// The address by which clients share the server: an IPv4 address, or an IPv6 /64 network, because one host
+/// may use all its addresses.
 pub(super) fn share_key(peer: SocketAddr) -> IpAddr {
     match peer.ip().to_canonical() {
         IpAddr::V6(address) => {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_with_the_most_entries_loses_one() {
+    fn an_entry_of_the_address_with_the_most_entries_is_removed() {
         let key = |n: u8| IpAddr::from([10, 0, 0, n]);
         let keys = [key(1), key(2), key(2), key(3), key(2)];
         assert_eq!(largest_share(&keys, 2, false), Some(1));

@@ -1,5 +1,5 @@
-//! The listening socket, and its renewal: connections inherit the sizes of its buffers, which it has had since it was made, so
-//! that changed sysctls (`tcp_rmem`, `tcp_wmem`) apply only to the connections of a new one.
+//! The listening socket, and its renewal: connections inherit its buffer sizes, which are set when it is created. Changed
+//! sysctls (`tcp_rmem`, `tcp_wmem`) therefore apply only to connections of a new listening socket.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -26,7 +26,7 @@ pub(super) fn listen_at_any(options: &ServerOptions, port: u16) -> Result<Socket
     }
 }
 
-/// A second socket at the address of `old`, which may be closed then: no connection is refused in between.
+/// A second socket at the address of `old`, which may be closed afterwards: no connection is refused in between.
 pub(super) fn listen_on_same_port(old: &Socket, options: &ServerOptions) -> Result<Socket, SystemError> {
     let what = || "cannot renew the listening socket".to_string();
     let at = old
@@ -75,7 +75,7 @@ mod tests {
         drop(old);
         let _late = TcpStream::connect(at).unwrap();
         assert!(accepts(&new));
-        // The port still belongs to one server.
+        // No second server can bind the port.
         assert!(listen_at_any(&options, at.port()).is_err());
         let _third = listen_on_same_port(&new, &options).unwrap();
     }

@@ -59,7 +59,7 @@ pub struct ServerOptions {
     /// The file to which TCP tests in one direction write received data, or which they send
     /// ([`TestSpec::file`](crate::report::TestSpec::file)).
     pub file: Option<PathBuf>,
-    /// Clients that cannot connect to this server: it connects to them.
+    /// Clients that cannot connect to this server, so it connects to them.
     pub reverse: Vec<ReverseTarget>,
 }
 
@@ -98,7 +98,7 @@ pub trait ServerObserver: Sync {
     /// A test of `peer` begins: returns the observer of its progress.
     fn begin(&self, peer: SocketAddr) -> Box<dyn Observer + '_>;
 
-    /// It ended, and the observer of its progress has been dropped.
+    /// A test has ended, and the observer of its progress has been dropped.
     fn end(&self, peer: SocketAddr, report: &Report, error: Option<&Error>);
 
     /// The report as sent to a client on request (`--get-server-output`).

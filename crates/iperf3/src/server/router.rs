@@ -61,7 +61,7 @@ const UNKNOWN_DURATION: Duration = Duration::from_secs(1);
 const MAX_DATAGRAMS_PER_TURN: usize = 64;
 /// Connections of iperf 2 clients are reported at most this often.
 const IPERF2_NOTE_INTERVAL: Duration = Duration::from_secs(1);
-/// Pause in accepting connections after a failure, for example when there are no descriptors left.
+/// Pause in accepting connections after a failure, for example when no descriptors are free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// A listening server.
@@ -263,7 +263,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
         let renewal = self.renewal;
         renewal.renew_if_requested(|| {
             let new = listen_on_same_port(&self.listener, &self.server.options)?;
-            // Connections that the old one has completed.
+            // Accepts the connections that the old socket has completed.
             self.accept();
             *self.listener = new;
             Ok(())
@@ -276,7 +276,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
             match self.listener.accept() {
                 Ok((socket, peer)) => {
                     let Some(peer) = peer.as_socket() else { continue };
-                    // A client that vanishes is noticed, also while this end only sends datagrams.
+                    // Keepalives detect a client that vanishes, even while this end only sends datagrams.
                     if socket
                         .set_nonblocking(true)
                         .and_then(|()| socket.set_tcp_keepalive(&KEEPALIVE))
@@ -319,7 +319,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
         }
     }
 
-    /// An iperf 2 client understands no reply: its connection is closed, and the operator learns why.
+    /// An iperf 2 client understands no reply: its connection is closed, and the reason is logged for the operator.
     fn note_iperf2(&mut self, peer: SocketAddr) {
         if self.iperf2_noted.is_none_or(|noted| noted.elapsed() >= IPERF2_NOTE_INTERVAL) {
             self.iperf2_noted = Some(Instant::now());
@@ -375,7 +375,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
 
     /// Passes a UDP socket to the oldest client that waits for one from this address. A service's client gets
     /// it only if the datagram is a service's hello (`is_of_service`): the last datagrams of an earlier
-    /// client are not.
+    /// client are not hellos.
     fn add_datagram_stream(
         &mut self,
         peer: SocketAddr,

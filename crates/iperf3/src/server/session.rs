@@ -121,7 +121,7 @@ fn run_test(
     let result = session.run(&mut control, client.admitted, client.arrivals, report);
     session.turn.set(Stage::Over);
     if let Err(error) = &result {
-        // A client that has disconnected, or has ended the test, does not get the reason.
+        // No reason is sent to a client that has disconnected or has ended the test.
         match error {
             Error::Closed { .. } | Error::ClientTerminated => {}
             Error::Interrupted => drop(control.send_state(State::ServerTerminate, phase.min(CHECK_INTERVAL))),
@@ -238,7 +238,7 @@ impl Session<'_> {
         control.send_json(&results, phase)?;
         control.send_state(State::DisplayResults, phase)?;
         match control.expect(State::IperfDone, phase) {
-            // The client has received everything.
+            // The client has received all data.
             Err(Error::Closed { .. }) => Ok(()),
             other => other,
         }
@@ -304,7 +304,7 @@ impl Session<'_> {
                             .attempted(|| "cannot reply to a UDP stream".into())?;
                     }
                     if control.wait(Duration::ZERO)? {
-                        // The client should send nothing now: it has disconnected, or ends the test.
+                        // The client should send nothing now, so it has disconnected or ends the test.
                         return Err(Error::Closed { expected: "streams" });
                     }
                     if last.elapsed() >= phase {

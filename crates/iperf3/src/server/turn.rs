@@ -1,6 +1,6 @@
 //! A client's turn to run its test: it gets one when its streams are connected, and returns it when its data
-//! phase is over. So set-ups overlap, and neither a client that opens no streams nor one that does not read
-//! its results occupies a turn.
+//! phase is over. Set-ups therefore overlap. A client that opens no streams, or does not read its results,
+//! does not occupy a turn.
 
 use std::{
     io::{PipeWriter, Write},
@@ -16,7 +16,7 @@ pub(super) enum Stage {
     /// They are connected: it waits for its turn.
     Ready,
     /// It has its turn.
-    StreamThreads,
+    Running,
     /// Its data phase is over.
     Over,
     /// It took too long while others waited.

@@ -68,7 +68,8 @@ impl UdpListener {
         &self.socket
     }
 
-    /// The next datagram; with no request if it has no meaning here, as the last data of an ended test has none.
+    /// The next datagram. It has no request if it is neither a hello nor a probe, for example the last data of
+    /// an ended test.
     pub(super) fn next(&self) -> Option<(Datagram, Option<UdpRequest>)> {
         let mut bytes = [0; LATENCY_ECHO_BYTES + 1];
         let received =
@@ -96,7 +97,7 @@ impl UdpListener {
 
     /// Opens a socket for the stream of the hello's sender only, and sends the reply.
     pub(super) fn stream(&self, hello: Datagram, device: Option<&str>) -> Result<Socket, Error> {
-        // It shares the listener's port: the kernel delivers to it all datagrams of the peer that it is
+        // The socket shares the listener's port: the kernel delivers to it all datagrams of the peer that it is
         // connected to. Its address is the one that the peer uses, because the route may select another
         // address of this host.
         let (peer, at) = (hello.from, hello.to.map_or(self.at, |own| own.with_port(self.at.port())));

@@ -10,7 +10,7 @@ impl Code {
     pub const TOTAL_RATE: Code = Code(27);
     /// Longer than `--server-max-duration`.
     pub const MAX_DURATION: Code = Code(37);
-    /// The parameters could not be read or make no sense.
+    /// The parameters could not be read or are invalid.
     pub const RECEIVE_PARAMS: Code = Code(114);
     /// A message could not be received.
     pub const RECEIVE_MESSAGE: Code = Code(112);
@@ -18,13 +18,13 @@ impl Code {
     pub const RECEIVE_RESULTS: Code = Code(117);
     /// A stream was not connected or could not be set up.
     pub const STREAM_ACCEPT: Code = Code(204);
-    /// Another test runs.
+    /// Another test is running.
     pub const BUSY: Code = Code(121);
     /// A buffer is smaller than requested.
     pub const BUFFER_SIZE: Code = Code(141);
     /// The authentication failed.
     pub const AUTHENTICATION: Code = Code(142);
-    /// No data arrived for too long.
+    /// No data arrived within the timeout.
     pub const NO_DATA: Code = Code(144);
     /// A running test reached `--server-max-duration`.
     pub const EXPIRED: Code = Code(160);

@@ -1,6 +1,6 @@
 //! The cookie, which identifies the connections of a test: 36 characters of `a-z2-7` and a zero.
 
-/// Bytes on the wire, the zero at the end included.
+/// Length on the wire, bytes, including the zero at the end.
 pub const COOKIE_BYTES: usize = 37;
 
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
@@ -10,7 +10,7 @@ const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 pub struct Cookie([u8; COOKIE_BYTES]);
 
 impl Cookie {
-    /// Generates a cookie from random bytes, of each of which it uses five bits.
+    /// Generates a cookie from random bytes; uses five bits of each.
     pub fn from_random(random: [u8; COOKIE_BYTES - 1]) -> Cookie {
         let mut bytes = [0; COOKIE_BYTES];
         for (byte, random) in bytes.iter_mut().zip(random) {
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn only_printable_text_is_a_cookie() {
+    fn only_printable_text_is_accepted_as_a_cookie() {
         let with = |fill: u8, last: u8| {
             let mut bytes = [fill; COOKIE_BYTES];
             bytes[COOKIE_BYTES - 1] = last;

@@ -1,4 +1,5 @@
-//! The fuzz target, whose corpus `fuzz/corpus` a test replays: any bytes as each of the messages.
+//! The fuzz target, whose corpus `fuzz/corpus` a test replays: decodes arbitrary bytes as each of the
+//! messages.
 
 use super::{COOKIE_BYTES, Cookie, Params, Results, decode, encode};
 

@@ -66,7 +66,7 @@ mod tests {
         }
 
         #[test]
-        fn truncated_and_longer_datagrams_are_none(random: [u8; COOKIE_BYTES - 1], cut in 0..LATENCY_ECHO_BYTES) {
+        fn truncated_and_longer_datagrams_are_ignored(random: [u8; COOKIE_BYTES - 1], cut in 0..LATENCY_ECHO_BYTES) {
             let bytes = LatencyEcho { cookie: Cookie::from_random(random), number: 1, held: Duration::ZERO }.to_bytes();
             prop_assert_eq!(LatencyEcho::from_bytes(&bytes[..cut]), None);
             prop_assert_eq!(LatencyEcho::from_bytes(&[&bytes[..], b"x"].concat()), None);

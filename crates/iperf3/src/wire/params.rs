@@ -11,7 +11,7 @@ use crate::spec::{Amount, Direction, Protocol, TCP_BLOCK, TestSpec, UDP_BLOCK, U
 
 /// Streams each way (MAX_STREAMS).
 pub const STREAMS_MAX: u64 = 128;
-/// Seconds: iperf3's is a whole one.
+/// Seconds; iperf3 has whole seconds only.
 const TIME_MIN_S: f64 = 0.001;
 /// Seconds (MAX_TIME).
 const TIME_MAX_S: f64 = 86_400.0;
@@ -87,7 +87,7 @@ pub struct Params {
     pub(crate) TOS: u64,
     #[serde(deserialize_with = "count", skip_serializing_if = "is_none")]
     pub(crate) flowlabel: u64,
-    /// 0 is a processor; absent means none.
+    /// Number of a processor, from 0; absent means none.
     #[serde(deserialize_with = "maybe_whole", skip_serializing_if = "Option::is_none")]
     pub(crate) server_affinity: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -477,7 +477,7 @@ mod tests {
         }
 
         #[test]
-        fn any_value_of_a_key_causes_no_panic(key in "[a-zA-Z_]{1,12}|time|omit|num|len|parallel", value in -1e300f64..1e300) {
+        fn arbitrary_values_of_keys_cause_no_panic(key in "[a-zA-Z_]{1,12}|time|omit|num|len|parallel", value in -1e300f64..1e300) {
             let text = serde_json::json!({ key: value }).to_string();
             let _ = wire::decode::<Params>(text.as_bytes()).map(|params| params.spec());
         }

@@ -1,5 +1,5 @@
 //! A server's notice to a client that requested it (`longfat_queue`): the client waits in the queue. iperf3
-//! has no such message, so no other client gets it.
+//! has no such message, so the server sends it to no other client.
 
 /// The first byte, which is not a state of iperf3.
 pub const QUEUE_NOTICE: i8 = 100;
@@ -47,7 +47,7 @@ mod tests {
     use crate::wire::State;
 
     #[test]
-    fn a_notice_round_trips_and_is_not_a_state() {
+    fn a_notice_round_trips_and_is_distinct_from_all_states() {
         let notice = QueueNotice { ahead: 12, wait_s: 345 };
         let bytes = notice.to_bytes();
         assert_eq!(QueueNotice::from_bytes(bytes[1..].try_into().unwrap()), notice);

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_of_any_length_and_name_do_no_harm() {
+    fn columns_of_any_length_and_name_cause_no_panic() {
         let text = r#"{"time_us":[1,2],"flow":["a","b","c"],
             "columns":[{"name":"srtt_us","values":[3]},{"name":"nonsense","values":[1,2,3,4]}]}"#;
         let rows = serde_json::from_str::<Samples>(text).unwrap().rows();

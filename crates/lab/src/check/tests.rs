@@ -1,4 +1,4 @@
-//! `lab check` on machines that differ.
+//! `lab check` on different machines.
 
 use super::*;
 use crate::{facts::Attempts, namespace_limits::NamespaceLimits};
@@ -124,7 +124,7 @@ fn read_only_sysctls_only_limit_a_lab() {
 }
 
 #[test]
-fn missing_requirements_of_lab_up_are_named() {
+fn missing_requirements_for_lab_up_are_named() {
     for (errno, remedy) in
         [(libc::EINVAL, "CONFIG_PID_NS"), (libc::ENOSPC, "max_pid_namespaces"), (libc::EPERM, "--privileged")]
     {
@@ -196,7 +196,7 @@ fn limits_do_not_prevent_runs() {
 }
 
 #[test]
-fn the_turnaround_is_given_as_a_scenario_key() {
+fn the_turnaround_is_printed_as_a_scenario_key() {
     let echo = crate::HalfRoundTrips { samples: 290, min_us: 2.0, median_us: 4.0 };
     let tcp = crate::HalfRoundTrips { samples: 70, min_us: 18.5, median_us: 26.5 };
     let measured = Turnaround { echo, tcp };

@@ -1,8 +1,8 @@
 //! The control protocol of a standing lab: one request and one reply, each a line of JSON, over a Unix
 //! socket.
 //!
-//! Before its reply to [`Request::Enter`] the lab sends one byte that carries the namespaces' descriptors
-//! (none if the reply is an error): user (only for a lab without root), mount, PID and network namespace.
+//! Before its reply to [`Request::Enter`], the lab sends one byte with the namespaces' descriptors
+//! attached (none if the reply is an error): user (only for a lab without root), mount, PID and network namespace.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -100,7 +100,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// The emulator is so late that a measurement is unreliable, as in a run's quality.
+    /// The emulator is so late that a measurement is unreliable, by the criteria of a run's quality.
     pub fn is_late(&self) -> bool {
         self.emulator_late_p99_us > LATE_NS as f64 / 1000.0
     }
@@ -119,7 +119,7 @@ impl Status {
 pub struct StopCommand {
     /// The host.
     pub host: String,
-    /// A line of shell.
+    /// A shell command line.
     pub line: String,
 }
 
@@ -283,7 +283,7 @@ mod tests {
         lab.join().unwrap().unwrap();
     }
 
-    /// If it were accepted, the program would run outside of any host.
+    /// If it were accepted, the program would run outside any host.
     #[test]
     fn a_reply_without_namespaces_is_an_error() {
         let directory = tempfile::tempdir().unwrap();

@@ -52,7 +52,8 @@ const INTERVAL: Time = Time::from_secs(1);
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout of the driver's reply.
 const DRIVER_TIMEOUT: Duration = Duration::from_secs(2);
-/// The keeper takes over a change of the scenario this long after its time: the emulator must have made it.
+/// The keeper adopts a change of the scenario this long after its time, when the emulator has certainly made
+/// it.
 const CHANGE_MARGIN: Time = Time::from_millis(5);
 /// Interval at which the keeper checks for a stop.
 const STOP_POLL: Duration = Duration::from_millis(20);
@@ -78,7 +79,7 @@ pub struct KeeperOptions<'a> {
 /// soon as programs can run. The process must be single-threaded.
 ///
 /// # Errors
-/// See [`Error`]; after an error nothing of the lab remains.
+/// See [`Error`]; after an error, no part of the lab remains.
 pub fn run_keeper(
     scenario: &Scenario,
     options: &KeeperOptions<'_>,
@@ -167,7 +168,7 @@ fn accept_clients(listener: &UnixListener, requests: &Sender<(UnixStream, Reques
     while !done.load(Ordering::Relaxed) {
         let Ok(true) = os::wait_readable(listener.as_fd(), STOP_POLL) else { continue };
         let Ok((stream, _)) = listener.accept() else {
-            // For example, no file descriptor is free.
+            // For example because no file descriptor is free.
             std::thread::sleep(STOP_POLL);
             continue;
         };
@@ -249,7 +250,8 @@ impl Keeper<'_> {
                     }
                 }
                 None => {
-                    // The client first reads one byte, which otherwise carries the descriptors (SCM_RIGHTS).
+                    // The client first reads one byte, to which the descriptors (SCM_RIGHTS) are attached if
+                    // there is no error.
                     let mut stream = stream;
                     let _ = stream.write_all(&[0]);
                     refused(self.unknown_host_message(host))
@@ -308,17 +310,17 @@ impl Keeper<'_> {
         Ok(())
     }
 
-    /// Takes over the changes of links that the scenario makes at its times.
+    /// Adopts the changes of links that the scenario makes at its times.
     fn take_changes(&mut self) {
         let changed = self.links.take_changes(self.time.now().saturating_sub(CHANGE_MARGIN));
-        // Fails only if the emulator has ended, which `serve` notices.
+        // Fails only if the emulator has ended, which `serve` detects.
         let _ = self.change_pipes(changed);
     }
 
     /// Sets the MTUs of links to those that programs on the hosts have set.
     fn apply_host_mtus(&mut self) {
         for (device, mtu) in self.host_mtus.take_changes() {
-            // Fails only if the emulator has ended, which `serve` notices.
+            // Fails only if the emulator has ended, which `serve` detects.
             if let Ok(result) = self.links.ifconfig(&[device, "mtu".into(), mtu.to_string()]) {
                 let _ = self.change_pipes(result.changed);
             }

@@ -1,8 +1,8 @@
-//! The judgement of a guided lab's steps: whether measured figures are those of the lesson.
+//! Judges the steps of a guided lab: whether measured figures match those of the lesson.
 
 /// Maximum ratio of the shortest of four round trips to the step's delay; a busy machine adds some milliseconds.
 const MAX_RTT_RATIO: f64 = 1.25;
-/// A throughput below this share of the lesson's shows that this machine limits, not the step's settings.
+/// A throughput below this share of the lesson's shows that this machine, not the step's settings, is the limit.
 const MIN_THROUGHPUT_SHARE: f64 = 0.85;
 /// Headers of IPv4 and of ICMP echo.
 const ECHO_HEADER_BYTES: u64 = 28;
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_round_trip_is_compared_with_the_delay_of_the_step() {
+    fn the_shortest_round_trip_is_compared_with_the_steps_delay() {
         let text = "4 packets transmitted, 4 received\nrtt min/avg/max/mdev = 20.1/25.3/41.1/9.1 ms\n";
         assert_eq!(shortest_ping(text), Some((20.1, "20.1/25.3/41.1/9.1 ms")));
         assert_eq!(shortest_ping("4 packets transmitted, 0 received\n"), None);
@@ -45,12 +45,12 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_machine_is_not_a_wrong_step() {
+    fn a_slow_machine_is_not_a_mistake_in_the_step() {
         assert!(is_slow(3.3e9, 4.0) && !is_slow(3.5e9, 4.0) && !is_slow(5e9, 4.0));
     }
 
     #[test]
-    fn pings_payload_fills_the_packet() {
+    fn the_payload_of_ping_gives_the_requested_packet_size() {
         assert_eq!(echo_payload_bytes(9000), 8972);
     }
 }

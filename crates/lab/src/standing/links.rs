@@ -13,7 +13,7 @@ use super::{
     tc_kinds::Police,
 };
 
-/// All links, and the changes of the scenario that are still to come, the next one last.
+/// All links, and the pending changes of the scenario, the next one last.
 pub(crate) struct Links(Vec<Link>, Vec<TimedChange>);
 
 /// A change of a link at a time since the lab came up.
@@ -112,7 +112,7 @@ impl Links {
         Links(links, changes)
     }
 
-    /// Takes over the scenario's changes that the emulator has made until `now`, a time since the lab came up. They replace
+    /// Adopts the scenario's changes that the emulator has made until `now`, a time since the lab came up. They replace
     /// parameters and qdiscs; ports that are down, MTUs of hosts and policers remain. Returns the pipes that therefore differ from
     /// the scenario's.
     pub(crate) fn take_changes(&mut self, now: Time) -> Vec<(PipeId, PipeSpec)> {
@@ -314,7 +314,7 @@ impl Links {
                 other => return Err(format!("ifconfig {other} is not supported on an emulated port")),
             }
         }
-        // Only now: a command with an unsupported argument changes nothing.
+        // Applied only now, so that a command with an unsupported argument changes nothing.
         (end.down, end.mtu) = (down, new_mtu);
         let text = match any {
             true => String::new(),
@@ -405,7 +405,7 @@ impl Links {
 impl Link {
     /// The pipe from end `side` to the other.
     fn spec(&self, side: usize) -> PipeSpec {
-        // Cannot fail: commands with an invalid combination were refused before.
+        // This cannot fail, because commands with an invalid combination were refused before.
         let mut spec = self.try_spec(side).unwrap_or_else(|_| self.ends[side].plain.clone());
         // A port does not accept packets larger than its own MTU either (is_skb_forwardable in dev.c).
         spec.mtu = self.ends.iter().filter_map(|e| e.mtu).min();
@@ -543,7 +543,7 @@ mod tests {
         assert!(changed.iter().all(|(_, spec)| spec.down), "the port stays down");
         assert!(links.state(0, 1).contains("40 ms"), "{}", links.state(0, 1));
         assert!(links.take_changes(Time::from_secs(4)).is_empty());
-        // A command changes what the link has now.
+        // A command changes the link's current parameters.
         let done = links.link(&arguments("h1-h2 forward loss 1%")).unwrap();
         assert_eq!(done.changed[0].1.delay, Time::from_millis(40));
         let changed = links.take_changes(Time::from_secs(60));
@@ -551,7 +551,7 @@ mod tests {
         assert_eq!(changed[1].1.rate, Rate::Unlimited);
     }
 
-    /// By the scenario, or by `link`.
+    /// It was set down by the scenario, or by `link`.
     #[test]
     fn a_direction_stays_down_until_it_is_set_up() {
         let mut links = links();

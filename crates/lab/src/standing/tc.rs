@@ -111,7 +111,7 @@ pub(crate) enum QdiscAction {
 pub(crate) enum QdiscPosition {
     Root,
     Under(Parent),
-    /// Received packets; only policers.
+    /// Received packets: only policers are supported there.
     Ingress,
 }
 
@@ -270,8 +270,8 @@ fn filter(action: QdiscAction, arguments: Arguments<'_, '_>) -> Result<TcCommand
 }
 
 /// Whether a tc command with these arguments is for the emulator: it concerns a port of the lab, and is about a kind that the
-/// emulator has or another command that `parse` supports. All others are for the real tc, also those on a host's other devices
-/// such as `lo`, and a queue at the root of a host's device.
+/// emulator has or another command that `parse` supports. All other commands are for the real tc, including those on a host's
+/// other devices such as `lo`, and those for a queue at the root of a host's device.
 pub fn is_for_emulated_port(arguments: &[String]) -> bool {
     let device = arguments.iter().skip_while(|w| *w != "dev").nth(1);
     let has = |names: &[&str]| arguments.iter().any(|w| names.contains(&w.as_str()));

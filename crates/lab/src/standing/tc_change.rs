@@ -165,8 +165,8 @@ fn qdisc_name(qdiscs: &[Qdisc], handle: u32) -> &str {
     qdiscs.iter().find(|q| q.handle == handle).map_or("", |q| q.kind.name())
 }
 
-/// The qdiscs that the device has, for an error about one that it does not have. A qdisc that was added without a handle has a
-/// handle that the user does not know.
+/// The device's qdiscs, for an error about a qdisc that does not exist. A qdisc that was added without a handle has a handle
+/// that the user does not know.
 fn present(qdiscs: &[Qdisc]) -> String {
     match qdiscs {
         [] => "; the device has none yet: tc qdisc add dev DEVICE root handle 1: ...".to_owned(),
@@ -195,7 +195,7 @@ fn delete_below(qdiscs: &mut Vec<Qdisc>, parent: Option<Parent>) {
 mod tests {
     use super::*;
 
-    /// Executes a command on a port, as its parsed form does.
+    /// Parses a command and executes it on a port.
     fn execute(qdiscs: &mut Vec<Qdisc>, line: &str) -> Result<(), String> {
         let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         match tc::parse(&arguments)? {

@@ -40,7 +40,7 @@ pub(crate) struct Htb {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct HtbClass {
     pub(crate) minor: u32,
-    /// The class above; 0 at the top.
+    /// The parent class; 0 for a root class.
     pub(crate) parent: u32,
     pub(crate) rate: BitRate,
     pub(crate) ceil: BitRate,
@@ -57,7 +57,7 @@ impl Htb {
         self.classes.iter().find(|c| c.minor == minor)
     }
 
-    /// The rate of a class while all others are idle: it borrows from the classes above up to its ceiling.
+    /// The rate of a class while all others are idle: it borrows from its ancestors up to its ceiling.
     pub(crate) fn rate_of(&self, class: &HtbClass) -> BitRate {
         let above = self.class(class.parent).filter(|_| class.parent != 0);
         above.map_or(class.rate, |above| class.rate.max(class.ceil.min(self.rate_of(above))))
@@ -140,7 +140,7 @@ pub(crate) fn htb_class(arguments: Arguments<'_, '_>, minor: u32, parent: u32) -
             "ceil" => ceil = Some(rate(value)?),
             "burst" | "buffer" | "maxburst" => bucket = Some(burst(value)?),
             "cburst" | "cbuffer" | "cmaxburst" => ceil_bucket = Some(burst(value)?),
-            // They divide what several active classes share; here one class has all packets.
+            // They determine the shares of several active classes; here one class has all packets.
             "prio" | "quantum" => {}
             other => return Err(format!("htb {other} is not supported on an emulated port")),
         }
@@ -299,7 +299,7 @@ pub(crate) fn police(arguments: Arguments<'_, '_>) -> Result<Police, String> {
         match argument {
             "rate" => speed = Some(rate(value)?),
             "burst" | "buffer" | "maxburst" => bucket = Some(burst(value)?),
-            // Larger packets than every MTU of a lab.
+            // Larger than every MTU of a lab.
             "mtu" if size(value)?.0 >= 10_000 => {}
             "conform-exceed" if matches!(value, "drop" | "drop/ok" | "drop/pass" | "drop/pipe") => {}
             "flowid" | "classid" | "index" => {}
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_weight_lets_the_burst_pass() {
+    fn the_weight_of_red_follows_from_burst() {
         // tc with burst 20, min 30000, avpkt 1500 (20 packets): ewma 1.
         assert_eq!(red_weight(20, 20.0), Some(0.5));
         assert!(red_weight(60, 5.0).unwrap() < 0.01);
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policer_drops() {
+    fn a_policer_supports_rate_burst_and_drop_only() {
         let policer =
             police(&mut arguments("rate 1mbit burst 10k conform-exceed drop flowid :1").into_iter()).unwrap();
         assert_eq!((policer.rate, policer.burst), (BitRate(1_000_000), Bytes(10_240)));

@@ -1,6 +1,6 @@
 //! Programs in the foreground of this process's terminal, as a shell with job control runs them (credentials(7), tcsetpgrp(3)).
 //!
-//! Each program gets its own process group, so that Ctrl-C reaches only this program. Programs with job control
+//! Each program gets its own process group, so that Ctrl-C reaches only that program. Programs with job control
 //! (bash, less)
 //! may give the terminal to other groups; this process takes it back when the program ends. Ctrl-Z has no lasting effect: a
 //! stopped program is continued, because no command could continue it later.
@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// The tests with a terminal are those of the program (`lab_shell.rs`).
+    /// Tests with a terminal are among those of the program (`lab_shell.rs`).
     #[test]
     fn a_program_runs_without_a_terminal() {
         let status = run_in_foreground(Command::new("sh").args(["-c", "exit 3"]).stdin(Stdio::null()));

@@ -13,7 +13,7 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum duration of this measurement in a diagnosis: a lossy path may take minutes.
 const MAX_TIME: Duration = Duration::from_secs(20);
 
-/// A method that ends at a deadline.
+/// A method with a deadline.
 struct WithDeadline {
     method: AvailableBandwidth,
     deadline: Instant,
@@ -48,7 +48,7 @@ impl Method for WithDeadline {
 }
 
 /// The available bandwidth, with at most `max_rate` averaged over any second and packets of at most `mtu` bytes. `None`, and a note,
-/// where the other end does not reply to probes.
+/// if the other end does not reply to probes.
 pub fn measure(
     tests: &mut TestSeries,
     max_rate: BitRate,

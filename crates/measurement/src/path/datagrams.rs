@@ -11,7 +11,7 @@ use super::{
     series::{PathTest, TestSeries},
 };
 
-/// Sends a burst; `None` where the other end receives no datagrams.
+/// Sends a burst; `None` if the other end receives no datagrams.
 pub fn send(tests: &mut TestSeries, plan: &DatagramPlan) -> Result<Option<Burst>, Error> {
     let test = PathTest {
         protocol: Protocol::Udp,

@@ -31,9 +31,9 @@ pub struct DiagnosisRequest {
     pub rate: Option<BitRate>,
     /// Maximum rate of datagrams; `None`: 1.5 times the expected rate, or 1 Gb/s.
     pub max_rate: Option<BitRate>,
-    /// Whether bursts of datagrams may be sent.
+    /// Whether bursts of datagrams are permitted.
     pub datagrams: bool,
-    /// Whether probe sessions may be opened. A server that requires authentication rejects them.
+    /// Whether probe sessions are permitted. A server that requires authentication rejects them.
     pub probes: bool,
     /// Duration of the TCP test.
     pub time: Time,
@@ -64,13 +64,13 @@ pub struct RemedyElsewhere {
     pub host: String,
     /// The limit.
     pub kind: Kind,
-    /// The command that changes it there, or the advice where there is no single command.
+    /// The command that changes it there, or the advice if there is no single command.
     pub change: String,
 }
 
 /// A diagnosis that has not begun.
 pub struct Plan {
-    /// The options of the measurements; [`Options::load`] is what they send.
+    /// The options of the measurements; [`Options::load`] is the load that they send.
     pub options: Options,
     sender: HostFacts,
     device: Option<String>,
@@ -137,7 +137,7 @@ impl Diagnosis {
             .change
             .as_ref()
             .map(|change| change.strip_prefix(&format!("on {host}: ")).unwrap_or(change).to_owned());
-        // Without the other host's settings the limit has no values: its own longfat reads them.
+        // The other host's settings are unknown, so the command computes the values on that host.
         let tune = || {
             let goal = self.tuning_goal().filter(|_| limit.kind == Kind::ReceiveBuffer)?;
             let mbit = goal.rate.0.div_ceil(1_000_000);

@@ -1,4 +1,4 @@
-//! The address of a host and the round-trip time to it: nothing need run at the other end.
+//! The address of a host and the round-trip time to it: the other end needs no server.
 
 use std::{
     net::{IpAddr, TcpStream, ToSocketAddrs},

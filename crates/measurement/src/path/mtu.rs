@@ -11,14 +11,15 @@ use super::echoes::echoes;
 const MIN_MTU: (u32, u32) = (576, 1280);
 /// IP and ICMP headers over IPv4 and IPv6, bytes.
 const HEADERS: (u32, u32) = (28, 48);
-/// Echo requests of one size: random loss does not take all of them.
+/// Number of echo requests of one size: enough that random loss does not affect all of them.
 const TRIES: u32 = 3;
 /// Added to four round trips: how long a reply may take.
 const REPLY_TIMEOUT: Duration = Duration::from_millis(200);
 /// Resolution of the search, bytes.
 const RESOLUTION: u32 = 4;
 
-/// Finds the path MTU. After an ICMP "fragmentation needed" our kernel fragments echo requests, and they pass.
+/// Finds the path MTU. After an ICMP "fragmentation needed", this host's kernel fragments echo requests, so
+/// they pass.
 ///
 /// # Errors
 /// If echo requests cannot be sent.

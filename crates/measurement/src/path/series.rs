@@ -41,7 +41,7 @@ pub struct TestSeries<'a> {
     pub peer: Peer,
     /// The directory of records.
     pub runs_dir: &'a Path,
-    /// Set to end the measurements early.
+    /// A flag that ends the measurements early.
     pub stop: Arc<AtomicBool>,
     /// Receives notes and intervals.
     pub progress: &'a mut dyn Progress,
@@ -65,7 +65,7 @@ pub struct PathTest {
     pub rate: Option<BitRate>,
     /// Payload of a datagram.
     pub block: Option<Bytes>,
-    /// Skips datagrams that are behind schedule: a burst of late ones would overflow short queues and be taken for loss on the path.
+    /// Skips datagrams that are behind schedule: a burst of late ones would overflow short queues and look like loss on the path.
     pub is_even: bool,
     /// The sender's congestion control.
     pub congestion: Option<String>,
@@ -79,7 +79,7 @@ pub struct CompletedTest {
     pub report: Report,
     /// The record, the summary and the samples.
     pub record: RecordedTest,
-    /// The settings of the other host, where it reports them.
+    /// The settings of the other host, if it reports them.
     pub peer_host: Option<HostFacts>,
     /// Share of the time that the sending thread was busy, 0 to 1.
     pub busy: Option<f64>,

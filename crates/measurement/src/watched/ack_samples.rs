@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_million_acks_become_a_limited_number_of_evenly_spaced_samples() {
+    fn a_million_acks_are_reduced_to_evenly_spaced_samples() {
         let mut samples = AckSamples::default();
         let add = |samples: &mut AckSamples, from: i64, to: i64| {
             for i in from..to {

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn closed_connections_count_only_in_bytes_and_segments() {
+    fn closed_connections_count_only_towards_bytes_and_segments() {
         let mut sums = Aggregates::default();
         sums.add(&connection(1, Some((1e6, 5e5)), None), Some(Cause::Loss));
         sums.add(&connection(2, Some((2e6, 0.0)), None), Some(Cause::Loss));

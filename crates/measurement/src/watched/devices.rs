@@ -41,7 +41,7 @@ impl Devices {
     /// Reads the counters of a sender's device again if they are older than `max_age`.
     pub(super) fn refresh(&mut self, watcher: &Watcher, sender: &Sender, max_age: Duration) {
         if let Some(device) = self.0.get_mut(sender).filter(|device| device.read.elapsed() >= max_age) {
-            // A closed namespace has none: the latest values remain.
+            // A closed namespace has no device: the latest values remain.
             device.now = counters(watcher, sender).or(device.now);
             device.read = Instant::now();
         }

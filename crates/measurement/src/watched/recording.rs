@@ -56,7 +56,7 @@ struct Flow {
     congestion: Option<String>,
     /// Payload at the first sample.
     before: u64,
-    /// Payload since, by the sender if it is watched.
+    /// Payload since then, as counted by the sender if it is watched.
     bytes: u64,
 }
 
@@ -205,7 +205,7 @@ impl Recording {
                 ..Flow::default()
             }
         });
-        // Nothing new in this sample.
+        // The sample has not changed.
         if flow.sampled_us.replace(time_us) == Some(time_us) {
             return;
         }
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn another_connection_between_the_same_ports_is_another_flow() {
+    fn a_new_connection_between_the_same_ports_is_a_new_flow() {
         let mut names = FlowNames::default();
         let mut name = |sender: Option<u64>, receiver: Option<u64>| {
             names.of("a>b".into(), [sender.map(SocketCookie), receiver.map(SocketCookie)])
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ack_has_the_resulting_window_and_its_round_trip() {
+    fn an_ack_is_recorded_with_its_round_trip_and_the_resulting_window() {
         let mut track = Track::default();
         let mut new_events = Vec::new();
         let ack = watch::SocketEventKind::Ack { repeats: false };
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_timeouts_and_states_are_events_once() {
+    fn window_changes_timeouts_and_states_are_each_one_event() {
         let mut track = Track::default();
         let mut new_events = Vec::new();
         for (kind, snd_wnd, total_rto) in [

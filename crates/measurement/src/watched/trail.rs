@@ -1,4 +1,4 @@
-//! The last seconds of connections: for sparklines, and for the verdict.
+//! The samples of the last seconds of each connection, for sparklines and for the verdict.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -192,7 +192,7 @@ impl Trail {
         self.sends
     }
 
-    /// Segments retransmitted since the connection is watched.
+    /// Segments retransmitted since watching began.
     fn retransmitted_segs(&self) -> u64 {
         let now = self.rows.back().and_then(|row| row.total_retrans_segs);
         let more = now.zip(self.retransmitted_before).map_or(0, |(now, before)| now - before);

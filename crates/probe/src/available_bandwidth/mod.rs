@@ -14,7 +14,7 @@
 //! Differences from pathload 1.3.2:
 //! 1. The search begins between zero and the capacity, instead of doubling a rate, and only if the estimate
 //!    was not confirmed.
-//! 2. Streams last at least many times the resolution of the timestamps, with more packets instead of
+//! 2. Streams last many times the resolution of the timestamps, with more packets instead of
 //!    smaller ones.
 //! 3. Cross traffic that varies within a fleet causes a grey region as wide as its variation: the middle is
 //!    the mean.

@@ -29,8 +29,8 @@ impl BottleneckBuffer {
         f64::from(self.sizes[size].bytes) * 8e9 / self.capacity_at_size_bps(size).max(1.0)
     }
 
-    /// Size of a policer's bucket, bytes: what passed before the first loss, minus the tokens that arrived
-    /// meanwhile. The bucket fills at the capacity; the train and cross traffic empty it.
+    /// Size of a policer's bucket, bytes: the bytes that passed before the first loss, minus the tokens
+    /// that arrived meanwhile. The bucket fills at the capacity; the train and cross traffic empty it.
     fn policer_bucket_bytes(&self, capacity: &CapacityResult) -> Option<f64> {
         let drained = |train: &FullTrain| {
             let sent = train.sent_bps.min(capacity.peak_bps.unwrap_or(f64::INFINITY));

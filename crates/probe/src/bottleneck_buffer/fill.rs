@@ -156,7 +156,7 @@ impl BottleneckBuffer {
             if let Some(last) = observations.last() {
                 self.set_plot(size, last);
             }
-            // Twice as many packets of half the size fill the queue too.
+            // Twice as many packets of half the size also fill the queue.
             let smaller =
                 (packets as f64 * f64::from(self.sizes[0].bytes) / f64::from(self.sizes[1].bytes)) as usize;
             self.phase = match self.sizes[0].trains.is_empty() {

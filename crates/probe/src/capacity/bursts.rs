@@ -12,7 +12,7 @@ use crate::{
 pub(super) const BURSTS: usize = 16;
 /// Maximum number of fleets of final bursts.
 const MAX_ROUNDS: usize = 6;
-/// Number of undisturbed bursts that is enough.
+/// Sufficient number of undisturbed bursts.
 const ENOUGH_UNDISTURBED: usize = 6;
 /// Maximum relative difference of undisturbed bursts, in addition to the error of timestamps.
 const MAX_DIFFERENCE: f64 = 0.05;

@@ -90,7 +90,7 @@ impl Capacity {
             || bends;
         let is_unknown = self.estimate.is_none();
         if is_unknown && rate > 0.95 * sent && remaining > 1 {
-            // No link limited the train: send faster.
+            // No link limited the train, so the next one is sent faster.
             return self.phase = CapacityPhase::Long { rate_bps: 2.0 * rate_bps, remaining: remaining - 1 };
         }
         if self.bucket_bytes.is_some() || is_unknown || (bent && rate < 0.9 * before) {
@@ -108,7 +108,7 @@ impl Capacity {
                     self.warnings.push("the rate after a token bucket did not converge".into());
                     CapacityPhase::Done
                 }
-                // The estimate is close now.
+                // The estimate is now close.
                 (_, 0) => CapacityPhase::Long { rate_bps: 2.0 * rate, remaining: remaining - 1 },
                 // Once more, at another rate: twice as fast, or slower if this host cannot send that fast.
                 (_, 1) if self.peak_bps.is_none_or(|peak| peak > 3.0 * rate) && sent < 3.0 * rate => {
@@ -155,7 +155,8 @@ impl Capacity {
         if !lossy {
             return LongTrains::new(sent_bps, &rates, false);
         }
-        // A queue with a much higher rate than the whole train is another one: this host's, before a policer.
+        // A queue with a much higher rate than the whole train is the rate of another queue: this host's,
+        // before a policer.
         let typical = median(&rates)?;
         let growing: Vec<f64> = observations
             .iter()
@@ -183,7 +184,8 @@ impl Capacity {
         }
     }
 
-    /// Trains that arrived slower than they were sent, but not by so much that most of them was lost.
+    /// Trains that arrived more slowly than they were sent, but not so slowly that most of their packets must
+    /// have been lost.
     fn usable_long_trains(&self) -> impl Iterator<Item = LongTrains> + '_ {
         self.long_trains
             .iter()

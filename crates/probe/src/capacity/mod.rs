@@ -33,7 +33,7 @@ use long_trains::LongTrains;
 
 /// Minimum dispersion of a burst, in units of the resolution: a hundred cause an error of one per cent.
 const MIN_DISPERSION: f64 = 200.0;
-/// Minimum number of packets of a burst: fewer do not show where a bucket is empty.
+/// Minimum number of packets of a burst: with fewer, the packet at which a bucket is empty cannot be found.
 const MIN_PACKETS: usize = 16;
 /// Number of bursts of each length while the length grows.
 const GROWING_BURSTS: usize = 4;
@@ -209,7 +209,7 @@ impl Method for Capacity {
             }),
             CapacityPhase::Long { rate_bps, .. } | CapacityPhase::Slow { rate_bps } => {
                 let packets = self.long_packets(rate_bps);
-                // After a token bucket the result depends on long trains only.
+                // Behind a token bucket the result depends on long trains only.
                 let count = if self.bucket_bytes.is_some() { 2 * LONG_TRAINS } else { LONG_TRAINS };
                 Step::Send(Fleet {
                     trains: vec![Train::paced(self.bytes, packets, rate_bps); count],

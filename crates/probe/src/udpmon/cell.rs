@@ -1,9 +1,9 @@
 //! The statistics of one train of the grid.
 //!
-//! The time that the bottleneck takes for a packet follows from the arrivals of a train that keeps it busy.
-//! Packets that were lost by a full queue took none of that time; packets that were lost elsewhere did. Between
-//! two packets with consecutive numbers nothing was lost, so these intervals are right in either case. Where a
-//! full queue drops so many packets that few intervals remain, the time of all arrivals counts instead.
+//! The time that the bottleneck takes for a packet follows from the arrivals of a train that keeps it busy. A
+//! packet dropped by a full queue took no time at the bottleneck; a packet lost elsewhere did. Between two
+//! packets with consecutive numbers no packet was lost, so these intervals are correct in both cases. If a full
+//! queue drops so many packets that few intervals remain, the mean interval of all arrivals is used instead.
 
 use crate::{
     statistics::quantile,
@@ -123,8 +123,8 @@ pub(super) fn delay_variation_us(observation: &TrainObservation) -> Vec<f64> {
 }
 
 /// The lower quartile, and its standard error. Cross traffic and pauses of hosts lengthen the spacing of a train, so
-/// that the fast trains count; a pause of the receiver at a train's beginning shortens it, so that the fastest
-/// one does not count alone. The number of values below the quartile is binomially distributed; the error is
+/// the fast trains count. A pause of the receiver at a train's beginning shortens the spacing, so the fastest train
+/// alone is not used. The number of values below the quartile is binomially distributed; the error is
 /// the distance to the values that are one standard deviation of that number away.
 pub(super) fn lower_quartile(values: &[f64]) -> Option<(f64, f64)> {
     const SHARE: f64 = 0.25;
@@ -156,11 +156,11 @@ mod tests {
     }
 
     #[test]
-    fn losses_of_either_kind_leave_the_spacing() {
-        // Lost behind the bottleneck, which has spent 100 us on each: every tenth packet.
+    fn losses_of_either_kind_do_not_change_the_spacing() {
+        // Every tenth packet is lost behind the bottleneck, which has spent 100 us on each.
         let behind: Vec<Option<i64>> = (0..200).map(|i| (i % 10 != 9).then_some(100 * i)).collect();
         assert!((spacing(&train(&behind)) - 100e3).abs() < 1e-6);
-        // Dropped by a full queue, which spends no time on them: three of four, after the first 40.
+        // After the first 40 packets, three of four are dropped by a full queue, which spends no time on them.
         let mut at = 0;
         let dropped: Vec<Option<i64>> = (0..400)
             .map(|i| {
@@ -182,19 +182,19 @@ mod tests {
             sent.iter().enumerate().map(of).collect()
         };
         assert_eq!(idle_share(&packets(&[0, 0, 0, 0, 0]), 100e3), 0.0);
-        // A pause shorter than the backlog, and one of 200 us beyond it in 500 us of work.
+        // A pause shorter than the backlog, and one that exceeds it by 200 us in 500 us of work.
         assert_eq!(idle_share(&packets(&[0, 0, 0, 250, 300]), 100e3), 0.0);
         assert!((idle_share(&packets(&[0, 0, 0, 500, 500]), 100e3) - 2.0 / 7.0).abs() < 1e-9);
         assert_eq!(idle_share(&[], 100e3), 0.0);
     }
 
     #[test]
-    fn packets_overtaken_by_later_ones_are_reordered() {
+    fn packets_overtaken_by_later_ones_count_as_reordered() {
         assert_eq!(reordered(&train(&[Some(1), Some(2), Some(3)])), 0);
         // Two packets overtake packet 0; RFC 4737 counts the late one.
         assert_eq!(reordered(&train(&[Some(5), Some(2), Some(3), Some(6)])), 1);
         assert_eq!(reordered(&train(&[Some(3), None, Some(2), Some(1)])), 2);
-        // Equal stamps are not evidence.
+        // Equal timestamps are not evidence of reordering.
         assert_eq!(reordered(&train(&[Some(1), Some(1), Some(1)])), 0);
     }
 
@@ -208,16 +208,16 @@ mod tests {
     }
 
     #[test]
-    fn disturbed_trains_do_not_move_the_quartile() {
+    fn disturbed_trains_do_not_change_the_quartile() {
         let (value, error) = lower_quartile(&[10.0, 10.1, 9.9, 10.05, 10.2, 30.0, 5.0, 40.0]).unwrap();
         assert_eq!(value, 10.0, "{error}");
         assert_eq!(lower_quartile(&[]), None);
     }
 
     proptest! {
-        /// No timestamps cause an overflow, and no packet is counted twice.
+        /// Arbitrary timestamps cause no overflow, and no packet is counted twice.
         #[test]
-        fn arbitrary_stamps_do_not_overflow(all in prop::collection::vec((any::<i64>(), any::<Option<i64>>()), 0..60)) {
+        fn arbitrary_timestamps_do_not_overflow(all in prop::collection::vec((any::<i64>(), any::<Option<i64>>()), 0..60)) {
             let (sent_ns, arrived_ns) = all.into_iter().unzip();
             let observation = TrainObservation { bytes: 100, sent_ns, arrived_ns, host_drops: 0 };
             let received = observation.received().count();

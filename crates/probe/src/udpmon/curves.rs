@@ -73,8 +73,7 @@ impl GridResult {
         Some(per_packet.value / 1e6 + f64::from(packet_bytes) * per_byte.value / 1e9)
     }
 
-    /// Number of packets that arrived, and the number of these that arrived after a packet that was sent
-    /// later.
+    /// Number of packets that arrived, and how many of them arrived after a packet that was sent later.
     pub fn received_and_reordered(&self) -> (usize, usize) {
         let sum = |count: fn(&GridCell) -> usize| self.cells.iter().map(count).sum();
         (sum(|cell| cell.received), sum(|cell| cell.reordered))
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_of_the_path_and_of_the_hosts_are_lost() {
+    fn losses_of_the_path_and_of_the_hosts_are_counted_together() {
         assert_eq!((cell(8, 8, 0).missing_percent(), cell(8, 8, 0).lost_share()), (0.0, None));
         assert_eq!((cell(8, 5, 1).missing_percent(), cell(8, 5, 1).lost_share()), (37.5, Some(0.375)));
         assert_eq!(grid(vec![cell(8, 5, 1), cell(8, 8, 0)]).received_and_reordered(), (13, 6));
@@ -212,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_is_that_of_the_widest_spacing() {
+    fn jitter_is_taken_at_the_widest_spacing() {
         let arrivals = |jitter: i64| vec![Some(9000), Some(10_000 + jitter), Some(11_000 + jitter)];
         let trains = [train(0, 0, arrivals(77_000)), train(1, 0, arrivals(0)), train(1, 1, arrivals(400))];
         let jitter = grid(Vec::new()).widest_jitter(&trains);

@@ -1,8 +1,8 @@
 //! The grid of packet size and spacing, and the bottleneck's time per byte.
 //!
 //! In a train that is sent faster than the bottleneck can forward it, packets arrive at intervals of the
-//! bottleneck's time for one packet: the time per byte times the packet's size on the wire, plus what it
-//! spends on each packet. The weighted least-squares line through these spacings over the packet size has the
+//! bottleneck's time for one packet: the time per byte times the packet's size on the wire, plus a fixed time
+//! per packet. The weighted least-squares line through these spacings over the packet size has the
 //! time per byte as its slope. Its height at size 0 is the time per packet; divided by the time per byte it
 //! is the overhead that the wire adds to each packet.
 //!
@@ -120,7 +120,7 @@ pub struct SpacingPoint {
     pub error_us: f64,
     /// Number of trains that kept the bottleneck busy.
     pub trains: usize,
-    /// Whether the size counts for the line.
+    /// Whether the line is fitted to this size.
     pub is_used: bool,
 }
 
@@ -141,7 +141,7 @@ pub struct GridResult {
     pub bottleneck: Vec<SpacingPoint>,
     /// The bottleneck's time per byte, ns.
     pub per_byte_ns: Option<Interval>,
-    /// The bottleneck's time per packet besides that of the bytes of IP, microseconds.
+    /// The bottleneck's time per packet in addition to that of the bytes of IP, microseconds.
     pub per_packet_us: Option<Interval>,
     /// The rate that corresponds to the time per byte, bit/s: that of the wire, overhead included.
     pub rate_bps: Option<Interval>,
@@ -189,7 +189,7 @@ impl UdpmonGrid {
     /// The time for the largest packet, ns, from the trains so far.
     fn largest_ns(&self) -> Option<f64> {
         let packets: Vec<ReceivedPacket> = self.trains.last()?.observation.received().collect();
-        // The second half, because a token bucket may have let the first pass.
+        // The second half is used, because a token bucket may have let the first half pass.
         let half = received_spacing(&packets[packets.len() / 2..], self.resolution_ns());
         half.or(received_spacing(&packets, self.resolution_ns())).map(|spacing| spacing.ns)
     }
@@ -253,7 +253,7 @@ impl UdpmonGrid {
         for train in self.trains.iter().filter(|train| train.size == size) {
             let packets: Vec<ReceivedPacket> = train.observation.received().collect();
             let Some(whole) = received_spacing(&packets, self.resolution_ns()) else { continue };
-            // The second half decides, because the beginning may have passed a token bucket.
+            // The second half is compared, because a token bucket may have let the beginning pass.
             let half = received_spacing(&packets[packets.len() / 2..], self.resolution_ns()).unwrap_or(whole);
             let sent_ns = sent_spacing_ns(&train.observation);
             if sent_ns < SATURATED * half.ns {
@@ -280,7 +280,7 @@ impl UdpmonGrid {
         });
         let disturbance = match has_bucket {
             true => Disturbance::TokenBucket,
-            // A token bucket also lets slow trains arrive with other spacings than fast ones.
+            // Behind a token bucket, too, slow trains arrive with other spacings than fast ones.
             false if is_shared(&all) => Disturbance::OtherTraffic,
             false => Disturbance::None,
         };
@@ -292,7 +292,7 @@ impl UdpmonGrid {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Disturbance {
     None,
-    /// The beginnings of trains pass a token bucket, and do not count.
+    /// A token bucket lets the beginnings of trains pass, so they are not used.
     TokenBucket,
     /// Other traffic shares the bottleneck.
     OtherTraffic,
@@ -417,7 +417,7 @@ impl Method for UdpmonGrid {
         if self.spacings_ns.is_none() && self.done >= self.plan.sizes.len() {
             match self.largest_ns() {
                 Some(largest_ns) => self.spacings_ns = Some(self.plan.spacings_ns(largest_ns)),
-                // Nothing arrives: the remaining trains would show no more.
+                // No packet arrives, so the remaining trains would show nothing.
                 None => self.done = self.plan.trains(),
             }
         }

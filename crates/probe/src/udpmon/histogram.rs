@@ -13,7 +13,7 @@ const WIDTHS: [f64; 4] = [1.0, 2.0, 5.0, 10.0];
 /// Minimum width of a bin, microseconds: finer than any timestamp of software.
 const MIN_WIDTH_US: f64 = 0.1;
 
-/// How often each time occurred. The bins, `below` and `above` together count every value once.
+/// The number of times in each bin. The bins, `below` and `above` together count every value once.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Histogram {
     /// Lower end of the first bin, microseconds.
@@ -100,9 +100,9 @@ mod tests {
     }
 
     proptest! {
-        /// Every value counts once, and few lie outside the bins.
+        /// Every value is counted once, and few lie outside the bins.
         #[test]
-        fn each_value_counts_once(values in prop::collection::vec(-1e6f64..1e6, 0..300)) {
+        fn each_value_is_counted_once(values in prop::collection::vec(-1e6f64..1e6, 0..300)) {
             let histogram = Histogram::of(&values);
             prop_assert_eq!(histogram.total(), values.len() as u64);
             prop_assert!(histogram.counts.len() <= BINS);

@@ -55,7 +55,7 @@ impl UdpmonPlan {
         std::iter::once(self.smallest_request).chain(larger).collect()
     }
 
-    /// Everything that this host will send: packets, and bytes of IP. The replies have at most the size of the
+    /// The load that this host will send: packets, and bytes of IP. The replies have at most the size of the
     /// requests.
     pub fn load(&self) -> (u64, u64) {
         let trains = (self.spacing_count() * self.rounds * self.packets) as u64;

@@ -1,12 +1,12 @@
 //! Request-response latency by packet size: the sum of all links' times per byte.
 //!
 //! Each link receives a packet completely before it forwards it, so that the time to a reply grows with the
-//! size by the sum of the links' times per byte. Only the fastest round trip of each size counts, since no
-//! queue delayed it (as pathchar does). The far host's own time from the request's arrival to the reply is
+//! size by the sum of the links' times per byte. As in pathchar, only the fastest round trip of each size
+//! counts, since no queue delayed it. The far host's own time from the request's arrival to the reply is
 //! subtracted.
 //!
-//! Requests that are replied to by the smallest packets give the forward direction; requests with replies of
-//! their own size give both directions together; the difference is the backward direction.
+//! Requests with the smallest replies give the forward direction. Requests with replies of their own size
+//! give both directions together. The difference is the backward direction.
 
 use serde::Serialize;
 use units::Time;
@@ -36,7 +36,7 @@ const MIN_REPLIES: f64 = 0.5;
 pub enum ReplySize {
     /// As large as the request.
     Request,
-    /// The smallest that carries a reply.
+    /// The smallest size that carries a reply.
     Smallest,
 }
 
@@ -253,7 +253,7 @@ mod tests {
 
     /// 80 ns per byte forward, 8 ns backward, 10 ms of delay, and queues of 50 us on average.
     #[test]
-    fn both_directions_are_separated() {
+    fn the_two_directions_are_separated() {
         let mut draws = Draws::new(1, 1);
         let mut requests = RequestResponse::new(&plan(), LIMITS, Some(121.0));
         while let Some(next) = requests.next_train() {
@@ -298,7 +298,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any round trips are evaluated.
+        /// Arbitrary round trips are evaluated.
         #[test]
         fn arbitrary_round_trips_do_not_panic(all in prop::collection::vec(any::<Option<f64>>(), 1..200)) {
             let mut requests = RequestResponse::new(&plan(), LIMITS, None);

@@ -180,7 +180,7 @@ impl Score {
         valid: bool,
     ) -> f64 {
         let error = interval.map_or(f64::INFINITY, |interval| interval.value / true_value - 1.0);
-        // A thousandth is less than the precision of printed results.
+        // A thousandth is below the precision of printed results.
         let covered =
             interval.is_some_and(|found| found.low <= true_value * 1.001 && found.high >= true_value * 0.999);
         if valid && !covered {

@@ -1,4 +1,5 @@
-//! The client's end of a control connection: each method that makes a message sets which reply is awaited.
+//! The client's end of a control connection: each method that creates a message also sets the reply to wait
+//! for.
 
 use super::{
     ControlProtocol, FetchRequest, FetchedSession, ProtocolError, SessionAccepted, SessionRequest, Slot,
@@ -46,7 +47,7 @@ pub struct ClientControl {
 }
 
 impl ClientControl {
-    /// A new connection, which awaits the greeting.
+    /// A new connection, which waits for the greeting.
     pub fn new(protocol: ControlProtocol) -> Self {
         ClientControl { protocol, awaited: Awaited::Greeting, input: Vec::new() }
     }
@@ -137,7 +138,7 @@ impl ClientControl {
             }),
         };
         let Some(reply) = reply.transpose()? else { return Ok(None) };
-        // OWAMP's server may end the tests at any time once they have started.
+        // Once the tests have started, OWAMP's server may end them at any time.
         self.awaited = match reply {
             Reply::TestsStarted if self.protocol == ControlProtocol::Owamp => Awaited::Stop,
             _ => Awaited::Nothing,
@@ -152,7 +153,7 @@ impl ClientControl {
     }
 }
 
-/// Any bytes in each state.
+/// Receives arbitrary bytes in each state.
 pub(super) fn fuzz(protocol: ControlProtocol, bytes: &[u8]) {
     use Awaited::{Greeting, Nothing, Records, Session, Start, StartAck, Stop};
     for awaited in [Nothing, Greeting, Start, Session, StartAck, Stop, Records] {

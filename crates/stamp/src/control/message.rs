@@ -20,10 +20,10 @@ pub(super) const FETCH_ACK_BYTES: usize = 32;
 pub const PACKET_RECORD_BYTES: usize = 25;
 /// The only supported mode: unauthenticated.
 pub(super) const UNAUTHENTICATED: u32 = 1;
-/// Maximum number of slots of a schedule, as a limit of what one message can make this end store.
+/// Maximum number of slots of a schedule, which limits the memory that one message can make this end use.
 pub(super) const MAX_SLOTS: u32 = 256;
 /// Maximum number of senders and of ranges of packets that were not sent, in one message. A message is parsed again
-/// whenever a part of it arrives, so these also limit the processor time of many small parts.
+/// whenever a part of it arrives, so this also limits the processor time that many small parts can cost.
 const MAX_SENDERS: u32 = 16;
 const MAX_SKIPS: u32 = 2048;
 /// Maximum number of records of a fetched session.
@@ -41,7 +41,7 @@ pub(super) const REQUEST_TWO_WAY: u8 = 5;
 /// A violation of the protocol, after which the connection is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
-    /// The server does not want to talk to this client (its greeting offers no mode).
+    /// The server does not serve this client (its greeting offers no mode).
     #[error("the server is busy, or does not serve this client")]
     Unwilling,
     /// The server offers no unauthenticated mode.
@@ -50,10 +50,10 @@ pub enum ProtocolError {
     /// The client chose a mode that was not offered.
     #[error("the client chose mode {0}; only the unauthenticated mode, 1, is offered")]
     Mode(u32),
-    /// The other end does not accept a step.
+    /// The other end refused a step.
     #[error("the server refused {0}: {1}")]
     Refused(&'static str, Accept),
-    /// The client closed the connection in the proper way, before it chose a mode.
+    /// The client closed the connection before it chose a mode, which the protocol allows.
     #[error("the client closed the connection")]
     Closed,
     /// A command that is unknown or not allowed at this point.
@@ -159,17 +159,18 @@ pub struct SessionRequest {
     pub slots: u32,
     /// Number of packets (OWAMP).
     pub packets: u32,
-    /// Where packets come from. TWAMP: an unspecified address is that of the control connection.
+    /// Source of the packets. TWAMP: an unspecified address means that of the control connection.
     pub sender: SocketAddr,
-    /// Where packets go to. TWAMP: an unspecified address is that of the control connection. The port is only a request: the server chooses.
+    /// Destination of the packets. TWAMP: an unspecified address means that of the control connection. The port is only a request; the
+    /// server chooses the port.
     pub receiver: SocketAddr,
     /// Identifier of a session whose receiver is the client; otherwise zero.
     pub sid: Sid,
-    /// Bytes of each packet after those of the smallest one.
+    /// Padding of each packet beyond the smallest packet, bytes.
     pub padding_bytes: u32,
     /// When sending starts, in NTP's format.
     pub start: u64,
-    /// How long packets may be on the way, in NTP's format for intervals.
+    /// Time after which packets count as lost, in NTP's format for intervals.
     pub timeout: u64,
     /// The packets' type: 0, or a DSCP in bits 24 to 29.
     pub type_p: u32,
@@ -461,7 +462,7 @@ impl PacketRecord {
     }
 }
 
-/// A session as its receiver returns it: a Fetch-Ack and what follows it.
+/// A session as its receiver returns it: a Fetch-Ack and the messages that follow it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FetchedSession {
     /// Whether the session ended normally.
@@ -470,7 +471,7 @@ pub struct FetchedSession {
     pub next_sequence: u32,
     /// As the sender reported at the end.
     pub skipped: Vec<(u32, u32)>,
-    /// The request that made the session.
+    /// The request that created the session.
     pub request: SessionRequest,
     /// Its schedule.
     pub slots: Vec<Slot>,
@@ -551,7 +552,7 @@ fn put_skips(bytes: &mut Vec<u8>, skipped: &[(u32, u32)]) {
     bytes.resize(length.next_multiple_of(BLOCK), 0);
 }
 
-/// Pads what begins at `begin` to whole blocks.
+/// Pads the part that begins at `begin` to whole blocks.
 fn pad(bytes: &mut Vec<u8>, begin: usize) {
     let length = (bytes.len() - begin).next_multiple_of(BLOCK);
     bytes.resize(begin + length, 0);
@@ -606,7 +607,7 @@ fn put_address(bytes: &mut [u8], at: usize, address: IpAddr) {
     }
 }
 
-/// Messages that can be read must be written the same.
+/// Messages that can be read must be encoded as the same bytes.
 pub(super) fn fuzz(bytes: &[u8]) {
     if let Ok(Some((senders, length))) = stop_from_bytes(bytes, false) {
         assert_eq!(stop_one_way(&senders).len(), length);

@@ -45,7 +45,7 @@ impl ControlProtocol {
     }
 }
 
-/// Fuzz target: any bytes as what a client or a server receives in each state. The bytes arrive in two parts.
+/// Fuzz target: a client and a server receive arbitrary bytes in each state. The bytes arrive in two parts.
 pub fn fuzz(bytes: &[u8]) {
     for protocol in [ControlProtocol::Twamp, ControlProtocol::Owamp] {
         server::fuzz(protocol, bytes);

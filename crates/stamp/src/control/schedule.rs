@@ -1,5 +1,5 @@
 //! The schedule of an OWAMP session: RFC 4656 section 5. Both ends compute the same times from the session's
-//! identifier, so that the receiver knows when a lost packet should have been sent.
+//! identifier, so the receiver knows when a lost packet should have been sent.
 
 use aes::{
     Aes128,
@@ -127,7 +127,7 @@ mod tests {
     ];
 
     #[test]
-    fn sums_of_deviates_are_those_of_the_rfc() {
+    fn sums_of_deviates_match_the_rfc() {
         for (sid, sum) in VECTORS {
             let sid = u128::to_be_bytes(sid);
             let total: u128 =

@@ -32,7 +32,7 @@ enum Phase {
     SetUp,
     /// Requests.
     Idle,
-    /// Only the command that ends the tests.
+    /// Only the command that ends the tests is allowed.
     Testing,
 }
 

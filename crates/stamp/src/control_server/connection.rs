@@ -25,7 +25,7 @@ const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout of a test whose packets do not arrive (REFWAIT, RFC 5357 section 4.2).
 const TEST_TIMEOUT: Duration = Duration::from_secs(900);
-/// Maximum number of sessions of a test, and of finished sessions that a client can fetch: the last ones.
+/// Maximum number of sessions of a test, and of finished sessions that a client can fetch; older ones are removed.
 const MAX_SESSIONS: usize = 16;
 /// Maximum number of packets of all sessions of a connection. The server may keep a record for each packet.
 const MAX_PACKETS: u32 = 50_000;
@@ -35,7 +35,7 @@ const MAX_PACKETS: u32 = 50_000;
 enum Test {
     Waiting,
     Running,
-    /// The client ended the test; reflectors still serve packets on the way until then (RFC 5357 section 3.8).
+    /// The client ended the test; until this time reflectors still reply to packets in flight (RFC 5357 section 3.8).
     Ending(Instant),
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Connection<'a> {
     finished: Vec<FetchedSession>,
     packets: u32,
     test: Test,
-    /// When the client must have sent its next command.
+    /// Deadline of the client's next command.
     deadline: Instant,
     stop: &'a AtomicBool,
 }
@@ -122,7 +122,8 @@ impl<'a> Connection<'a> {
         Ok(())
     }
 
-    /// Waits for a command, a packet, or the time to send one. The first is whether the client sent something.
+    /// Waits for a command, a packet, or the time to send a packet. The first returned value states whether the
+    /// client sent data.
     fn wait(&self) -> Result<Vec<bool>, Error> {
         let now = Instant::now();
         let mut timeout = STOP_CHECK_INTERVAL.min(self.deadline.saturating_duration_since(now));

@@ -1,10 +1,10 @@
 //! The server of TWAMP's and OWAMP's control protocols: a thread for each control connection, which also
 //! reflects, sends and receives the connection's test packets.
 //!
-//! Clients are not authenticated, so this end limits what they can cause: connections, sessions, packets and
-//! their rate, memory, and how long each step may take. Test packets go only to the address of the control
-//! connection's client, which TCP's handshake has verified, and a reflected packet is as long as the received
-//! one. So requests of TWAMP with less than 27 bytes of padding are refused (Accept 3).
+//! Clients are not authenticated, so this end limits the resources that they can use: connections, sessions,
+//! packets and their rate, memory, and the duration of each step. Test packets go only to the address of the
+//! control connection's client, which TCP's handshake has verified, and a reflected packet is as long as the
+//! received one. So requests of TWAMP with less than 27 bytes of padding are refused (Accept 3).
 
 mod connection;
 mod session;
@@ -77,7 +77,7 @@ impl ControlServer {
                 let (stream, peer) = match self.listener.accept() {
                     Ok(accepted) => accepted,
                     Err(e) if e.kind() == ErrorKind::WouldBlock => continue,
-                    // The client has left already, or descriptors are short for a while.
+                    // The client has already disconnected, or no descriptor is free for the moment.
                     Err(_) => {
                         std::thread::sleep(STOP_CHECK_INTERVAL);
                         continue;
@@ -125,7 +125,7 @@ impl ControlServer {
     }
 }
 
-/// Greets with no mode, which means that the server does not want to talk (RFC 4656 section 3.1).
+/// Sends a greeting without a mode, which refuses the connection (RFC 4656 section 3.1).
 fn refuse(mut stream: TcpStream) {
     // 64 bytes fit into an empty send buffer, so this does not block.
     let _ = stream.write_all(&ServerControl::refusing_greeting());

@@ -30,7 +30,7 @@ const MAX_DURATION: Duration = Duration::from_secs(3600);
 const MAX_TIMEOUT: Duration = Duration::from_secs(10);
 /// Ports that a client may choose; others may belong to services of this host.
 const FIRST_CLIENT_PORT: u16 = 1024;
-/// Maximum number of packets that one session receives or sends before others have their turn.
+/// Maximum number of packets that one session receives or sends before the next session is served.
 const PACKETS_IN_TURN: usize = 64;
 
 /// Maximum number of packets from before the start that are discarded.
@@ -106,7 +106,8 @@ impl Session {
         &self.socket
     }
 
-    /// Starts it. A schedule that should have begun earlier begins now. Packets from before are discarded.
+    /// Starts it. A schedule that should have begun earlier begins now. Packets that arrived before the start
+    /// are discarded.
     pub(super) fn start(&mut self, now: Instant) {
         self.begin = match self.request.two_way {
             true => now,
@@ -119,7 +120,7 @@ impl Session {
         }
     }
 
-    /// When its last packet should have arrived; of a reflector, which has no schedule, the beginning.
+    /// When its last packet should have arrived; for a reflector, which has no schedule, the start.
     pub(super) fn end(&self) -> Instant {
         match self.request.two_way {
             true => self.begin,
@@ -169,7 +170,7 @@ impl Session {
         let datagram = match ancillary::receive_with_ancillary(&self.socket, &mut self.buffer, 0) {
             Ok(datagram) => datagram,
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-            // An error of an earlier packet.
+            // The error concerns an earlier packet.
             Err(e) if ancillary::is_transient(&e) => return Ok(true),
             Err(e) => return Err(e).attempted(|| "cannot receive test packets".into()),
         };
@@ -223,7 +224,7 @@ impl Session {
     }
 }
 
-/// Whether a request is supported, within the limits, and of no other host.
+/// Whether a request is supported, within the limits, and for no other host.
 fn check(request: &SessionRequest, slots: &[Slot], client: SocketAddr) -> Result<(), Accept> {
     let is_client = |address: SocketAddr| address.ip() == client.ip();
     let payload = SHORTEST_REQUEST_BYTES.saturating_add(request.padding_bytes as usize);

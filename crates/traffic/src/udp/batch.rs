@@ -27,7 +27,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// For datagrams of `block` bytes on `socket`, on which it enables segmentation if that is supported.
+    /// Creates a batch for datagrams of `block` bytes on `socket`, and enables segmentation there if it is
+    /// supported.
     pub fn new(socket: &Socket, block: usize, numbers: NumberWidth) -> Self {
         let block = block.max(numbers.header_bytes());
         let segments = (MAX_PAYLOAD / block).clamp(1, MAX_SEGMENTS);
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_and_the_shortest_datagrams() {
+    fn the_longest_and_the_shortest_datagrams_can_be_sent() {
         let (sender, receiver) = pair();
         let mut batch = Batch::new(&sender, 65_507, NumberWidth::Bits64);
         assert_eq!(batch.send(&sender, 1, 1, 65_507, 0).unwrap(), 1);

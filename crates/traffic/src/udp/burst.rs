@@ -16,9 +16,9 @@ use crate::sys::widen_receive_buffer;
 const RECEIVE_BUFFER_BYTES: i32 = 32 << 20;
 /// The requested send buffer, bytes: a few ms at 10 Gb/s.
 const SEND_BUFFER_BYTES: usize = 4 << 20;
-/// The largest datagram: somewhat more than a packet of 9000 bytes, so that longer ones are noticed.
+/// The largest datagram: somewhat more than a packet of 9000 bytes, so that longer ones are detected.
 const MAX_DATAGRAM_BYTES: usize = 9_216;
-/// A datagram that would have waited for longer was stamped before the clock was set.
+/// A datagram that seems to have waited for longer than this was timestamped before the clock was set.
 const MAX_AGE: Duration = Duration::from_millis(100);
 
 /// A socket at `local` with large buffers.
@@ -67,7 +67,7 @@ impl Outgoing {
         is_added
     }
 
-    /// Sends all. Datagrams that the network refuses are lost, as in the network.
+    /// Sends all datagrams. Those that the network rejects count as lost.
     ///
     /// # Errors
     /// The errors of sendmmsg(2) after which the socket does not work.
@@ -169,7 +169,7 @@ impl Incoming {
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(true),
             Err(error) => return Err(error),
         };
-        // Both clocks now: a thread that waited for its turn before would take the wait for a part of the age.
+        // Both clocks are read here, so that an earlier wait of this thread for a processor is not counted as part of the age.
         let (read_at, now_ns) = (Instant::now(), os::realtime_ns());
         for index in 0..count {
             let message = self.buffers.message(index);
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn datagrams_of_others_do_not_count() {
+    fn datagrams_of_other_senders_are_ignored() {
         let receiver = bind_bulk("127.0.0.1:0".parse().unwrap()).unwrap();
         let to = receiver.local_addr().unwrap().as_socket().unwrap();
         for (from, text) in [("127.0.0.2:0", "forged"), ("127.0.0.1:0", "real"), ("127.0.0.2:0", "forged")] {

@@ -87,14 +87,14 @@ pub struct MessageBuffers {
     controls: Vec<[u64; CONTROL_WORDS]>,
     messages: Vec<libc::mmsghdr>,
     parts: Vec<libc::iovec>,
-    /// One for each message, or none.
+    /// One address for each message, or none.
     sources: Vec<libc::sockaddr_storage>,
 }
 
 /// A received message: one datagram, or several of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceivedMessage<'a> {
-    /// Its bytes, truncated to the buffer.
+    /// Its bytes, truncated to the buffer's size.
     pub bytes: &'a [u8],
     /// Its length.
     pub length: usize,
@@ -105,7 +105,7 @@ pub struct ReceivedMessage<'a> {
     /// When it arrived, ns on the clock of the network card, if the card stamps packets and
     /// [`enable_hardware_stamps`] was called.
     pub hardware_ns: Option<i64>,
-    /// Packets dropped since the socket was created because its buffer was full, modulo 2^32.
+    /// Packets dropped because the socket's buffer was full, since the socket was created, modulo 2^32.
     pub dropped: Option<u32>,
     /// Who sent it, for buffers [`MessageBuffers::with_sources`].
     pub source: Option<SocketAddr>,
@@ -191,7 +191,7 @@ impl MessageBuffers {
         };
         let read = |level: i32, kind: i32, data: *const u8| {
             // SAFETY: the kernel writes timespecs (three with SCM_TIMESTAMPING), an int or a u32 with these
-            // kinds; they may lie unaligned.
+            // kinds; they may be unaligned.
             unsafe {
                 match (level, kind) {
                     (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
@@ -199,7 +199,7 @@ impl MessageBuffers {
                         message.stamp_ns = Some(at.tv_sec * 1_000_000_000 + at.tv_nsec);
                     }
                     (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => {
-                        // The first is the software stamp, the second unused, the third the card's.
+                        // The first is the software timestamp, the second is unused, the third is the card's.
                         let [_, _, card] = data.cast::<[libc::timespec; 3]>().read_unaligned();
                         let ns = card.tv_sec.saturating_mul(1_000_000_000).saturating_add(card.tv_nsec);
                         message.hardware_ns = Some(ns).filter(|ns| *ns != 0);

@@ -4,7 +4,8 @@
 use super::NumberWidth;
 
 /// A number that exceeds the newest by more than this is accepted only when the next datagram continues from
-/// it (RFC 3550 appendix A.1, where the limit is 3000). A path that is down for seconds loses this many.
+/// it (RFC 3550 appendix A.1, where the limit is 3000). A path that is down for some seconds loses this many
+/// datagrams.
 const MAX_JUMP: u64 = 1 << 20;
 
 /// Unwraps the numbers of one stream.
@@ -82,7 +83,7 @@ mod tests {
     proptest! {
         /// Reordering of up to 1000 does not confuse numbers of 32 bits, however often they wrap around.
         #[test]
-        fn both_widths_agree(start in 0u64..1 << 40, steps in prop::collection::vec(-1000i64..1_000_000, 1..100)) {
+        fn numbers_of_both_widths_give_the_same_indices(start in 0u64..1 << 40, steps in prop::collection::vec(-1000i64..1_000_000, 1..100)) {
             let mut wide = NumberUnwrapper { numbers: NumberWidth::Bits64, newest: start, suspect: None };
             let mut narrow = NumberUnwrapper { numbers: NumberWidth::Bits32, ..wide.clone() };
             for step in steps {

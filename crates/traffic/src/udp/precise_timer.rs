@@ -1,8 +1,8 @@
 //! Waits until an exact instant: sleeps until shortly before, then spins on the clock.
 //!
 //! A sleep ends late; by how much depends on the machine and its load. The spin time is the lateness that 19
-//! of the last 20 sleeps did not exceed, so that little more processor time than needed is spent, or a tenth
-//! of the wait, which costs little. (SO_TXTIME would need no spinning, but requires that the device's
+//! of the last 20 sleeps did not exceed, so that little processor time is wasted; or a tenth of the wait if
+//! that is longer, which costs little. (SO_TXTIME would need no spinning, but requires that the device's
 //! queueing discipline is fq or etf.)
 
 use crate::Stop;
@@ -25,17 +25,17 @@ const SHRINK_NS: u64 = 100;
 /// sleep is tried again.
 const DECAY_NS: u64 = 20;
 
-/// How much of its waits a sender spends spinning on the clock.
+/// The share of its waits that a sender spends spinning on the clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SpinPolicy {
-    /// As much as precision needs. If datagrams are due at shorter intervals than a sleep lasts, the sender never
-    /// sleeps and uses a whole processor.
+    /// As much as the precision requires. If datagrams are due at shorter intervals than a sleep lasts, the sender
+    /// never sleeps and uses a whole processor.
     #[default]
     AsNeeded,
     /// At most a tenth of the waits: datagrams are some 50 us late, but other threads on the same processor can
     /// run, and the scheduler of a busy machine runs the sender when it wakes up.
     Limited,
-    /// None. For virtual time, in which sleeps end exactly and spinning would stop the clock.
+    /// No spinning. For virtual time, in which sleeps end exactly and spinning would stop the clock.
     Never,
 }
 
@@ -47,7 +47,7 @@ pub struct PreciseTimer {
 }
 
 impl PreciseTimer {
-    /// Also makes this thread's sleeps exact.
+    /// Creates a timer; also makes this thread's sleeps exact.
     pub fn new(spin_policy: SpinPolicy) -> Self {
         os::reduce_timer_slack();
         PreciseTimer { policy: spin_policy, spin: MAX_SPIN_NS / 2 }

@@ -1,6 +1,6 @@
-//! Receives a stream of datagrams: many per call, with the kernel's times of arrival, so the time of the
-//! read call is irrelevant. The receiver reads as seldom as the socket's buffer allows, at least every
-//! millisecond.
+//! Receives a stream of datagrams: many per call, with the kernel's times of arrival, so that the time
+//! of the read call does not matter. The receiver reads as rarely as the socket's buffer allows, but at least
+//! every millisecond.
 
 use std::{
     io,
@@ -161,7 +161,7 @@ fn take(buffers: &MessageBuffers, count: usize, statistics: &mut ReceiverStatist
 /// The datagrams of a message, truncated to the received bytes, and their lengths.
 fn datagrams<'a>(message: &ReceivedMessage<'a>) -> impl Iterator<Item = (&'a [u8], usize)> {
     let (bytes, length) = (message.bytes, message.length);
-    // An empty message of a socket that was shut down has none.
+    // An empty message of a socket that was shut down contains no datagram.
     let step = message.segment.unwrap_or(length).max(1);
     (0..length).step_by(step).map(move |start| {
         let end = (start + step).min(length);

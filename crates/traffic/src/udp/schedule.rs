@@ -139,7 +139,7 @@ mod tests {
         let (mut schedule, mut summary, stop) =
             (schedule(Duration::from_millis(2)), SendSummary::new(), Stop::default());
         schedule.start -= 1_000_000_000;
-        // Those due now, 1 ms and 2 ms ago; all others are due later.
+        // Only the datagrams due now, 1 ms ago and 2 ms ago are sent; all others are due later.
         assert_eq!(schedule.wait(64, &stop, &mut summary).map(|due| due.count), Some(3));
         assert!(summary.skipped >= Duration::from_millis(997), "{summary:?}");
         stop.set();
@@ -153,7 +153,8 @@ mod tests {
         let mut schedule = pausing(Duration::from_secs(3600), &paused);
         schedule.start -= 1_000_000_000;
         paused.fetch_add(996_500_000, Ordering::Relaxed);
-        // All were due before the pause; after it only those of the first 3.5 ms, and of slightly more, are due.
+        // All datagrams were due before the pause. After it, only those of the first 3.5 ms, and of slightly
+        // more, are due.
         let late = schedule.wait(64, &stop, &mut summary).map(|due| due.count);
         assert!(late.is_some_and(|count| count >= 4), "{late:?}");
         assert!(summary.late.max() < 900_000_000, "{summary:?}");

@@ -23,7 +23,7 @@ pub struct ReceiverStatistics {
     /// Datagrams that do not belong to this stream: too short, or with impossible numbers.
     pub malformed: u64,
     /// Packets that arrived at this host and were dropped because the socket's buffer was full (SO_RXQ_OVFL):
-    /// the receiver's fault, not the path's. They count among the lost.
+    /// the receiver lost them, not the path. They are included in the lost datagrams.
     pub dropped_at_socket: u64,
 }
 
@@ -63,8 +63,8 @@ impl ReceiverStatistics {
         }
     }
 
-    /// The mean and the maximum one-way delay minus the minimum, ns (RFC 5481 section 4.2). The clocks' offset
-    /// cancels out, their drift does not.
+    /// The mean and the maximum one-way delay minus the minimum, ns (RFC 5481 section 4.2). The offset of the
+    /// clocks cancels out, but not their drift.
     pub fn delay_variation_ns(&self) -> Option<(i64, i64)> {
         let (min, max) = self.counts.owd_ns?;
         Some((self.counts.mean_owd_ns()?.saturating_sub(min), max.saturating_sub(min)))
@@ -142,9 +142,9 @@ mod tests {
     }
 
     proptest! {
-        /// Any datagram, at any time, is counted and causes no panic.
+        /// Arbitrary datagrams at arbitrary times are counted and cause no panic.
         #[test]
-        fn any_datagrams_are_counted(
+        fn arbitrary_datagrams_are_counted(
             all in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..24), any::<i64>()), 0..100),
             good in 1u64..50,
             wide: bool,

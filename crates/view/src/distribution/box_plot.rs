@@ -21,9 +21,9 @@ const LEGEND_ROW: f64 = 20.0;
 /// The groups on the horizontal axis, and the series with boxes there.
 struct BoxLayout<'a> {
     distribution: &'a Distribution,
-    /// The distinct values of the swept field, in ascending order where they are numbers.
+    /// The distinct values of the swept field, in ascending order if they are numbers.
     values: Vec<ChartValue>,
-    /// The values as shown, or the groups' labels where no field is swept.
+    /// The values as shown, or the groups' labels if no field is swept.
     labels: Vec<String>,
     series: Vec<&'a str>,
     left: f64,
@@ -139,7 +139,7 @@ impl<'a> BoxLayout<'a> {
     }
 }
 
-/// Draws a box with its whiskers, and dots: all values where they are few, else the outliers.
+/// Draws a box with its whiskers, and dots: all values if there are few, else the outliers.
 fn draw_group(
     canvas: &mut Canvas,
     group: &ValueGroup,
@@ -170,12 +170,12 @@ fn draw_group(
         .filter(|value| figures.is_outlier(**value))
         .map(|value| (middle, at_y(*value)))
         .collect();
-    // Many outliers are a line of dots.
+    // Many outliers form a line of dots.
     outliers.dedup_by(|a, b| (a.1 - b.1).abs() < 1.0);
     canvas.marks(outliers.into_iter(), class);
 }
 
-/// Puts dots beside each other where they would cover each other; as many as the box is wide.
+/// Places dots that would cover each other side by side, at most as many as fit into the box's width.
 fn spread(heights: impl Iterator<Item = f64>, middle: f64, half: f64) -> Vec<(f64, f64)> {
     let columns = ((half / DOT) as i32).max(0);
     let mut placed: Vec<(f64, f64)> = Vec::new();
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dots_that_would_cover_each_other_are_beside_each_other() {
+    fn dots_that_would_cover_each_other_are_side_by_side() {
         let dots = spread([100.0, 99.0, 98.0, 50.0].into_iter(), 200.0, 30.0);
         assert_eq!(dots, [(200.0, 100.0), (205.0, 99.0), (195.0, 98.0), (200.0, 50.0)]);
         let narrow = spread([100.0, 99.0].into_iter(), 200.0, 3.0);

@@ -57,7 +57,7 @@ fn shares() -> [Tick; 5] {
     [0.0, 0.25, 0.5, 0.75, 1.0].map(|value| Tick { value, text: format!("{value}") })
 }
 
-/// The corners of a step curve that rises from `bottom`; steps that cannot be seen apart are one.
+/// The corners of a step curve that rises from `bottom`; steps too close to be distinguished are merged.
 fn corners(placed: &[(f64, f64)], bottom: f64) -> Vec<(f64, f64)> {
     let mut corners = Vec::new();
     let mut height = bottom;
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_curve_rises_at_each_value_and_dense_steps_are_one() {
+    fn a_step_curve_rises_at_each_value_and_dense_steps_are_merged() {
         let placed = [(10.0, 75.0), (20.0, 50.0)];
         assert_eq!(corners(&placed, 100.0), [(10.0, 100.0), (10.0, 75.0), (20.0, 75.0), (20.0, 50.0)]);
         let dense: Vec<(f64, f64)> =

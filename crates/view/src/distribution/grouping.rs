@@ -11,9 +11,9 @@ use crate::settings::{Settings, changed_fields, distinguishing};
 /// Runs of one engine, variant, sweep point and settings.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RunGroup {
-    /// Its label without the sweep point; empty where nothing distinguishes it.
+    /// Its label without the sweep point; empty if nothing distinguishes it.
     pub(crate) series: String,
-    /// The value of the swept field, where one is on the axis.
+    /// The value of the swept field, if one is on the axis.
     pub(crate) at: Option<ChartValue>,
     /// Indices of its runs.
     pub(crate) runs: Vec<usize>,
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn repeats_are_together_and_variants_apart() {
+    fn repeats_form_one_group_and_variants_separate_ones() {
         let repeats = [
             run("sim", Some("cubic"), &[], &[("seed", "1")]),
             run("sim", Some("reno"), &[], &[]),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_swept_field_is_on_the_axis_in_order_and_others_are_series() {
+    fn the_swept_field_is_the_axis_and_other_fields_are_series() {
         let of = |queue: &str, cc: &str| {
             run("sim", None, &[("flows.bulk.cc", cc), ("links.a-b.forward.queue", queue)], &[])
         };
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_and_engines_are_apart() {
+    fn settings_and_engines_form_separate_groups() {
         let runs =
             [run("lab", None, &[], &[("duration", "5s")]), run("sim", None, &[], &[("duration", "9s")])];
         let names: Vec<String> = shown(&runs).1.into_iter().map(|group| group.0).collect();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn simulated_kernels_are_apart_unless_the_variant_states_them() {
+    fn simulated_kernels_form_groups_unless_the_variant_states_them() {
         let with = |kernel: Option<&str>, variant| RunSummary {
             kernel: kernel.map(Into::into),
             ..run("sim", variant, &[], &[])

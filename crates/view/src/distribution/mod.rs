@@ -1,8 +1,8 @@
 //! Distributions: a figure of each run over repeats and sweep points, or the samples of a metric within runs,
 //! as box plots and as empirical distribution functions.
 //!
-//! Runs that differ only in repeat and seed are one group. Each value counts once: samples are not weighted
-//! by time.
+//! Runs that differ only in repeat and seed are one group. All values have the same weight: samples are not
+//! weighted by time.
 
 mod box_plot;
 mod cdf;
@@ -25,7 +25,7 @@ const RIGHT: f64 = 22.0;
 const TEXT: f64 = 12.0;
 /// Default height of the plotting area, pixels.
 const HEIGHT: u32 = 320;
-/// Groups with fewer values have no quartiles worth drawing.
+/// Groups with fewer values are drawn without quartiles.
 const FEW: usize = 5;
 /// Groups with at most this many values show each as a dot.
 const MAX_DOTS: usize = 60;
@@ -37,7 +37,7 @@ const COLOURS: usize = 7;
 pub struct ValueGroup {
     /// Its label without the value of the swept field; may be empty.
     pub series: String,
-    /// The value of the swept field, where one is on the axis.
+    /// The value of the swept field, if one is on the axis.
     pub at: Option<ChartValue>,
     /// Its values in ascending order, in base units; not empty.
     pub values: Vec<f64>,
@@ -238,7 +238,7 @@ impl Distribution {
         }
     }
 
-    /// How many values the groups have, as in `3 to 5 runs in each group`.
+    /// The number of values of the groups, as in `3 to 5 runs in each group`.
     fn counts(&self) -> String {
         let counts = || self.groups.iter().map(|group| group.values.len());
         let (min, max) = (counts().min().unwrap_or(0), counts().max().unwrap_or(0));
@@ -277,7 +277,7 @@ impl ValueGroup {
         ValueGroup { series, at, values }
     }
 
-    /// All that distinguishes the group; `field` is the swept field on the axis.
+    /// Everything that distinguishes the group; `field` is the swept field on the axis.
     fn label(&self, field: Option<&str>) -> String {
         let short = field.and_then(|field| field.rsplit('.').next()).unwrap_or_default();
         let at = self.at.as_ref().map(|at| format!("{short} {}", at.text).trim().to_owned());

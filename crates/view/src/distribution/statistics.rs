@@ -26,7 +26,7 @@ pub struct BoxFigures {
 }
 
 impl BoxFigures {
-    /// The figures of values in ascending order; `None` where there are none.
+    /// The figures of values in ascending order; `None` if there are none.
     pub(crate) fn of(sorted: &[f64]) -> Option<Self> {
         let (min, max) = (*sorted.first()?, *sorted.last()?);
         let [lower, median, upper] = [0.25, 0.5, 0.75].map(|share| quantile(sorted, share));
@@ -83,7 +83,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn quantiles_are_those_of_numpy() {
+    fn quantiles_match_numpy() {
         // numpy.percentile([15, 20, 35, 40, 50], [25, 40, 50, 75, 99]) = [20, 29, 35, 40, 49.6]
         let values = [15.0, 20.0, 35.0, 40.0, 50.0];
         let found = [0.25, 0.4, 0.5, 0.75, 0.99].map(|share| quantile(&values, share));
@@ -111,13 +111,13 @@ mod tests {
     }
 
     #[test]
-    fn equal_values_are_one_step() {
+    fn equal_values_form_one_step() {
         assert_eq!(steps(&[1.0, 1.0, 2.0, 5.0]), [(1.0, 0.5), (2.0, 0.75), (5.0, 1.0)]);
     }
 
     proptest! {
         #[test]
-        fn figures_are_in_order_and_half_of_the_values_are_in_the_box(
+        fn box_figures_are_ordered_and_the_box_has_half_of_the_values(
             mut values in proptest::collection::vec(-1e6..1e6f64, 1..60),
         ) {
             values.sort_by(f64::total_cmp);

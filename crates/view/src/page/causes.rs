@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_column_has_the_shares_of_its_time() {
+    fn a_column_has_the_shares_of_the_causes_in_its_time() {
         let mut intervals = CauseIntervals::default();
         for (time, cause) in [(0, None), (30, Some(2)), (40, Some(2)), (50, Some(3)), (100, None)] {
             intervals.push(time, cause);

@@ -10,7 +10,7 @@ use super::marks::Mark;
 use super::topology::Topology;
 use crate::words;
 
-/// One line of the list of runs; `longfat ls --json` prints a list of these.
+/// An entry of the list of runs; `longfat ls --json` prints a list of these.
 #[derive(Debug, Clone, Serialize)]
 pub struct RunItem {
     /// The scenario's name.
@@ -122,7 +122,7 @@ impl RunItem {
 #[derive(Debug, Serialize)]
 pub(crate) struct RunList {
     pub(crate) runs_dir: String,
-    /// The runs that the command line named, as `scenario/id`.
+    /// The runs that were named on the command line, as `scenario/id`.
     pub(crate) requested: Vec<String>,
     pub(crate) runs: Vec<RunItem>,
 }
@@ -346,7 +346,7 @@ mod tests {
 
     /// The page that works without a server contains a copy of the vocabulary. `LONGFAT_UPDATE=1 cargo test -p longfat-view vocabulary` writes it.
     #[test]
-    fn the_playground_has_this_vocabulary() {
+    fn the_playgrounds_copy_of_the_vocabulary_is_current() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../web/src/playground/vocabulary.json");
         let vocabulary = Vocabulary { version: String::new(), ..Vocabulary::new(true, Vec::new()) };
         let text = serde_json::to_string(&vocabulary).unwrap() + "\n";

@@ -1,4 +1,5 @@
-//! Access control of the page: only browsers that opened it with a token, by one of this server's own names.
+//! Access control of the page: only browsers that opened it with a token, under one of this server's own
+//! names.
 //!
 //! 1. `Host` must be an address or `localhost`. Other names that resolve to this machine (DNS rebinding) are
 //!    refused.
@@ -28,10 +29,10 @@ pub(crate) struct Guard {
     hostname: Option<String>,
 }
 
-/// How many browsers may open the printed address.
+/// The number of browsers that may open the printed address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Browsers {
-    /// The first one.
+    /// Only the first browser.
     One,
     /// Any number, until the server ends.
     Several,
@@ -40,9 +41,9 @@ pub enum Browsers {
 /// An accepted request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// It has the cookie.
+    /// The request has the cookie.
     Granted,
-    /// It has the token: the response must set this cookie.
+    /// The request has the token: the response must set this cookie.
     Exchange(String),
 }
 
@@ -97,7 +98,7 @@ impl Guard {
         &self.token
     }
 
-    /// The token for the printed address: the shared one where there is one.
+    /// The token for the printed address: the shared one if there is one.
     pub(crate) fn token(&self) -> &str {
         self.shared_token.as_ref().unwrap_or(&self.token)
     }
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_and_sites_are_refused_even_with_the_cookie() {
+    fn other_host_names_and_sites_are_refused_even_with_the_cookie() {
         let guard = guard("127.0.0.1");
         let cookie = pair(&guard);
         let check = |pairs: &[(&'static str, &str)]| {
@@ -281,7 +282,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_header_passes_by_chance(host in "[ -~]{0,40}", cookie in "[ -~]{0,80}", token in "[ -~]{0,50}") {
+        fn arbitrary_headers_are_refused(host in "[ -~]{0,40}", cookie in "[ -~]{0,80}", token in "[ -~]{0,50}") {
             let guard = guard("127.0.0.1");
             let found = guard.check(&headers(&[("host", &host), ("cookie", &cookie)]), Some(&token));
             prop_assert!(found.is_err());

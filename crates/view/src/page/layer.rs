@@ -33,7 +33,7 @@ pub(crate) struct Layer {
     pub(crate) end_us: i64,
 }
 
-/// A file as it was when it was read.
+/// The state of a file when it was read.
 #[derive(Debug, Clone, PartialEq)]
 struct Stamp {
     path: PathBuf,
@@ -221,7 +221,7 @@ impl Layer {
         }
     }
 
-    /// The cause that limited a flow, where it was read and is known.
+    /// The cause that limited a flow, if it was read and is known.
     pub(crate) fn cause_intervals(&self, subject: usize) -> Option<&CauseIntervals> {
         self.causes
             .as_ref()

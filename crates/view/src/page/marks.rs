@@ -1,4 +1,4 @@
-//! A record's events for charts: individually, or counted where several of a kind fall into one column.
+//! A record's events for charts: individually, or as a count if several of a kind fall into one column.
 
 use std::collections::BTreeMap;
 

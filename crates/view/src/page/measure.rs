@@ -18,18 +18,19 @@ pub(crate) struct Measure {
     formula: Formula,
 }
 
-/// How a value is computed from the columns' cells. A test compares these with the metrics of plots.
+/// The formula that computes a value from the columns' cells. A test compares these with the metrics of
+/// plots.
 #[derive(Clone, Copy)]
 enum Formula {
     /// One column, times a factor.
     Times(f64),
     /// One column of microseconds, in seconds.
     Micros,
-    /// One column; NaN where it is negative or the kernel's value for "unlimited".
+    /// One column; NaN if it is negative or the kernel's value for "unlimited".
     Limited,
     /// The product of both columns: segments times their size.
     Product,
-    /// The first column, or the second where the first is absent.
+    /// The first column, or the second if the first is absent.
     Either,
     /// (unacknowledged - SACKed - lost + retransmitted) segments times their size.
     InFlight,
@@ -85,8 +86,8 @@ impl Measure {
         Ok(Measure { name: name.to_owned(), columns, is_smoothed, formula })
     }
 
-    /// The value of each of `rows` rows, NaN where there is none. `columns` are the cells of
-    /// [`Measure::columns`], `None` where the file lacks one; `kinds` is the trace's column `kind`.
+    /// The value of each of `rows` rows, NaN if there is none. `columns` are the cells of
+    /// [`Measure::columns`], `None` if the file lacks one; `kinds` is the trace's column `kind`.
     pub(crate) fn values(&self, rows: usize, columns: &[Option<&[f64]>], kinds: Option<&Texts>) -> Vec<f64> {
         let missing = vec![f64::NAN; if columns.iter().all(Option::is_some) { 0 } else { rows }];
         let cells: Vec<&[f64]> = columns.iter().map(|column| column.unwrap_or(&missing)).collect();

@@ -2,7 +2,7 @@
 //!
 //! The lowest level has a block per [`BLOCK`] samples, each higher level one per [`FAN`] blocks of the level
 //! below. A block has the two extreme samples with their times, so each drawn point is a measured sample and
-//! no peak is lost at any zoom level. Where a span has too few blocks for the requested columns, the caller
+//! no peak is lost at any zoom level. If a span has too few blocks for the requested columns, the caller
 //! reads the samples. An absent value is NaN; a block without any value is a gap.
 
 /// Samples in a block of the lowest level.
@@ -220,7 +220,7 @@ mod tests {
         /// Against brute force: each point was measured, no extreme of the whole is lost, and there are at
         /// most two points per column.
         #[test]
-        fn the_whole_shows_its_extremes(samples in series(), pieces in 1usize..5, columns in 1usize..300) {
+        fn a_whole_series_is_drawn_with_its_extremes(samples in series(), pieces in 1usize..5, columns in 1usize..300) {
             let (first, last) = (samples[0].0, samples[samples.len() - 1].0);
             let shown = drawn(&samples, pieces, first, last, columns);
             prop_assert!(shown.iter().filter(|p| !p.1.is_nan()).all(|p| samples.contains(p)));
@@ -231,7 +231,7 @@ mod tests {
 
         /// A span: the points extend beyond it at both ends, and each extreme within is drawn.
         #[test]
-        fn a_span_shows_its_extremes(samples in series(), a in 0.0..1.0f64, b in 0.0..1.0f64, columns in 1usize..300) {
+        fn a_span_is_drawn_with_its_extremes(samples in series(), a in 0.0..1.0f64, b in 0.0..1.0f64, columns in 1usize..300) {
             let end = samples[samples.len() - 1].0;
             let (from, to) = ((a.min(b) * end as f64) as i64, (a.max(b) * end as f64) as i64);
             let shown = drawn(&samples, 1, from, to, columns);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn means_weight_samples_and_not_blocks() {
+    fn means_are_weighted_by_samples_and_not_by_blocks() {
         // 64 samples of 1 and 6 of 8 make two blocks; 64 + 36 in one column.
         let samples: Vec<(i64, f64)> = (0..70).map(|i| (i, if i < 64 { 1.0 } else { 8.0 })).collect();
         let (times, values): (Vec<i64>, Vec<f64>) = samples.iter().copied().unzip();
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_drawn_as_one() {
+    fn a_gap_is_drawn_as_a_gap() {
         let samples = [(1, f64::NAN), (2, 5.0), (3, f64::NAN), (4, f64::NAN), (5, 6.0)];
         let shown = drawn(&samples, 1, 0, 9, 100);
         assert_eq!(shown.len(), 3);

@@ -28,8 +28,9 @@ const MAX_BODY_BYTES: usize = 64 * 1024;
 /// Interval at which the stop flag is polled.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Sends the browser to the page once it has its cookie. After a redirect the browser would not send the
-/// cookie if it came from a link on another site. The script keeps the view that the address names after `#`.
+/// Sends the browser to the page once it has its cookie. A redirect would not do: if the browser came from a
+/// link on another site, it would not send the cookie. The script keeps the view that the address names after
+/// `#`.
 const WELCOME: &str = "<!doctype html><script src=\"/welcome.js\"></script><link rel=\"icon\" href=\"data:,\"><title>longfat</title>";
 const WELCOME_SCRIPT: &str = "location.replace('/' + location.hash);\n";
 
@@ -42,11 +43,11 @@ pub struct PageOptions {
     pub bind: IpAddr,
     /// The port; 0 takes any.
     pub port: u16,
-    /// The runs to open first, as `scenario/id`; the list of runs where empty.
+    /// The runs to open first, as `scenario/id`; if empty, the list of runs.
     pub requested: Vec<String>,
-    /// This machine's name for other hosts, where they have access.
+    /// This machine's name for other hosts, if they can connect.
     pub hostname: Option<String>,
-    /// How many browsers may open the address.
+    /// The number of browsers that may open the address.
     pub browsers: Browsers,
     /// The sources of published figures: the id of a figure, and the citation.
     pub sources: Vec<(String, String)>,

@@ -210,7 +210,8 @@ impl Store {
         let existing = || paths.iter().find(|path| path.is_dir());
         let path = match existing() {
             Some(path) => path,
-            // A page that was left open knows runs that the cache of an object store may not have yet.
+            // A page that has been open for long may request runs that the cache of an object store does not
+            // have yet.
             None => self.runs.refresh().map(|()| existing())?.ok_or_else(none)?,
         };
         self.inside(path).ok_or_else(none)?;

@@ -1,5 +1,5 @@
-//! The network of a run as the page draws it: from its scenario, or from its flows where there is none (a
-//! test between hosts).
+//! The network of a run as the page draws it: from its scenario, or from its flows if it has none (a test
+//! between hosts).
 
 use scenario::{Direction, ScenarioFile};
 use schema::RunSummary;
@@ -29,7 +29,7 @@ pub(crate) struct Link {
     pub(crate) name: String,
     pub(crate) from: String,
     pub(crate) to: String,
-    /// The direction from the first end to the second, as in a scenario; empty where it is ideal.
+    /// The direction from the first end to the second, as in a scenario; empty if it is ideal.
     pub(crate) forward: String,
     /// The other direction.
     pub(crate) backward: String,

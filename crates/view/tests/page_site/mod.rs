@@ -1,4 +1,4 @@
-//! A page served to a test: a small record in a temporary directory, and an HTTP client in place of a
+//! Serves a page to a test: a small record in a temporary directory, and an HTTP client in place of a
 //! browser.
 #![allow(dead_code, reason = "each test file uses some of it")]
 

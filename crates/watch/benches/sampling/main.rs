@@ -1,5 +1,5 @@
-//! `make bench`, the watcher's part: the cost of sampling, as a share of one core. Compare ratios; single
-//! figures vary with the machine's load.
+//! The watcher's part of `make bench`: the cost of sampling, as a share of one core. Compare ratios,
+//! because absolute figures vary with the machine's load.
 //!
 //! - 1,000 connections over loopback, sampled 100 times per second, by eBPF and by sock_diag: all idle, 100
 //!   of them active, and all active between any two samples

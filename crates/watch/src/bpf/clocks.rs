@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_tcp_info_stays_short() {
+    fn a_short_tcp_info_is_not_extended() {
         let mut info = TcpInfo::from_bytes(&[0; 104]);
         Clocks::from_words([0; 8]).set_times(9, 0, &mut info);
         assert_eq!((info.last_data_sent_ms(), info.busy_time_us()), (Some(9000), None));

@@ -40,7 +40,8 @@ struct Received {
 /// happens. Sockets whose round trips were traced keep BPF_SOCK_OPS_RTT_CB_FLAG, which has no effect without
 /// a program.
 pub struct BpfTracer {
-    /// Dropped first (fields drop in this order), so that no event arrives while the rest is dropped.
+    /// Dropped first (fields drop in this order), so that no event arrives while the other fields are
+    /// dropped.
     links: Vec<Link>,
     slot_iterator: Link,
     report: MappedReport,
@@ -136,7 +137,7 @@ impl BpfTracer {
     /// Finds the cache lines of a socket that affect a sample, and has `sample_slots` copy only these.
     ///
     /// A line is read if the sample changes when the line's bits are inverted. This is tried on a socket of
-    /// zeros and on one of ones, to find members that count only if another member is set.
+    /// zeros and on one of ones, to find members that have an effect only if another member is set.
     fn find_sampled_lines(&mut self) -> Result<(), Error> {
         let program = program(&mut self.object, "sample_pattern")?;
         let sample_of = |background: u64, line: u64, pattern: u64| {
@@ -187,9 +188,9 @@ impl BpfTracer {
             .map_err(|e| explain("store a connection", &e))
     }
 
-    /// Removes a closed connection's filter result, and empties its slot.
+    /// Removes the filter result of a closed connection, and clears its slot.
     pub fn forget(&self, cookie: SocketCookie, slot: Option<u32>) {
-        // The entry may be missing already.
+        // The entry may already have been removed.
         let _ = self.filter_results.delete(&cookie.0.to_ne_bytes());
         if let Some(slot) = slot {
             let _ = self.slots.update(&slot.to_ne_bytes(), &[0; SLOT_BYTES], MapFlags::ANY);
@@ -236,7 +237,7 @@ impl BpfTracer {
         events: &mut Vec<SocketEvent>,
         final_samples: &mut Vec<BpfSample>,
     ) {
-        // An error means that a signal interrupted the wait, which only ends it early.
+        // An error means that a signal interrupted the wait; it then ends early.
         let _ = self.ring.poll_raw(timeout);
         let mut received = self.received.borrow_mut();
         events.append(&mut received.events);

@@ -137,7 +137,7 @@ fn set_attribute(sample: &mut SocketSample, kind: u16, value: &[u8]) {
             sample.congestion = Some(String::from_utf8_lossy(name).into_owned());
         }
         attribute::TOS => sample.tos = value.first().copied(),
-        // IPv6 sockets report TOS too, which applies to IPv4 only; TCLASS comes later and replaces it.
+        // IPv6 sockets also report TOS, which applies to IPv4 only; the later attribute TCLASS replaces it.
         attribute::TCLASS => sample.tos = value.first().copied(),
         attribute::SKMEMINFO => {
             let words: Vec<u32> = (0..value.len() / 4).filter_map(|i| u32_at(value, 4 * i)).collect();
@@ -269,7 +269,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn garbage_is_parsed_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600), tail in 0usize..120) {
+        fn arbitrary_bytes_are_parsed_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600), tail in 0usize..120) {
             parse_reply(&bytes, 1, &mut Vec::new());
             let mut whole = message(TCPDIAG_GETSOCK, 1, &connection());
             whole.truncate(whole.len().saturating_sub(tail));

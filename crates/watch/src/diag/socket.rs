@@ -11,7 +11,7 @@ use super::message::{self, ReplyStatus};
 use crate::{Error, SocketSample, error::Attempted};
 
 const NETLINK_SOCK_DIAG: i32 = 4;
-/// The kernel replies at once; after this time a missing reply is an error.
+/// Timeout of a reply; the kernel normally replies at once.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Size of the receive buffer: more than the kernel's largest datagram (32 KiB).
 const DATAGRAM_BYTES: usize = 64 * 1024;

@@ -14,7 +14,7 @@ use crate::{
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/modify.bpf.o"));
 /// No limit, as the kernel initializes it (net/ipv4/tcp.c); and the largest limit that can be set.
 const UNLIMITED: [u32; 2] = [u32::MAX, i32::MAX as u32];
-/// Size of `struct clamp`: wanted, current, error.
+/// Size of `struct clamp`: requested value, current value, error.
 const CLAMP_BYTES: usize = 12;
 
 /// The loaded program.

@@ -206,7 +206,7 @@ impl Modifier {
 }
 
 /// Cookies of the open connections of all network namespaces that this user may enter; `None` if they cannot be listed.
-/// Connections that no process can use have no inode, and count as closed.
+/// Connections that no process has open have no inode, and count as closed.
 fn open_connections() -> Option<HashSet<SocketCookie>> {
     let mut samples = Vec::new();
     for namespace in NetNamespace::all_visible() {
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
     use crate::{Filter, TracingMode, Watcher};
 
-    /// As where another user, or a process in another PID namespace, owns the socket.
+    /// As if another user, or a process in another PID namespace, owned the socket.
     fn without_owners(journal: ModificationJournal) -> Modifier {
         Modifier { owners: SocketOwners::default(), journal, clamp: None }
     }

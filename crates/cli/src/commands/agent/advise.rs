@@ -71,7 +71,7 @@ pub fn run(args: &AdviseArgs, json: bool) -> anyhow::Result<()> {
     let id = reserved.id.clone();
     let running = wait_until(&client, reserved, json, &stop, |known| known.phase == "running");
     if running.is_err() {
-        // The slot will not be used.
+        // Cancelled, because the slot will not be used.
         let _ = client.cancel(&id, "advise has ended");
     }
     let running = running?;
@@ -82,7 +82,7 @@ pub fn run(args: &AdviseArgs, json: bool) -> anyhow::Result<()> {
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]);
     if json {
-        // Standard output is for the document.
+        // Standard output is reserved for the document.
         command.stdout(io::stderr());
     }
     let ended = command.status();
@@ -99,7 +99,7 @@ pub fn run(args: &AdviseArgs, json: bool) -> anyhow::Result<()> {
         Ok(explained) => {
             output::prose(&format!("{}\n{}", text::explained(&explained), comparison(&plan, &explained)))?;
         }
-        // The exit code is that of the command, whatever the agent does.
+        // The exit code is that of the command, even if the agent fails.
         Err(error) => output::note(&format!("longfat: cannot report the transfer: {error:#}")),
     }
     match ended {
@@ -142,7 +142,7 @@ fn report(
 ) -> anyhow::Result<Explained> {
     let duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX).max(1);
     let known = client.why(&running.id).map_err(failure)?.into_iter().next();
-    // A slot that has ended already has its result: only an error of the command remains to be reported.
+    // A slot that has already ended has its result, so only an error of the command remains to be reported.
     let is_over = known.as_ref().is_some_and(Explained::is_over);
     if is_over && error.is_none() {
         output::note("longfat: the slot ended before the command; later data was not measured");

@@ -86,7 +86,7 @@ fn check(args: &SessionArgs, json: bool) -> anyhow::Result<()> {
     let slots = session.slots(now);
     let mut plans = Vec::new();
     for station in &session.stations {
-        // The data of the longest scan, as a transfer by TCP.
+        // The data of the longest scan, as a TCP transfer.
         let longest = session.scans.iter().map(|scan| scan.duration).max().unwrap_or(Time::ZERO);
         let bytes = (session.rate.as_f64() / 8.0 * longest.as_secs_f64()) as u64;
         let deadline_us = now.as_microsecond().cast_unsigned() + 86_400_000_000;
@@ -113,7 +113,7 @@ fn reserve(args: &SessionArgs, json: bool) -> anyhow::Result<()> {
     let stop = interrupt::flag()?;
     let wanted = slots.iter().map(|slot| slot.reservation.clone());
     let mut reserved = Reserved::request(&client, wanted, begun, &stop)?;
-    // The agreement of the other points takes a moment.
+    // The other points need a moment to agree.
     let is_settled = |known: &Explained| matches!(known.phase.as_str(), "booked" | "running");
     reserved.wait(json, &stop, is_settled)?;
     let known = &reserved.known;
@@ -245,7 +245,7 @@ impl<'a> Reserved<'a> {
         Ok(reserved)
     }
 
-    /// Waits until each is over or `is_enough`. Shows changes unless `is_quiet`.
+    /// Waits until each reservation is over or `is_enough` returns true. Shows changes unless `is_quiet`.
     fn wait(
         &mut self,
         is_quiet: bool,
@@ -258,7 +258,7 @@ impl<'a> Reserved<'a> {
         Ok(())
     }
 
-    /// The reservations, which the caller lists.
+    /// The reservations, for a caller that lists them.
     fn listed(mut self) -> Vec<Explained> {
         std::mem::take(&mut self.known)
     }
@@ -284,7 +284,7 @@ impl Drop for Reserved<'_> {
     }
 }
 
-/// Adds what the archive has of scans that were over before this command began.
+/// Adds the archived results of scans that were over before this command began.
 fn add_results(
     session: &Session,
     client: &Client,

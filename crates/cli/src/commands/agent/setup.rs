@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_get_the_port_on_which_the_point_listens() {
+    fn addresses_without_a_port_get_the_one_on_which_the_point_listens() {
         for (address, expected) in [
             ("a.example", "a.example:4862"),
             ("a.example:1", "a.example:1"),

@@ -16,7 +16,8 @@ const POLL: Duration = Duration::from_millis(500);
 /// Timeout for the result of a test of two other points after the report of its end.
 const RESULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Polls until `is_enough`, or the reservation is over and its result has arrived. Shows changes unless `is_quiet`.
+/// Polls until `is_enough` returns true, or the reservation is over and its result has arrived. Shows changes
+/// unless `is_quiet`.
 pub fn wait_until(
     client: &Client,
     first: Explained,

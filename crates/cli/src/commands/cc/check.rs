@@ -55,13 +55,13 @@ impl State {
 /// Runs the command. Exit code 4 if this machine cannot run all steps, 1 if a step failed.
 pub fn run(args: &SourceArgs, json: bool) -> anyhow::Result<()> {
     let (source, values) = (args.source()?, args.values()?);
-    // A mistake in a parameter is the user's, not the algorithm's. The steps below report compile errors.
+    // A mistake in a parameter is a mistake of the user, not of the algorithm. The steps below report compile errors.
     if !values.is_empty()
         && let Ok(known) = source.parameters()
     {
         cc::encode(source.name(), &known, &values).map_err(|error| Exit::BadInput(error.to_string()))?;
     }
-    // The native run first: a crash there ends only a process.
+    // The native run comes first: a crash there ends only a process.
     let natively = native_steps(&source, args);
     let mut steps = kernel_steps(&source, &values, &natively);
     steps.extend(natively);
@@ -193,7 +193,7 @@ fn run_natively_in_process(args: &SourceArgs) -> anyhow::Result<Step> {
     command
         .args(["cc", "trial"])
         .args(args.words())
-        // Never written to: it closes when this process ends.
+        // Nothing is written to it; it closes when this process ends.
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
@@ -229,7 +229,8 @@ const SIGKILL: i32 = 9;
 /// The process of the native run: prints its result as JSON.
 pub fn trial(args: &SourceArgs) -> anyhow::Result<()> {
     let source = args.source()?;
-    // Only after compiling: the compiler ends by itself and its directory must be removed; the algorithm may never end.
+    // Started only after compiling: the compiler ends by itself and its directory must be removed, whereas the
+    // algorithm may never end.
     cc::native::build(&source).map_err(|e| experiment::Error::from(&e))?;
     end_with_input();
     let library = Library::open(&source, &args.values()?).map_err(library_failure)?;
@@ -240,7 +241,7 @@ pub fn trial(args: &SourceArgs) -> anyhow::Result<()> {
 fn end_with_input() {
     std::thread::spawn(|| {
         let ended = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-        // _exit: a user's constructor that never ends would block an orderly exit.
+        // Uses _exit: a constructor of the user's that never ends would block an orderly exit.
         if ended.is_ok() {
             std::process::abort();
         }

@@ -104,7 +104,7 @@ impl SourceArgs {
         std::iter::once(self.what.as_str()).chain(self.set.iter().map(String::as_str))
     }
 
-    /// The source, read.
+    /// Reads the source.
     pub fn source(&self) -> anyhow::Result<Source> {
         source(&self.what)
     }
@@ -180,7 +180,7 @@ fn unload(args: &UnloadArgs, json: bool) -> anyhow::Result<()> {
         return Err(Exit::Missing(missing.to_string()).into());
     }
     let removed = wanted.iter().map(|name| match pins::unpin(name) {
-        // Another process has removed it meanwhile.
+        // Another process has unregistered it meanwhile.
         Err(kernel::Error::NotLoaded { .. }) if args.all => Ok(None),
         result => result.map(Some).map_err(|e| not_loaded(&e)),
     });

@@ -25,7 +25,7 @@ use crate::{commands, exit::Exit, interrupt, iperf3_values, output};
 /// The schema of the document that `--json` prints.
 const SCHEMA: &str = "longfat.diagnosis/1";
 
-/// The path to diagnose, and how.
+/// Options of `diagnose`.
 #[derive(Debug, Args)]
 pub struct DiagnoseArgs {
     /// The other end: a name or an address where `longfat serve` or `iperf3 -s` runs; `listen` if only that end can open
@@ -103,7 +103,7 @@ pub fn run(args: &DiagnoseArgs, runs: &RunsLocation, json: bool) -> anyhow::Resu
         rate: args.rate,
         max_rate: args.max_rate,
         datagrams: !args.no_datagrams,
-        // A probe session has no authentication and no reverse connections.
+        // Probe sessions support neither authentication nor reverse connections.
         probes: !args.identity.is_given(&args.host)? && args.host != LISTEN,
         time: Time::from_duration(args.time),
         congestion: args.congestion.clone(),
@@ -156,7 +156,7 @@ fn write_scenario(file: &Path, ranking: &Ranking) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tunes this host for the path and tests again; `None` where there is nothing to change.
+/// Tunes this host for the path and tests again; `None` if there is nothing to change.
 fn tune(args: &DiagnoseArgs, found: &Diagnosis, path: &mut MeasuredPath) -> anyhow::Result<Option<After>> {
     let observed = &found.observed;
     let goal = found.tuning_goal().ok_or_else(|| {

@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_of_this_host_reads_as_a_sentence() {
+    fn a_limit_of_this_host_is_printed_as_a_sentence() {
         assert_eq!(kind_words(Kind::SenderCpu, "this host"), "the CPU of this host, which sends");
         assert_eq!(kind_words(Kind::ReceiverCpu, "h2"), "the CPU of h2, which receives");
     }

@@ -22,7 +22,7 @@ use crate::{
     output,
 };
 
-/// Maximum size of a file: the JSON of a 24-hour test at 100 ms intervals takes a third of it.
+/// Maximum size of a file: the JSON of a 24-hour test at 100 ms intervals has a third of this size.
 const MAX_BYTES: u64 = 512 << 20;
 
 /// The subcommands.

@@ -269,7 +269,7 @@ pub fn exec_command(lab: &str, host: &str) -> anyhow::Result<Command> {
 
 /// Runs the lab's process, which `lab up` starts.
 pub fn keep(args: &UpArgs) -> anyhow::Result<()> {
-    // `up` has printed the notes.
+    // `up` has already printed the notes.
     let scenario = args.resolve(&scenario_file::read(&args.file, |_| {})?)?;
     lab::standing::start_session();
     let journal = Journal::of_this_user();
@@ -285,7 +285,7 @@ pub fn keep(args: &UpArgs) -> anyhow::Result<()> {
         stop: &stop,
     };
     let ready = |_: &Path| {
-        // The parent may have ended; the lab is up nevertheless.
+        // The parent may have ended; the lab stays up.
         let _ = output::text(&name);
         lab::standing::detach_standard_streams();
     };
@@ -408,7 +408,7 @@ pub fn down(args: &DownArgs, json: bool) -> anyhow::Result<()> {
     for lab in &labs {
         match end(lab) {
             Ok(()) => names.push(lab.name.as_str()),
-            // The remaining labs are taken down nevertheless.
+            // The remaining labs are still taken down.
             Err(error) => failed.push(chain(&error)),
         }
     }
@@ -523,7 +523,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_names_a_lab_and_a_dot_does_not() {
+    fn a_scenario_file_names_a_lab_but_a_dot_alone_does_not() {
         assert_eq!(stem_of_scenario("dir/two hosts.toml"), Some("two hosts"));
         assert_eq!(stem_of_scenario("topo.MN"), Some("topo"));
         assert_eq!((stem_of_scenario("v1.2"), stem_of_scenario("v1")), (None, None));

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inconclusive_figure_is_not_stated_as_a_fact() {
+    fn an_inconclusive_figure_is_printed_as_inconclusive() {
         let validity = |valid| Validity { valid, reasons: vec!["the fleets disagree".into()] };
         assert_eq!(qualified_subject(&validity(true), "The capacity"), "The capacity is");
         assert_eq!(qualified_subject(&validity(false), "The capacity"), "Inconclusive: the capacity may be");

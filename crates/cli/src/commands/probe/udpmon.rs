@@ -58,7 +58,7 @@ fn spacing(text: &str) -> Result<Time, String> {
     }
 }
 
-/// A measurement that is complete.
+/// A completed measurement.
 struct Udpmon<'a> {
     host: &'a str,
     result: UdpmonResult,
@@ -70,7 +70,7 @@ struct Udpmon<'a> {
 /// Runs the command.
 pub fn run(args: &UdpmonArgs, json: bool) -> anyhow::Result<()> {
     let peer = &args.peer;
-    // Before anything is sent.
+    // Checked before anything is sent.
     if let Some(dir) = &args.output {
         fs::create_dir_all(dir)
             .map_err(|e| Exit::BadInput(format!("cannot create {}: {e}", dir.display())))?;
@@ -160,7 +160,7 @@ fn plan(args: &UdpmonArgs, session: &Session) -> anyhow::Result<UdpmonPlan> {
     })
 }
 
-/// Notes what will be sent, and refuses more than `--max-rate` and `--max-bytes` allow.
+/// Prints the load that will be sent, and refuses a load above `--max-rate` or `--max-bytes`.
 fn check_load(args: &UdpmonArgs, plan: &UdpmonPlan) -> anyhow::Result<()> {
     let (packets, total) = plan.load();
     let max_bps = args.peer.max_rate.0;
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spacings_are_times_of_at_most_a_second() {
+    fn spacings_are_limited_to_a_second() {
         assert_eq!(spacing("0"), Ok(Time(0)));
         assert_eq!(spacing("20us"), Ok(Time(20_000)));
         assert!(spacing("20").unwrap_err().contains("20us"));

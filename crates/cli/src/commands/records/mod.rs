@@ -191,7 +191,7 @@ fn check_extension(path: Option<&Path>, known: &[&str], advice: &str) -> anyhow:
     check_directory(path)?;
     let extension = path.extension().map(|e| e.to_string_lossy().to_lowercase());
     match extension {
-        // Devices and pipes such as /dev/stdout have none.
+        // Devices and pipes such as /dev/stdout have no extension.
         None => Ok(()),
         Some(extension) if known.contains(&extension.as_str()) => Ok(()),
         Some(_) => Err(Exit::BadInput(format!("cannot write {}: {advice}", path.display())).into()),
@@ -204,7 +204,7 @@ pub fn picture(path: &Path, svg: &str) -> anyhow::Result<Vec<u8>> {
     Ok(match extension.as_deref() {
         Some("png") => view::image::png(svg)?,
         Some("pdf") => view::image::pdf(svg)?,
-        // `check_picture` has refused all others.
+        // `check_picture` has refused all other formats.
         _ => svg.into(),
     })
 }

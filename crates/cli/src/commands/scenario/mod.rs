@@ -63,7 +63,7 @@ fn check(args: &ValidateArgs, json: bool) -> anyhow::Result<()> {
         });
         let files: Vec<Value> = files.collect();
         output::json(&json!({ "schema": "longfat.validate/1", "files": files }))?;
-        // The document has the mistakes.
+        // The document contains the mistakes.
         return if invalid == 0 { Ok(()) } else { Err(Exit::Child(exit::BAD_INPUT.into()).into()) };
     }
     for (path, result) in checked {

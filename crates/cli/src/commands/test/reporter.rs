@@ -48,7 +48,7 @@ impl Form {
     }
 }
 
-/// Prints a test as it goes and collects its samples.
+/// Prints the progress of a test and collects its samples.
 pub struct Reporter {
     form: Form,
     sample: Duration,

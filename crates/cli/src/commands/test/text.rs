@@ -1,4 +1,5 @@
-//! The verdict of a test as text: what limited each stream for how long, the evidence, and the fix.
+//! The verdict of a test as text: the causes that limited each stream with their durations, the evidence, and
+//! the fix.
 
 use schema::{Cause, FlowSummary, Limited};
 
@@ -30,7 +31,7 @@ pub fn text(kept: &RecordedTest) -> String {
             flows.len(),
             causes(&mean, run.duration_s)
         ));
-        // A stream limited by the most frequent cause is the example.
+        // The example is a stream limited by the most frequent cause.
         let example = flows.iter().find(|flow| flow.verdict == mean.largest());
         if let Some(flow) = example {
             lines.push(format!("such as {}:", flow.name));

@@ -194,7 +194,7 @@ pub fn send(args: &SendArgs, runs: &RunsLocation, is_json: bool) -> anyhow::Resu
     Ok(())
 }
 
-/// What limited the transfer, and where its record is.
+/// What limited the transfer, and the location of its record.
 fn add_verdict(document: &mut Value, recorded: &RecordedTransfer) {
     let run = &recorded.test.run;
     document["limited_by"] = json!(recorded.limit);
@@ -271,7 +271,7 @@ fn resolve(host: &str, port: u16) -> anyhow::Result<(SocketAddr, Vec<SocketAddr>
 /// The records of running sessions.
 struct Records<'a> {
     runs: &'a RunsLocation,
-    /// Where they are written, if they are.
+    /// The directory of the records, if they are written.
     runs_dir: Option<PathBuf>,
     /// At the sender: the receiver, as the user named it.
     receiver: Option<String>,

@@ -170,7 +170,7 @@ pub fn purpose(goal: &Goal) -> String {
 
 /// Applies settings. A missing privilege has its own exit code.
 pub fn set(roots: &HostPaths, requested: &RequestedSettings) -> anyhow::Result<Applied> {
-    // Otherwise the journal would have the values of a killed run as the original ones.
+    // Otherwise the journal would store the values of a killed run as the original ones.
     if let Some(note) = hosts::restore_left_settings_with_note() {
         output::note(&format!("longfat: {note}"));
     }

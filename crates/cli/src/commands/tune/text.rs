@@ -151,7 +151,7 @@ fn heading(item: &Recommendation) -> String {
 /// The command for a setting that `--apply` does not change.
 fn by_hand(item: &Recommendation) -> Option<String> {
     let command = tune::manual_command(&item.target, &item.advised)?;
-    // Below a colon the command stays whole on a narrow terminal.
+    // Below a colon, the command is not broken on a narrow terminal.
     Some(format!("{INDENT}by hand:\n{INDENT}  {command}"))
 }
 

@@ -192,7 +192,7 @@ enum Form {
     Json,
     Lines,
     Screen(Box<Screen>),
-    /// Lines that nothing reads: standard output is closed, as by `| head`.
+    /// Lines whose reader has closed standard output, as `| head` does.
     Closed,
 }
 
@@ -242,7 +242,7 @@ impl Session {
         self.end(watcher, early)
     }
 
-    /// Whether anything receives what is watched.
+    /// Whether any output receives the samples.
     fn has_output(&self) -> bool {
         !matches!(self.form, Form::Closed) || self.recording.is_some() || self.exporter.is_some()
     }

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn undo_is_in_the_same_namespaces() {
+    fn the_undo_command_names_the_same_namespaces() {
         let undo = |words: &str| undo(&Command::parse_from(words.split(' ')).args, "port 5201");
         assert_eq!(undo("watch"), "longfat watch --restore 'port 5201'");
         assert_eq!(undo("watch -n vpn"), "longfat watch --restore --namespace vpn 'port 5201'");

@@ -1,4 +1,4 @@
-//! Turns: the sessions whose set-up has begun, which client is set up next, and who gets a free turn.
+//! Turns: the sessions whose set-up has begun, which client is set up next, and which client gets a free turn.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -38,7 +38,7 @@ const SETUP_STREAMS_MAX: u32 = 256;
 const SETUP_STAGGER: Duration = Duration::from_millis(50);
 /// A client that connects no stream for this time loses its set-up to the next client.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(2);
-/// Estimated time of a test besides its data phase.
+/// Estimated time of a test without its data phase.
 const OVERHEAD: Duration = Duration::from_millis(100);
 
 /// A client whose set-up has begun.
@@ -61,7 +61,7 @@ pub(super) struct SessionHandle<'scope> {
     pub(super) granted: Option<Instant>,
     /// A client of the service.
     pub(super) is_service: bool,
-    /// A test of a service's client that has its turn: it takes no turn in the queue.
+    /// A test of a service's client that has its turn: the test does not wait in the queue.
     pub(super) is_of_service: bool,
 }
 
@@ -71,7 +71,7 @@ impl SessionHandle<'_> {
     }
 
     pub(super) fn is_running(&self) -> bool {
-        self.turn.stage() == Stage::StreamThreads
+        self.turn.stage() == Stage::Running
     }
 
     /// Whether this is the first hello from that socket. The network may duplicate hellos.
@@ -90,9 +90,9 @@ impl SessionHandle<'_> {
             && !matches!(self.turn.stage(), Stage::Over | Stage::Revoked)
     }
 
-    /// It has had its turn, and its thread has not ended.
+    /// It has got its turn, and its thread has not ended.
     pub(super) fn has_begun(&self) -> bool {
-        matches!(self.turn.stage(), Stage::StreamThreads | Stage::Over) && !self.thread.is_finished()
+        matches!(self.turn.stage(), Stage::Running | Stage::Over) && !self.thread.is_finished()
     }
 
     /// Estimated time until its test ends.
@@ -147,13 +147,13 @@ impl<'scope, 'env> Router<'scope, 'env> {
         let is_ready_service = |s: &&mut SessionHandle<'_>| s.is_of_service && s.turn.stage() == Stage::Ready;
         for session in self.sessions.iter_mut().filter(is_ready_service) {
             session.granted = Some(Instant::now());
-            session.turn.set(Stage::StreamThreads);
+            session.turn.set(Stage::Running);
         }
         while self.has_free_turn() {
             let ready = self.sessions.iter_mut().filter(|session| session.turn.stage() == Stage::Ready);
             let Some(next) = ready.min_by_key(|session| session.begun) else { return };
             next.granted = Some(Instant::now());
-            next.turn.set(Stage::StreamThreads);
+            next.turn.set(Stage::Running);
         }
     }
 
@@ -246,8 +246,8 @@ impl<'scope, 'env> Router<'scope, 'env> {
         let (server, observer, stop, served) = (self.server, self.observer, self.stop, self.served);
         let renewal = self.renewal;
         let (is_udp, streams, stage) = match &request {
-            // A service replies as soon as its client's datagrams arrive: it has its turn before.
-            Request::Service(service) => (service.uses_datagrams(), 1, Stage::StreamThreads),
+            // A service replies as soon as its client's datagrams arrive, so it must have its turn before that.
+            Request::Service(service) => (service.uses_datagrams(), 1, Stage::Running),
             Request::Test(admitted) => {
                 let spec = &admitted.spec;
                 (spec.protocol == Protocol::Udp, report_builder::stream_count(spec), Stage::SettingUp)
@@ -300,7 +300,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
             .spawn_scoped(scope, body)
             .attempted(|| "cannot create a thread for a test".into())?;
         let now = Instant::now();
-        let granted = (stage == Stage::StreamThreads).then_some(now);
+        let granted = (stage == Stage::Running).then_some(now);
         let peer = peer.ip();
         self.sessions.push(SessionHandle {
             cookie,

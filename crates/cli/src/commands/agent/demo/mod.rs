@@ -29,10 +29,10 @@ use crate::{
 const NETWORK: &str = include_str!("network.toml");
 /// The names of the points, as in the network; the first one creates the mesh and has the page.
 const POINTS: [&str; 6] = ["tokyo", "kashima", "fukuoka", "busan", "losangeles", "washington"];
-/// The point whose receive buffers become small, and the link that loses packets.
+/// The point whose receive buffers are reduced, and the link that then loses packets.
 const FAULTY: &str = "washington";
 const FAULTY_LINK: &str = "tyo-lax";
-/// The receive buffers after the fault: some defaults of 20 years ago, which a machine's new image may bring back.
+/// The receive buffers after the fault: defaults of 20 years ago, as a newly installed machine may have.
 const SMALL_BUFFERS: &str = "4096 65536 262144";
 /// Loss after the fault.
 const LOSS: &str = "0.3%";
@@ -64,7 +64,7 @@ enum Fault {
     None,
 }
 
-/// A lab that goes down when this is dropped.
+/// A lab that is taken down when this is dropped.
 struct Lab(StandingLab);
 
 impl Lab {
@@ -132,7 +132,7 @@ fn announce(args: &DemoArgs, json: bool, url: &str, lab: &StandingLab) -> anyhow
     ))
 }
 
-/// Follows the mesh until the end, and lets the fault appear. Prints each change of a cause.
+/// Polls the mesh until the end, and causes the fault. Prints each change of a cause.
 fn watch(
     args: &DemoArgs,
     json: bool,
@@ -148,7 +148,7 @@ fn watch(
     let started = Instant::now();
     while !stop.load(Ordering::Relaxed) && !has_ended() {
         points.check()?;
-        // Requests may fail while the machine is busy; agents that have ended are found above.
+        // Requests may fail while the machine is busy; agents that have ended are detected above.
         if let Ok(mesh) = agent::known_mesh(state) {
             if mesh.pairs.iter().any(|pair| pair.cause.is_some()) {
                 begin.get_or_insert_with(Instant::now);

@@ -42,10 +42,10 @@ const AGENT_POLL: Duration = Duration::from_millis(50);
 /// Lifetime of an invitation of the demo.
 const INVITATION: Duration = Duration::from_secs(600);
 
-/// Without the limits of a point on the Internet: all points are the demo's.
+/// Limits without the restrictions of a point on the Internet: all points belong to the demo.
 const LIMITS: &str = "[classes.demo]\n[assign]\ndefault = \"demo\"\n";
 
-/// The places of the slide's hosts, and their latitudes and longitudes in degrees: the NICT station at Kashima, and the cities' centres.
+/// The locations of the points, and their latitudes and longitudes in degrees: the NICT station at Kashima, and the cities' centres.
 const PLACES: [(&str, &str, f64, f64); 6] = [
     ("kashima", "Kashima, Japan", 35.954, 140.66),
     ("tokyo", "Tokyo, Japan", 35.68, 139.77),
@@ -85,7 +85,7 @@ impl Points {
             points.join(lab, name, own, &invitation.map_err(failure)?.to_string())?;
         }
         // The tests of each point name all other points, but the first points were started before the later
-        // ones joined: start all again with the complete list.
+        // ones joined: all are started again with the complete list.
         let members = Members::open(&points.state(first)).map_err(failure)?;
         points.end();
         for (name, own) in names.iter().zip(&addresses) {
@@ -160,7 +160,7 @@ impl Points {
 
     fn join(&self, lab: &StandingLab, name: &str, address: &str, token: &str) -> anyhow::Result<()> {
         let mut command = self.command(lab, name)?;
-        // By standard input: other users can read arguments.
+        // The token is passed by standard input, because other users can read arguments.
         command.args(["join", "-", "--listen", &format!("0.0.0.0:{DEFAULT_PORT}"), "--address", address]);
         let mut child = command
             .arg("--dir")
@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_turns_fit_between_two_tests_of_a_pair() {
+    fn all_tests_of_a_point_fit_between_two_tests_of_a_pair() {
         let count = super::super::POINTS.len();
         let pairs =
             (0..count).flat_map(|from| (0..count).map(move |to| (from, to))).filter(|(from, to)| from != to);

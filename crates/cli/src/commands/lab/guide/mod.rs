@@ -62,7 +62,7 @@ fn bring_up(sheet: &Sheet) -> anyhow::Result<StandingLab> {
         args.name = Some(free_name(sheet.name, &standing::names()?));
         standing::start(&args)
     });
-    // The lab has read it.
+    // The lab has already read the file.
     let _ = std::fs::remove_dir_all(&directory);
     standing::find(Some(&started?))
 }
@@ -112,7 +112,7 @@ impl<'a> Guide<'a> {
 
     fn run_interactively(&mut self, at_prompt: bool) -> anyhow::Result<()> {
         let mut editor = at_prompt.then(|| self.shell.status().and_then(|s| Editor::open(&s))).transpose()?;
-        // The editor locks standard input itself where it cannot edit lines (TERM=dumb).
+        // The editor locks standard input itself if it cannot edit lines (TERM=dumb).
         let mut lines = editor.is_none().then(|| std::io::stdin().lock().lines());
         output::prose(&wrap(COMMANDS))?;
         for (i, step) in self.sheet.steps.iter().enumerate() {
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guides_lab_has_the_name_of_its_sheet() {
+    fn the_lab_of_a_guide_has_the_name_of_its_sheet() {
         let name =
             |taken: &[&str]| free_name("lab8", &taken.iter().map(ToString::to_string).collect::<Vec<_>>());
         assert_eq!(name(&["lab13"]), "lab8");
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_wrapped_and_commands_are_not() {
+    fn text_is_wrapped_but_commands_are_not() {
         let text = wrap(&"word ".repeat(40));
         assert!(text.lines().count() == 3 && text.lines().all(|line| line.len() <= 80));
     }

@@ -24,7 +24,7 @@ pub struct Sheet {
     pub steps: &'static [Step],
 }
 
-/// A step: what to type, and how it is checked.
+/// A step: the commands to type, and the check of the result.
 pub struct Step {
     pub title: &'static str,
     pub why: &'static str,
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_network_is_a_scenario_and_the_sheets_have_names() {
+    fn the_network_is_a_valid_scenario_and_the_sheets_have_names() {
         scenario::ScenarioFile::parse("lab8.toml", NETWORK).unwrap().resolve(None, &[]).unwrap();
         assert!(find("lab8").is_some() && find("lab13").is_some() && find("lab9").is_none());
     }

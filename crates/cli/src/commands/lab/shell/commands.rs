@@ -72,7 +72,7 @@ impl Shell {
             return Err(Exit::BadInput(why).into());
         }
         if self.nodes.iter().any(|n| n.name == name && n.kind != "host") {
-            // A switch or router runs no programs: the driver applies the command to its ports.
+            // A switch or router runs no programs; the driver applies the command to its ports.
             return output_unless_empty(&send_command(&self.lab, split(rest)?)?);
         }
         let status = self.on_host(name, rest)?;
@@ -180,7 +180,7 @@ impl Shell {
                 ErrorKind::NotFound => Exit::BadInput(format!("xterm is not installed; {instead}")).into(),
                 _ => anyhow::Error::from(error).context(format!("cannot start xterm; {instead}")),
             })?;
-            // A display that cannot be opened ends xterm at once.
+            // If the display cannot be opened, xterm ends at once.
             let deadline = Instant::now() + XTERM_START_TIME;
             while Instant::now() < deadline {
                 if let Some(status) = child.try_wait()?.filter(|status| !status.success()) {

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_names_options_and_files_are_suggested() {
+    fn commands_names_options_and_files_are_completed() {
         for (line, expected) in [
             ("pinga", "pingall pingallfull"),
             ("h", "h1 h2 help"),

@@ -33,7 +33,7 @@ pub enum Line {
 /// A line editor.
 pub struct Editor {
     editor: rustyline::Editor<LabHelper, FileHistory>,
-    /// `None` where no history can be kept.
+    /// `None` if no history can be kept.
     history: Option<PathBuf>,
 }
 

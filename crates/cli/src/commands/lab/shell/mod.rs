@@ -68,7 +68,7 @@ pub fn run(args: &ShellArgs) -> anyhow::Result<()> {
     result
 }
 
-/// Held while the shell is ending.
+/// Locked while the shell is ending.
 static ENDING: Mutex<()> = Mutex::new(());
 
 /// Makes signals end the shell and the lab that it brought up. At a prompt, Ctrl-C is for the program in the foreground.
@@ -201,7 +201,7 @@ fn prompt_text(lab: &str, now: &Status, before: &Status) -> String {
     }
 }
 
-/// An error unless the program succeeded. Ctrl-C is the user's own decision and is not reported.
+/// An error unless the program succeeded. An end by Ctrl-C is the user's own decision and is not reported.
 fn check_success(what: &str, status: ExitStatus) -> anyhow::Result<()> {
     match status.code() {
         Some(0) => Ok(()),

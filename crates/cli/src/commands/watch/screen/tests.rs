@@ -144,7 +144,7 @@ fn help_is_drawn_over_the_table() {
 }
 
 #[test]
-fn any_terminal_size_can_be_drawn() {
+fn every_terminal_size_can_be_drawn() {
     let mut state = state();
     for mode in
         [Mode::Table, Mode::Detail(SocketCookie(2)), Mode::Help, Mode::Search("x".into(), Some("y".into()))]

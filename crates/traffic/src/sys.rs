@@ -6,12 +6,18 @@ use std::{
     fs::File,
     io::{self, Read, Write},
     mem,
-    net::Ipv6Addr,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd},
+    net::{Ipv6Addr, TcpStream},
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd},
+        unix::fs::FileExt,
+    },
     time::Duration,
 };
 
 use socket2::Socket;
+
+/// Bytes that one call of [`send_file_at`] copies at most.
+const COPIED_BYTES: usize = 64 << 10;
 
 /// Receives and discards up to `len` bytes without copying them (MSG_TRUNC, see tcp(7)); 0 at the end.
 ///
@@ -69,6 +75,27 @@ impl Pages {
 pub fn send_file(file: &File, socket: &Socket, len: usize) -> io::Result<usize> {
     // SAFETY: both descriptors are open; without an offset the call uses and advances the file's position.
     os::check_len(unsafe { libc::sendfile(socket.as_raw_fd(), file.as_raw_fd(), std::ptr::null_mut(), len) })
+}
+
+/// Sends `len` bytes of `file` from `offset` on, or some of them, if possible without copying them (sendfile(2)); 0 at the end of the
+/// file.
+///
+/// # Errors
+/// The errors of sendfile(2), or of read(2) and send(2) for files that it does not support.
+pub fn send_file_at(file: &File, socket: &TcpStream, offset: u64, len: usize) -> io::Result<usize> {
+    let mut from = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: both descriptors are open, and `from` lives across the call.
+    let sent =
+        os::check_len(unsafe { libc::sendfile(socket.as_raw_fd(), file.as_raw_fd(), &raw mut from, len) });
+    match sent {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
+            let mut buffer = vec![0; len.min(COPIED_BYTES)];
+            let count = file.read_at(&mut buffer, offset)?;
+            let mut socket = socket;
+            if count == 0 { Ok(0) } else { socket.write(&buffer[..count]) }
+        }
+        sent => sent,
+    }
 }
 
 /// Time for which this thread has waited for a processor (Documentation/scheduler/sched-stats.rst); `None` if the

@@ -3,16 +3,19 @@
 use std::{
     io::{ErrorKind, Read, Write},
     net::{SocketAddr, TcpStream},
+    ops::Range,
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
 use serde_json::{from_slice, to_vec};
 use socket2::{SockRef, TcpKeepalive};
+use traffic::sys::send_file_at;
 
 use crate::{
     Error,
     error::failed,
+    file_reader::FileReader,
     message::{MAX_MESSAGE_BYTES, Message},
 };
 
@@ -107,13 +110,35 @@ impl<'a> Control<'a> {
 
     /// Sends bytes that do not form a message.
     pub(crate) fn send_raw(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
-        let mut moved = Instant::now();
         while !bytes.is_empty() {
-            match self.stream.write(bytes) {
-                Ok(count) => {
-                    bytes = &bytes[count..];
-                    moved = Instant::now();
-                }
+            let count = self.send_some(|mut stream| stream.write(bytes))?;
+            bytes = &bytes[count..];
+        }
+        Ok(())
+    }
+
+    /// Sends a part of a file.
+    pub(crate) fn send_part(&mut self, reader: &FileReader, mut part: Range<u64>) -> Result<(), Error> {
+        while !part.is_empty() {
+            let length = usize::try_from(part.end - part.start).unwrap_or(usize::MAX);
+            let send = |stream: &TcpStream| send_file_at(reader.file(), stream, part.start, length);
+            match self.send_some(send)? {
+                0 => return Err(reader.shrunk()),
+                count => part.start += count as u64,
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `send` until it has sent something.
+    fn send_some(
+        &mut self,
+        mut send: impl FnMut(&TcpStream) -> std::io::Result<usize>,
+    ) -> Result<usize, Error> {
+        let begin = Instant::now();
+        loop {
+            match send(&self.stream) {
+                Ok(count) => return Ok(count),
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -121,14 +146,13 @@ impl<'a> Control<'a> {
                     ) =>
                 {
                     self.check_stop()?;
-                    if moved.elapsed() > IDLE_TIMEOUT {
+                    if begin.elapsed() > IDLE_TIMEOUT {
                         return Err(Error::Timeout { what: "progress", after: IDLE_TIMEOUT });
                     }
                 }
                 Err(error) => return Err(self.why_closed(error)),
             }
         }
-        Ok(())
     }
 
     /// The peer's reason for a closed connection, if it has sent one.

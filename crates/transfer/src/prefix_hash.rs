@@ -16,7 +16,7 @@ use crate::{
     Error,
     error::failed,
     evidence::{Meter, Task},
-    file_reader::hash_range,
+    file_reader::FileHasher,
 };
 
 /// The thread that hashes a file.
@@ -32,7 +32,7 @@ impl PrefixHash {
     pub(crate) fn start(
         file: File,
         path: PathBuf,
-        mut hasher: blake3::Hasher,
+        hasher: blake3::Hasher,
         from: u64,
         meter: &Arc<Meter>,
     ) -> Result<Self, Error> {
@@ -42,13 +42,14 @@ impl PrefixHash {
         let working = Arc::clone(meter);
         let hash = move || {
             let _working = working.begin(Task::Hash);
+            let mut hashing = FileHasher::new(hasher);
             let mut at = from;
             for end in ends {
                 let end = at.max(end);
-                hash_range(&file, &path, &mut hasher, (at, end), &cancelled)?;
+                hashing.add(&file, &path, at..end, &cancelled)?;
                 at = end;
             }
-            Ok(hasher)
+            Ok(hashing.finish())
         };
         let thread = thread::Builder::new().name("file hash".into());
         let thread = thread.spawn(hash).map_err(failed("cannot start a thread"))?;

@@ -67,6 +67,8 @@ pub struct SenderOptions {
     pub connect_timeout: Duration,
 }
 
+/// Bytes of a file that are copied into a stream's send buffer together.
+const COPIED_BYTES: usize = 256 << 10;
 /// Timeout of the receiver's evidence, which has at most 1 % of the files' bytes, or 20 kB.
 const EVIDENCE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest rate that Tsunami's parameters can carry.
@@ -535,36 +537,39 @@ fn send_file(
     observer.begin(&entry.name, bytes, from);
     let before = data.stream().map(|stream| stream.packets());
     let mut packets = None;
+    let mut reader = FileReader::start(file, entry.path.clone(), hasher, (from, bytes), meter)?;
     let hash = match data {
         Data::Tsunami(TsunamiSender { socket, key }) => {
-            let duplicate = file.try_clone().map_err(failed("cannot duplicate a descriptor"))?;
-            let reader = FileReader::start(duplicate, entry.path.clone(), hasher, from, bytes, meter)?;
-            let mut source = tsunami::Source::new((&file, &entry.path), reader, (from, bytes), meter, counts);
+            let mut source = tsunami::Source::new(reader, bytes, counts);
             let key = key.as_bytes();
             packets =
                 Some(tsunami::serve(control, socket, peer, key, &mut source, |at| observer.progress(at))?);
             source.finish()?
         }
         Data::TcpStreams(streams) => {
-            let mut reader = FileReader::start(file, entry.path.clone(), hasher, from, bytes, meter)?;
             streams.send(control, &mut reader, from, |sent| observer.progress(sent))?;
             reader.finish()?
         }
         Data::Tcp | Data::Stream(_) => {
-            let mut reader = FileReader::start(file, entry.path.clone(), hasher, from, bytes, meter)?;
-            let mut sent = from;
-            while let Some(piece) = reader.next()? {
+            let mut buffer = Vec::new();
+            while let Some(part) = reader.next()? {
+                let end = part.end;
                 match data {
-                    Data::Stream(stream) => stream.write_all(&piece, control)?,
+                    Data::Stream(stream) => {
+                        for begin in part.step_by(COPIED_BYTES) {
+                            buffer.resize(COPIED_BYTES.min((end - begin) as usize), 0);
+                            reader.read_at(begin, &mut buffer)?;
+                            stream.write_all(&buffer, control)?;
+                        }
+                    }
                     _ => {
                         control.is_in_data = true;
-                        control.send_raw(&piece)?;
+                        control.send_part(&reader, part)?;
                         control.check()?;
                     }
                 }
-                sent += piece.len() as u64;
                 let buffered = if let Data::Stream(stream) = data { stream.buffered_bytes() } else { 0 };
-                observer.progress(sent.saturating_sub(buffered).max(from));
+                observer.progress(end.saturating_sub(buffered).max(from));
             }
             if let Data::Stream(stream) = data {
                 stream.flush(control)?;

@@ -5,18 +5,19 @@
 
 use std::{
     collections::BTreeMap,
-    io::{ErrorKind, IoSlice, Read, Write},
+    fs::File,
+    io::{ErrorKind, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
+    ops::Range,
     os::fd::{AsFd, BorrowedFd},
     time::Instant,
 };
 
-use socket2::{Domain, Socket, Type};
-use traffic::begin_to_connect;
+use socket2::{Domain, SockRef, Socket, Type};
+use traffic::{begin_to_connect, sys::send_file_at};
 
 use crate::{
     Error,
-    buffers::Buffer,
     control::{CHECK_INTERVAL, Control, HANDSHAKE_TIMEOUT, IDLE_TIMEOUT},
     error::failed,
     file_reader::FileReader,
@@ -199,26 +200,23 @@ impl TcpStreams {
         mut progress: impl FnMut(u64),
     ) -> Result<(), Error> {
         let mut blocks: Vec<OutgoingBlock> = self.streams.iter().map(|_| OutgoingBlock::default()).collect();
-        let (mut offset, mut sent) = (from, from);
+        let mut sent = from;
         let mut is_read = false;
         let mut turns = Turns { moved: Instant::now(), checked: Instant::now() };
         loop {
             let mut has_progress = false;
-            for (mut stream, block) in self.streams.iter().zip(&mut blocks) {
+            for (stream, block) in self.streams.iter().zip(&mut blocks) {
                 if block.is_sent() && !is_read {
                     match reader.next()? {
-                        Some(bytes) => {
-                            let length = bytes.len() as u64;
-                            *block = OutgoingBlock::new(offset, bytes);
-                            offset += length;
-                        }
+                        Some(part) => *block = OutgoingBlock::new(part),
                         None => is_read = true,
                     }
                 }
                 while !block.is_sent() {
-                    match stream.write_vectored(&block.remaining()) {
-                        Ok(count) => {
-                            sent += block.advance(count);
+                    match block.send(stream, reader.file()) {
+                        Ok(None) => return Err(reader.shrunk()),
+                        Ok(Some(count)) => {
+                            sent += count;
                             has_progress = true;
                         }
                         Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -298,33 +296,36 @@ fn why_ended(control: &mut Control<'_>, error: std::io::Error) -> Error {
 #[derive(Default)]
 struct OutgoingBlock {
     header: [u8; HEADER_BYTES],
-    bytes: Buffer,
-    /// Number of bytes sent, including the header.
-    sent: usize,
+    /// Number of bytes sent of the header.
+    header_sent: usize,
+    /// What is left of its part of the file.
+    part: Range<u64>,
 }
 
 impl OutgoingBlock {
-    fn new(offset: u64, bytes: Buffer) -> Self {
+    fn new(part: Range<u64>) -> Self {
         let mut header = [0; HEADER_BYTES];
-        header[..8].copy_from_slice(&offset.to_be_bytes());
-        header[8..].copy_from_slice(&(bytes.len() as u32).to_be_bytes());
-        OutgoingBlock { header, bytes, sent: 0 }
+        header[..8].copy_from_slice(&part.start.to_be_bytes());
+        header[8..].copy_from_slice(&((part.end - part.start) as u32).to_be_bytes());
+        OutgoingBlock { header, header_sent: 0, part }
     }
 
     fn is_sent(&self) -> bool {
-        self.bytes.is_empty() || self.sent == HEADER_BYTES + self.bytes.len()
+        self.part.is_empty()
     }
 
-    fn remaining(&self) -> [IoSlice<'_>; 2] {
-        let header = self.sent.min(HEADER_BYTES);
-        [IoSlice::new(&self.header[header..]), IoSlice::new(&self.bytes[self.sent - header..])]
-    }
-
-    /// Records that `count` bytes were sent; returns how many of them are data of the file.
-    fn advance(&mut self, count: usize) -> u64 {
-        let before = self.sent.max(HEADER_BYTES);
-        self.sent += count;
-        (self.sent.max(HEADER_BYTES) - before) as u64
+    /// Sends what the connection has space for; returns the number of bytes of the file, `None` if the file has become shorter.
+    fn send(&mut self, stream: &TcpStream, file: &File) -> std::io::Result<Option<u64>> {
+        if self.header_sent < HEADER_BYTES {
+            let header = &self.header[self.header_sent..];
+            self.header_sent +=
+                SockRef::from(stream).send_with_flags(header, libc::MSG_MORE | libc::MSG_NOSIGNAL)?;
+            return Ok(Some(0));
+        }
+        let length = usize::try_from(self.part.end - self.part.start).unwrap_or(usize::MAX);
+        let count = send_file_at(file, stream, self.part.start, length)? as u64;
+        self.part.start += count;
+        Ok((count > 0).then_some(count))
     }
 }
 
@@ -332,7 +333,7 @@ impl OutgoingBlock {
 #[derive(Default)]
 struct IncomingBlock {
     header: [u8; HEADER_BYTES],
-    bytes: Buffer,
+    bytes: Vec<u8>,
     /// Number of bytes received, including the header.
     received: usize,
 }
@@ -363,7 +364,7 @@ impl IncomingBlock {
     }
 
     /// Takes a complete block.
-    fn take(&mut self) -> Option<(u64, Buffer)> {
+    fn take(&mut self) -> Option<(u64, Vec<u8>)> {
         if self.bytes.is_empty() || self.received < HEADER_BYTES + self.bytes.len() {
             return None;
         }
@@ -432,7 +433,7 @@ pub(crate) fn fuzz(bytes: &[u8]) {
     for header in bytes.chunks_exact(HEADER_BYTES) {
         let block = IncomingBlock {
             header: header.try_into().unwrap_or_default(),
-            bytes: Buffer::default(),
+            bytes: Vec::new(),
             received: HEADER_BYTES,
         };
         let Ok(Some((offset, length))) = block.header() else { continue };
@@ -468,22 +469,31 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_sent_and_received_in_pieces() {
-        let mut sending = OutgoingBlock::new(1 << 40, vec![7; 100].into());
-        let mut wire = Vec::new();
+    fn a_block_is_sent_and_received() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[7; 300]).unwrap();
+        let mut sending = OutgoingBlock::new(200..300);
         let mut file_bytes = 0;
         while !sending.is_sent() {
-            let piece: Vec<u8> = sending.remaining().iter().flat_map(|part| part.to_vec()).take(5).collect();
-            file_bytes += sending.advance(piece.len());
-            wire.extend_from_slice(&piece);
+            file_bytes += sending.send(&stream, &file).unwrap().unwrap();
         }
-        assert_eq!((file_bytes, wire.len()), (100, 112));
+        file.set_len(250).unwrap();
+        let mut shrunk = OutgoingBlock::new(250..300);
+        assert_eq!(shrunk.send(&stream, &file).unwrap(), Some(0), "the header");
+        assert_eq!(shrunk.send(&stream, &file).unwrap(), None);
+        drop(stream);
+        let mut wire = Vec::new();
+        listener.accept().unwrap().0.read_to_end(&mut wire).unwrap();
+        assert_eq!((file_bytes, wire.len()), (100, 100 + 2 * HEADER_BYTES));
+        assert_eq!(&wire[HEADER_BYTES..][..100], [7; 100]);
         let receiving = IncomingBlock {
             header: wire[..HEADER_BYTES].try_into().unwrap(),
-            bytes: Buffer::default(),
+            bytes: Vec::new(),
             received: HEADER_BYTES,
         };
-        assert_eq!(receiving.header().unwrap(), Some((1 << 40, 100)));
+        assert_eq!(receiving.header().unwrap(), Some((200, 100)));
         let mut empty = receiving;
         empty.header[8..].fill(0);
         assert!(empty.header().is_err());

@@ -1,10 +1,8 @@
 //! Tsunami's data over a UDP socket; its dialogue uses the control connection.
 
 use std::{
-    fs::File,
     net::{IpAddr, SocketAddr, UdpSocket},
-    os::{fd::AsFd, unix::fs::FileExt},
-    path::Path,
+    os::fd::AsFd,
     time::{Duration, Instant},
 };
 
@@ -21,11 +19,9 @@ use traffic::udp::{Incoming, Outgoing, bind_bulk, elapsed};
 
 use crate::{
     Error,
-    buffers::Buffer,
     control::{CHECK_INTERVAL, Control, Frame, IDLE_TIMEOUT},
     data_stream::with_port,
     error::failed,
-    evidence::Meter,
     file_reader::FileReader,
     partial_file::FileWriter,
     sampler::{PUBLISH_INTERVAL, SharedCounts},
@@ -40,62 +36,31 @@ const MAX_FRAMES: usize = 256;
 /// A server that sleeps between blocks sleeps at least this long.
 const MIN_SLEEP: Duration = Duration::from_micros(100);
 
-/// The sending end's file. A thread reads it in order; blocks that are retransmitted are read separately.
+/// The sending end's file.
 pub(crate) struct Source<'a> {
-    file: &'a File,
-    path: &'a Path,
     bytes: u64,
-    meter: &'a Meter,
     /// Has the counts of the files before.
     counts: &'a SharedCounts,
     reader: FileReader,
-    /// Bytes that the thread has read, and where they begin in the file.
-    ahead: Buffer,
-    ahead_begin: u64,
+    /// The reader has read up to this byte.
+    ahead: u64,
 }
 
 impl<'a> Source<'a> {
-    /// `reader` reads from byte `from`.
-    pub(crate) fn new(
-        (file, path): (&'a File, &'a Path),
-        reader: FileReader,
-        (from, bytes): (u64, u64),
-        meter: &'a Meter,
-        counts: &'a SharedCounts,
-    ) -> Self {
-        Source { file, path, bytes, meter, counts, reader, ahead: Buffer::default(), ahead_begin: from }
+    /// `reader` reads up to byte `bytes`.
+    pub(crate) fn new(reader: FileReader, bytes: u64, counts: &'a SharedCounts) -> Self {
+        Source { bytes, counts, reader, ahead: 0 }
     }
 
     /// Appends `length` bytes at `offset` to `out`.
     fn read(&mut self, offset: u64, length: usize, out: &mut Vec<u8>) -> Result<(), Error> {
-        let end = offset + length as u64;
-        while self.ahead_begin <= offset && self.ahead_begin + (self.ahead.len() as u64) < end {
-            let unneeded = usize::try_from(offset - self.ahead_begin).unwrap_or(usize::MAX);
-            let unneeded = unneeded.min(self.ahead.len());
-            self.ahead.drain(..unneeded);
-            self.ahead_begin += unneeded as u64;
-            let Some(piece) = self.reader.next()? else { break };
-            if self.ahead.is_empty() {
-                self.ahead = piece;
-            } else {
-                self.ahead.extend_from_slice(&piece);
-            }
-        }
-        let begin = offset.checked_sub(self.ahead_begin).and_then(|begin| usize::try_from(begin).ok());
-        let in_order = begin.and_then(|begin| self.ahead.get(begin..begin.checked_add(length)?));
-        if let Some(bytes) = in_order {
-            out.extend_from_slice(bytes);
-            return Ok(());
+        while self.ahead < offset + length as u64 {
+            let Some(part) = self.reader.next()? else { break };
+            self.ahead = part.end;
         }
         let begin = out.len();
         out.resize(begin + length, 0);
-        match self.meter.wait_for_file(|| self.file.read_exact_at(&mut out[begin..], offset)) {
-            Ok(()) => Ok(()),
-            Err(cause) if cause.kind() == std::io::ErrorKind::UnexpectedEof => {
-                Err(Error::Shrunk(self.path.display().to_string()))
-            }
-            Err(cause) => Err(failed(format!("cannot read {}", self.path.display()))(cause)),
-        }
+        self.reader.read_at(offset, &mut out[begin..])
     }
 
     /// The hash of the whole file.
@@ -306,7 +271,7 @@ impl Receiving {
 #[derive(Default)]
 struct Pending {
     offset: u64,
-    bytes: Buffer,
+    bytes: Vec<u8>,
 }
 
 impl Pending {

@@ -447,7 +447,7 @@ NewReservation = TypedDict(
         "from": str,
         # The other end.
         "to": str,
-        # The kind of test: `throughput`, `latency`, `diagnose`, or `transfer` for the program's own transfer.
+        # The kind of test: `throughput`, `latency`, `diagnose`, `trace`, or `transfer` for the program's own transfer.
         "kind": str,
         # Its duration, microseconds; absent: the default of its kind.
         "duration_us": Optional[int],

@@ -128,7 +128,7 @@ pub struct NewReservation {
     pub from: String,
     /// The other end.
     pub to: String,
-    /// The kind of test: `throughput`, `latency`, `diagnose`, or `transfer` for the program's own transfer.
+    /// The kind of test: `throughput`, `latency`, `diagnose`, `trace`, or `transfer` for the program's own transfer.
     pub kind: String,
     /// Its duration, microseconds; absent: the default of its kind.
     #[serde(default)]

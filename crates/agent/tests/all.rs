@@ -14,3 +14,4 @@ mod opening;
 mod partition;
 mod postgres;
 mod steps;
+mod traces;

@@ -13,6 +13,8 @@ pub enum Kind {
     Latency,
     /// A diagnosis of the limits of TCP.
     Diagnose,
+    /// The hops of the path, their round-trip times, and the path MTU.
+    Trace,
     /// A real-time stream at a rate, as of e-VLBI.
     Stream,
     /// An application's own transfer: the slot is reserved for it, and its connections are watched.
@@ -21,8 +23,8 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub(crate) const ALL: [Kind; 5] =
-        [Kind::Throughput, Kind::Latency, Kind::Diagnose, Kind::Stream, Kind::Transfer];
+    pub(crate) const ALL: [Kind; 6] =
+        [Kind::Throughput, Kind::Latency, Kind::Diagnose, Kind::Trace, Kind::Stream, Kind::Transfer];
 
     /// Name in files and messages.
     pub fn name(self) -> &'static str {
@@ -30,6 +32,7 @@ impl Kind {
             Kind::Throughput => "throughput",
             Kind::Latency => "latency",
             Kind::Diagnose => "diagnose",
+            Kind::Trace => "trace",
             Kind::Stream => "stream",
             Kind::Transfer => "transfer",
         }
@@ -39,7 +42,8 @@ impl Kind {
     pub fn default_duration(self) -> Time {
         match self {
             Kind::Throughput | Kind::Latency | Kind::Stream => Time::from_secs(10),
-            Kind::Diagnose | Kind::Transfer => Time::from_secs(60),
+            // Most traces end within seconds. An MTU black hole, and routers that do not reply, take up to a minute.
+            Kind::Diagnose | Kind::Trace | Kind::Transfer => Time::from_secs(60),
         }
     }
 }

@@ -23,6 +23,7 @@ use super::{
     Endpoint, Figures, Kind, LeadJob, Measured, figures,
     lead_job::error_text,
     stream::stream,
+    trace::trace,
     transfer::{read_run, transfer},
 };
 
@@ -63,6 +64,7 @@ pub(crate) fn measure(job: &LeadJob) -> Measured {
         Kind::Throughput => throughput(job, &endpoint, remaining),
         Kind::Latency => latency(job, &endpoint, remaining),
         Kind::Diagnose => diagnose(job, &endpoint),
+        Kind::Trace => trace(job, remaining),
         Kind::Stream => match job.parameters.rate {
             Some(rate) => stream(job, &endpoint, rate, remaining),
             None => Measured::failed("a stream needs a rate"),

@@ -8,6 +8,7 @@ mod parameters;
 mod peer;
 mod servers;
 mod stream;
+mod trace;
 mod transfer;
 
 pub use figures::Figures;

@@ -27,7 +27,7 @@ use super::{Kind, TestParameters};
 const SECRET_BYTES: usize = 16;
 /// Timeout of each step of a test before and after its data.
 const PHASE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time until a stop of a transfer takes effect.
+/// Time until a stop of a test without a server takes effect.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// Time over which the rate is averaged for its limit.
 const RATE_TIME: Duration = Duration::from_secs(5);
@@ -84,8 +84,8 @@ pub(crate) fn serve(job: &PeerJob, on_ready: impl FnOnce(Endpoint)) -> Result<()
             on_ready(Endpoint { port, secret });
             reflector.run(&job.stop).map_err(|error| error.to_string())
         }
-        Kind::Transfer => {
-            // The application opens its own ports. The lead begins when it gets this reply.
+        Kind::Transfer | Kind::Trace => {
+            // An application opens its own ports, and a trace needs none. The lead begins when it gets this reply.
             on_ready(Endpoint { port: 0, secret });
             while !job.stop.load(Ordering::Acquire) {
                 thread::sleep(STOP_CHECK_INTERVAL);

@@ -390,7 +390,7 @@ fn servers(files: &[FileServer], members: Option<&Members>, mistakes: &mut Mista
             }
         }
         if addresses.iter().all(|address| address.is_none()) {
-            let help = "name one of iperf3, twamp, stamp and owamp, as in iperf3 = \"iperf.example:5201\"; for traces, the host";
+            let help = "name one of host, iperf3, twamp, stamp and owamp, as in iperf3 = \"iperf.example\"";
             mistakes.add_help(file.name.span(), "the server has no service", help);
         }
     }

@@ -55,7 +55,7 @@ padding = "2s"             # kept free before and after each test; the clocks' e
 # host = "www.example"
 
 # Tests that this point leads, from here to another point or a server. Kinds: throughput (TCP; UDP at a rate), latency (STAMP), diagnose,
-# trace (hops and path MTU), stream (real-time, at a rate).
+# probe (available bandwidth; the rate is its maximum load), trace (hops and path MTU), stream (real-time, at a rate).
 # [[tests]]
 # name = "hourly-to-b"
 # to = "b"

@@ -13,5 +13,6 @@ mod mesh;
 mod opening;
 mod partition;
 mod postgres;
+mod probes;
 mod steps;
 mod traces;

@@ -115,7 +115,7 @@ impl Announcement {
         let is_allowed = |kind: &Kind| match kind {
             Kind::Throughput | Kind::Diagnose | Kind::Transfer => tcp,
             Kind::Latency | Kind::Trace => !allows.is_empty(),
-            Kind::Stream => udp,
+            Kind::Probe | Kind::Stream => udp,
         };
         let kinds = Kind::ALL.into_iter().filter(is_allowed).map(|kind| kind.name().to_owned());
         Announcement {
@@ -216,7 +216,10 @@ mod tests {
         announcement.check().unwrap();
         let udp: Limits = "[classes.a]\nallow_udp = true\n[assign]\ndefault = \"a\"\n".parse().unwrap();
         let udp = Announcement::new(Place::default(), &udp, 0.0);
-        assert_eq!(udp.capabilities, ["throughput", "latency", "diagnose", "trace", "stream", "transfer", "udp"]);
+        assert_eq!(
+            udp.capabilities,
+            ["throughput", "latency", "diagnose", "probe", "trace", "stream", "transfer", "udp"]
+        );
         let nobody: Limits = "[classes.a]\n[assign]\n".parse().unwrap();
         assert!(Announcement::new(Place::default(), &nobody, 0.0).capabilities.is_empty());
     }

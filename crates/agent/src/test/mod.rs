@@ -5,6 +5,7 @@ mod kind;
 mod lead;
 mod lead_job;
 mod parameters;
+mod path_probe;
 mod peer;
 mod servers;
 mod stream;

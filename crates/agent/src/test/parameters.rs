@@ -15,7 +15,8 @@ pub struct TestParameters {
     pub kind: Kind,
     /// Duration.
     pub duration: Time,
-    /// Throughput by UDP at this rate, instead of TCP; the rate of a stream; for a transfer, the maximum rate of the application.
+    /// Throughput by UDP at this rate, instead of TCP; the rate of a stream; for a transfer, the maximum rate of the application; for
+    /// a probe, its maximum load, averaged over any second.
     pub rate: Option<BitRate>,
 }
 
@@ -26,14 +27,14 @@ impl TestParameters {
         match (self.kind, self.rate) {
             (Kind::Latency | Kind::Trace, _) => Class::Background,
             (Kind::Stream, _) | (Kind::Transfer, Some(_)) => Class::Normal,
-            (Kind::Throughput | Kind::Diagnose | Kind::Transfer, _) => Class::Exclusive,
+            (Kind::Throughput | Kind::Diagnose | Kind::Probe | Kind::Transfer, _) => Class::Exclusive,
         }
     }
 
     /// The test, as limits and the calendar see it.
     pub fn test(&self) -> Test {
         let transport = match (self.kind, self.rate) {
-            (Kind::Throughput, Some(_)) | (Kind::Stream, _) => Transport::Udp,
+            (Kind::Throughput, Some(_)) | (Kind::Stream | Kind::Probe, _) => Transport::Udp,
             (Kind::Throughput | Kind::Diagnose | Kind::Transfer, _) => Transport::Tcp,
             (Kind::Latency | Kind::Trace, _) => Transport::Other,
         };
@@ -67,6 +68,8 @@ impl TestParameters {
             Kind::Throughput | Kind::Latency | Kind::Stream | Kind::Transfer => Time::from_secs(1),
             // Each packet without a reply takes a second.
             Kind::Trace => Time::from_secs(5),
+            // The search for the path MTU, the capacity, and streams.
+            Kind::Probe => Time::from_secs(30),
             // Round-trip times, bursts of datagrams, and a TCP test of 10 s.
             Kind::Diagnose => Time::from_secs(45),
         };
@@ -78,6 +81,9 @@ impl TestParameters {
                 Err(format!("a test of the kind {} has no rate", self.kind))
             }
             TestParameters { kind: Kind::Stream, rate: None, .. } => Err("a stream needs a rate".into()),
+            TestParameters { kind: Kind::Probe, rate: None, .. } => {
+                Err("a probe needs a rate: its maximum load, averaged over any second".into())
+            }
             TestParameters { rate: Some(BitRate(0)), .. } => Err("the rate must be above zero".into()),
             _ => Ok(()),
         }
@@ -96,6 +102,7 @@ mod tests {
             (Kind::Throughput, Some(BitRate(5_000_000))),
             (Kind::Latency, None),
             (Kind::Diagnose, None),
+            (Kind::Probe, Some(BitRate(100_000_000))),
             (Kind::Trace, None),
             (Kind::Transfer, None),
             (Kind::Transfer, Some(BitRate(5_000_000))),
@@ -129,7 +136,13 @@ mod tests {
         }
         assert!(TestParameters::of(&with(ServerProtocol::Host), udp.duration).is_err());
         let (short, fast) = (Time::from_secs(4), Some(BitRate(1)));
-        for wrong in [TestParameters { duration: short, ..trace }, TestParameters { rate: fast, ..trace }] {
+        let probe = TestParameters { kind: Kind::Probe, duration: Time::from_secs(30), rate: None };
+        for wrong in [
+            TestParameters { duration: short, ..trace },
+            TestParameters { rate: fast, ..trace },
+            TestParameters { duration: short, rate: fast, ..probe },
+            probe,
+        ] {
             assert!(wrong.check().is_err(), "{wrong:?}");
         }
         let other = Test { kind: "dns".into(), ..Test::default() };

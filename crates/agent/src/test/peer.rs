@@ -16,6 +16,7 @@ use iperf3::{
     report::{Report, ServerOutput},
 };
 use measurement::unattended::SamplingObserver;
+use probe_transport::{ProbeSecret, ProbeService};
 use serde::{Deserialize, Serialize};
 use stamp::{Key, Reflector};
 use transfer::stream::StreamService;
@@ -92,11 +93,15 @@ pub(crate) fn serve(job: &PeerJob, on_ready: impl FnOnce(Endpoint)) -> Result<()
             }
             Ok(())
         }
-        Kind::Throughput | Kind::Diagnose | Kind::Stream => {
+        Kind::Throughput | Kind::Diagnose | Kind::Probe | Kind::Stream => {
             let server = first_port(job, |port| {
                 Server::bind(options(job, port, &secret)).map_err(|error| error.to_string())
             })?;
             let server = match job.parameters.kind {
+                Kind::Probe => {
+                    let secret = ProbeSecret::new(&secret).ok_or("the secret has too few characters")?;
+                    server.with_service(Box::new(ProbeService { secret: Some(secret) }))
+                }
                 Kind::Stream => server.with_service(Box::new(StreamService {
                     max_rate: job.parameters.rate,
                     max_duration: Some(Duration::from_nanos(job.parameters.duration.0)),

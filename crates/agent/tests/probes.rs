@@ -8,7 +8,7 @@ use crate::agents::{Agent, Mesh, end, wanted};
 fn a_probe_between_points_has_the_available_bandwidth_or_the_reason_why_it_is_unknown() {
     let mesh = Mesh::of(&["a", "b"]);
     let probe = NewReservation {
-        duration_us: Some(40_000_000),
+        duration_us: Some(45_000_000),
         rate_bps: Some(200_000_000),
         ..wanted("a", "b", "probe")
     };

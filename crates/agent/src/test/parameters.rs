@@ -68,10 +68,8 @@ impl TestParameters {
             Kind::Throughput | Kind::Latency | Kind::Stream | Kind::Transfer => Time::from_secs(1),
             // Each packet without a reply takes a second.
             Kind::Trace => Time::from_secs(5),
-            // The search for the path MTU, the capacity, and streams.
-            Kind::Probe => Time::from_secs(30),
-            // Round-trip times, bursts of datagrams, and a TCP test of 10 s.
-            Kind::Diagnose => Time::from_secs(45),
+            // Round-trip times, bursts of datagrams, and a TCP test of 10 s; or the capacity, and streams.
+            Kind::Diagnose | Kind::Probe => Time::from_secs(45),
         };
         match self {
             _ if self.duration < min_duration => {
@@ -136,7 +134,7 @@ mod tests {
         }
         assert!(TestParameters::of(&with(ServerProtocol::Host), udp.duration).is_err());
         let (short, fast) = (Time::from_secs(4), Some(BitRate(1)));
-        let probe = TestParameters { kind: Kind::Probe, duration: Time::from_secs(30), rate: None };
+        let probe = TestParameters { kind: Kind::Probe, duration: Time::from_secs(45), rate: None };
         for wrong in [
             TestParameters { duration: short, ..trace },
             TestParameters { rate: fast, ..trace },

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use measurement::path::probe_available;
-use probe::AvailableBandwidthResult;
+use probe::{AvailableBandwidthResult, Interval};
 use probe_transport::{Error, ProbeSecret, Session, SessionOptions};
 use units::BitRate;
 use view::number;
@@ -12,8 +12,9 @@ use super::{Endpoint, Figures, LeadJob, Measured};
 
 /// Timeout of the connection with the peer's server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The part of the slot for the trains that are on their way when the time is over.
-const END_ALLOWANCE: Duration = Duration::from_secs(10);
+/// The part of the slot for the fleet that is being sent when the time is over: up to 12 streams of one second, because of the maximum load,
+/// and their reports.
+const END_ALLOWANCE: Duration = Duration::from_secs(20);
 
 /// Probes the path with at most `rate`, averaged over any second.
 pub(super) fn probe_path(job: &LeadJob, endpoint: &Endpoint, rate: BitRate, time: Duration) -> Measured {
@@ -46,25 +47,28 @@ fn available(
 
 fn measured(result: &AvailableBandwidthResult) -> Measured {
     let reasons = result.validity.reasons.join("; ");
-    let Some(found) = result.available_bps else {
-        return Measured::failed(format!("the available bandwidth is unknown: {reasons}"));
+    let capacity = result.capacity.as_ref().and_then(|known| known.capacity_bps);
+    let found = match (result.available_bps, capacity) {
+        (Some(available), None) => format!("available bandwidth {}", interval_text(available)),
+        (Some(available), Some(capacity)) => {
+            format!("available bandwidth {}, capacity {}", interval_text(available), interval_text(capacity))
+        }
+        (None, Some(capacity)) => format!("available bandwidth unknown, capacity {}", interval_text(capacity)),
+        (None, None) => return Measured::failed(format!("the available bandwidth is unknown: {reasons}")),
     };
-    let of = match result.capacity.as_ref().and_then(|known| known.capacity_bps) {
-        Some(capacity) => format!(" of a capacity of {}", number::rate(capacity.value)),
-        None => String::new(),
-    };
-    let [low, value, high] = [found.low, found.value, found.high].map(number::rate);
     let doubts = if result.validity.valid { String::new() } else { format!("; inconclusive: {reasons}") };
-    let evidence = format!(
-        "available bandwidth {value}{of} ({low} to {high}), of IP in packets of {} bytes{doubts}",
-        result.packet_bytes
-    );
+    let evidence = format!("{found}, of IP in packets of {} bytes{doubts}", result.packet_bytes);
     Measured { figures: Figures { evidence: Some(evidence), ..Figures::default() }, ..Measured::default() }
+}
+
+fn interval_text(rate: Interval) -> String {
+    let [low, value, high] = [rate.low, rate.value, rate.high].map(number::rate);
+    format!("{value} ({low} to {high})")
 }
 
 #[cfg(test)]
 mod tests {
-    use probe::{Interval, Validity};
+    use probe::{CapacityResult, Validity};
 
     use super::*;
 
@@ -89,5 +93,21 @@ mod tests {
         let unknown = measured(&result(None, false));
         assert_eq!(unknown.error.as_deref(), Some("the available bandwidth is unknown: streams agree"));
         assert!(unknown.figures.evidence.is_none());
+        // The time was over before the streams.
+        let capacity = CapacityResult {
+            capacity_bps: Some(Interval::within(1e9, 0.0)),
+            peak_bps: None,
+            bucket_bytes: None,
+            cross_bps: None,
+            packet_bytes: 1500,
+            burst_packets: 64,
+            validity: Validity::default(),
+        };
+        let cut = AvailableBandwidthResult { capacity: Some(capacity), ..result(None, false) };
+        assert_eq!(
+            evidence(&cut),
+            "available bandwidth unknown, capacity 1.00 Gb/s (1.00 Gb/s to 1.00 Gb/s), of IP in packets of 1500 bytes; \
+             inconclusive: streams agree"
+        );
     }
 }

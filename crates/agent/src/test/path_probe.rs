@@ -53,7 +53,9 @@ fn measured(result: &AvailableBandwidthResult) -> Measured {
         (Some(available), Some(capacity)) => {
             format!("available bandwidth {}, capacity {}", interval_text(available), interval_text(capacity))
         }
-        (None, Some(capacity)) => format!("available bandwidth unknown, capacity {}", interval_text(capacity)),
+        (None, Some(capacity)) => {
+            format!("available bandwidth unknown, capacity {}", interval_text(capacity))
+        }
         (None, None) => return Measured::failed(format!("the available bandwidth is unknown: {reasons}")),
     };
     let doubts = if result.validity.valid { String::new() } else { format!("; inconclusive: {reasons}") };

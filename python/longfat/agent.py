@@ -141,7 +141,7 @@ class Agent:
 
         :param from_: the point that sends.
         :param to: the point that receives.
-        :param kind: throughput, latency, diagnose, stream or transfer.
+        :param kind: throughput, latency, diagnose, probe, trace, stream or transfer.
         :param since: only tests that started at or after this time.
         :param limit: maximum number of tests, 1000 if absent.
         """
@@ -230,9 +230,9 @@ class Agent:
 
         :param reservation: the point that sends, or the document of a :meth:`plan`, which has all other arguments.
         :param to: the point that receives.
-        :param kind: throughput, latency, diagnose, stream, or transfer for the caller's own transfer.
+        :param kind: throughput, latency, diagnose, probe, trace, stream, or transfer for the caller's own transfer.
         :param duration_s: its duration; absent: that of its kind.
-        :param rate_bps: UDP at this rate; of a transfer the maximum rate of the caller.
+        :param rate_bps: UDP at this rate; of a transfer the maximum rate of the caller; of a probe its maximum load.
         :param in_s: time until the earliest start.
         :param within_s: time from the earliest to the latest start, ten minutes if absent.
         :param priority: displaces reservations of lower priority.

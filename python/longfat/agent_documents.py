@@ -447,11 +447,11 @@ NewReservation = TypedDict(
         "from": str,
         # The other end.
         "to": str,
-        # The kind of test: `throughput`, `latency`, `diagnose`, or `transfer` for the program's own transfer.
+        # The kind of test: `throughput`, `latency`, `diagnose`, `probe`, `trace`, or `transfer` for the program's own transfer.
         "kind": str,
         # Its duration, microseconds; if absent, the default of its kind.
         "duration_us": Optional[int],
-        # UDP at this rate, bit/s; for a transfer, the program's maximum rate.
+        # UDP at this rate, bit/s; for a transfer, the program's maximum rate; for a probe, its maximum load.
         "rate_bps": Optional[int],
         # Time until the earliest start, microseconds.
         "in_us": int,

@@ -9,8 +9,8 @@ const REASONS_OF_THE_PATH: [&str; 3] = ["unreachable", "not_started", "test_fail
 
 /// The cause that a test found; `None` if it states nothing about the path.
 pub(crate) fn of(row: &TestRow) -> Option<String> {
-    // An application's transfer may be limited by the application, and a stream has a rate.
-    if matches!(row.kind.as_str(), "latency" | "stream" | "transfer") {
+    // An application's transfer may be limited by the application, and a stream has a rate. The cause is that of TCP tests.
+    if matches!(row.kind.as_str(), "latency" | "probe" | "trace" | "stream" | "transfer") {
         return None;
     }
     match row.state {

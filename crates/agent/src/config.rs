@@ -109,6 +109,7 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct FileServer {
     name: Spanned<String>,
+    host: Option<Spanned<String>>,
     iperf3: Option<Spanned<String>>,
     twamp: Option<Spanned<String>>,
     stamp: Option<Spanned<String>>,
@@ -380,7 +381,7 @@ fn servers(files: &[FileServer], members: Option<&Members>, mistakes: &mut Mista
         if is_point || services.iter().any(|known| known.name == *name) {
             mistakes.add(file.name.span(), format!("another point or server has the name {name:?}"));
         }
-        let addresses = [&file.iperf3, &file.twamp, &file.stamp, &file.owamp];
+        let addresses = [&file.host, &file.iperf3, &file.twamp, &file.stamp, &file.owamp];
         for (protocol, address) in ServerProtocol::ALL.into_iter().zip(addresses) {
             let Some(address) = address else { continue };
             match ServerService::new(name, protocol, address.get_ref()) {
@@ -389,7 +390,7 @@ fn servers(files: &[FileServer], members: Option<&Members>, mistakes: &mut Mista
             }
         }
         if addresses.iter().all(|address| address.is_none()) {
-            let help = "name one of iperf3, twamp, stamp and owamp, as in iperf3 = \"iperf.example:5201\"";
+            let help = "name one of host, iperf3, twamp, stamp and owamp, as in iperf3 = \"iperf.example\"";
             mistakes.add_help(file.name.span(), "the server has no service", help);
         }
     }
@@ -590,6 +591,8 @@ fn port_range(text: &str) -> Option<RangeInclusive<u16>> {
 
 #[cfg(test)]
 mod tests {
+    use reservation::{Class, Transport};
+
     use super::*;
 
     const LIMITS: &str = "[classes.mesh]\nmax_duration = \"60s\"\n[assign]\ndefault = \"mesh\"\n";
@@ -620,7 +623,10 @@ mod tests {
         assert_eq!(config.http.unwrap().port(), 4863);
         assert_eq!(config.results_to, [PointName("b".into())]);
         let services: Vec<String> = config.servers.iter().map(ToString::to_string).collect();
-        assert_eq!(services, ["far iperf3 5201 iperf.example", "far twamp 862 ps.example"]);
+        assert_eq!(
+            services,
+            ["far host 0 www.example", "far iperf3 5201 iperf.example", "far twamp 862 ps.example"]
+        );
         assert_eq!(config.retention, Retention::default());
         assert!(config.postgres.is_some());
         assert_eq!(config.place.name.as_deref(), Some("Kashima, Japan"));
@@ -698,6 +704,17 @@ every = "1h"
         let config = with("name = \"far\"\nstamp = \"192.0.2.7\"", "latency").unwrap();
         let spec = &config.tests[0].spec;
         assert_eq!((spec.peer.as_ref(), spec.test.parameters.as_str()), (None, "far stamp 862 192.0.2.7"));
+        // The path to any server can be traced; `host` names the host if there are several.
+        for (server, parameters) in [
+            ("name = \"far\"\nhost = \"www.example\"", "far host 0 www.example"),
+            ("name = \"far\"\ntwamp = \"ps.example\"", "far twamp 862 ps.example"),
+            ("name = \"far\"\ntwamp = \"ps.example\"\nhost = \"192.0.2.7\"", "far host 0 192.0.2.7"),
+        ] {
+            let config = with(server, "trace").unwrap();
+            let spec = &config.tests[0].spec;
+            assert_eq!((spec.test.parameters.as_str(), spec.class), (parameters, Class::Background));
+            assert_eq!((spec.duration, spec.test.transport), (Time::from_secs(60), Transport::Other));
+        }
         for (server, kind, part) in [
             (
                 "name = \"far\"\nstamp = \"192.0.2.7\"",
@@ -705,6 +722,8 @@ every = "1h"
                 "no service for a test of the kind throughput",
             ),
             ("name = \"far\"", "latency", "the server has no service"),
+            ("name = \"far\"\nhost = \"192.0.2.7\"", "latency", "must name its twamp or stamp or owamp"),
+            ("name = \"far\"\nhost = \"www.example:80\"", "trace", "\"www.example:80\" is not a host"),
             ("name = \"far\"\ntwamp = \"a b\"", "latency", "\"a b\" is not an address"),
             ("name = \"F\"\ntwamp = \"x\"", "latency", "\"F\" is not a valid point name"),
         ] {

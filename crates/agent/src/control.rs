@@ -128,12 +128,12 @@ pub struct NewReservation {
     pub from: String,
     /// The other end.
     pub to: String,
-    /// The kind of test: `throughput`, `latency`, `diagnose`, or `transfer` for the program's own transfer.
+    /// The kind of test: `throughput`, `latency`, `diagnose`, `probe`, `trace`, or `transfer` for the program's own transfer.
     pub kind: String,
     /// Its duration, microseconds; if absent, the default of its kind.
     #[serde(default)]
     pub duration_us: Option<u64>,
-    /// UDP at this rate, bit/s; for a transfer, the program's maximum rate.
+    /// UDP at this rate, bit/s; for a transfer, the program's maximum rate; for a probe, its maximum load.
     #[serde(default)]
     pub rate_bps: Option<u64>,
     /// Time until the earliest start, microseconds.

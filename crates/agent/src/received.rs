@@ -120,7 +120,7 @@ mod tests {
             &|row| row.to = "a".into(),
             &|row| row.to = "d\r\nBcc: x".into(),
             &|row| row.to = String::new(),
-            &|row| row.kind = "trace".into(),
+            &|row| row.kind = "dns".into(),
             &|row| row.state = State::Running,
             &|row| row.start_us = i64::MIN,
             &|row| row.start_us = -1,

@@ -134,7 +134,7 @@ mod tests {
             assert_eq!(refused(foreign), "the user is not a user of a, which requests the test");
         }
         let mut other = spec.clone();
-        other.test.kind = "trace".into();
+        other.test.kind = "dns".into();
         assert!(refused(other).contains("is not a kind of test"));
         assert!(refused(Spec { peer: None, ..spec }).contains("two ends"));
     }

@@ -46,14 +46,16 @@ padding = "2s"             # kept free before and after each test; the clocks' e
 # command = ["/usr/local/bin/on-alert"]     # gets the JSON document on standard input
 # mail = "noc@example.org"                  # by /usr/sbin/sendmail
 
-# Servers outside the mesh, as other ends of tests: iperf3 for throughput; twamp, stamp or owamp for latency.
+# Servers outside the mesh, as other ends of tests: iperf3 for throughput; twamp, stamp or owamp for latency. A trace needs no service;
+# its host is that of the first service, unless `host` names one.
 # [[servers]]
 # name = "far"
 # iperf3 = "iperf.example:5201"
 # twamp = "ps.example:862"
+# host = "www.example"
 
 # Tests that this point leads, from here to another point or a server. Kinds: throughput (TCP; UDP at a rate), latency (STAMP), diagnose,
-# stream (real-time, at a rate).
+# probe (available bandwidth; the rate is its maximum load), trace (hops and path MTU), stream (real-time, at a rate).
 # [[tests]]
 # name = "hourly-to-b"
 # to = "b"

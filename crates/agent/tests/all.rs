@@ -14,4 +14,6 @@ mod mesh;
 mod opening;
 mod partition;
 mod postgres;
+mod probes;
 mod steps;
+mod traces;

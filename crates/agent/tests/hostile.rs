@@ -199,7 +199,7 @@ fn a_member_can_send_results_of_its_own_tests_only() {
         row("a/999", "b", now_us),
         row("b/2", "b", i64::MIN),
         row("b/3", "b", now_us + year_us),
-        with("b/4", "kind", "trace".into()),
+        with("b/4", "kind", "dns".into()),
         with("b/5", "state", "running".into()),
         with("b/6", "verdict", "x\r\nBcc: y".into()),
         with("b/7", "to", "d\r\nBcc: y".into()),

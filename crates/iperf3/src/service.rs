@@ -38,8 +38,14 @@ pub trait Service: fmt::Debug + Send + Sync {
     fn accepts(&self, cookie: &Cookie) -> bool;
 
     /// Whether the service uses [`ServiceClient::into_channel`], which checks the server's token: its clients get a notice when
-    /// they are queued. A server with a token rejects the clients of other services.
+    /// they are queued. A server with a token rejects the clients of other services, except [`Service::authenticates_by_cookie`].
     fn checks_token(&self) -> bool {
+        false
+    }
+
+    /// Whether [`Service::accepts`] only accepts cookies that contain a secret, so that a server with a token need not reject the
+    /// clients.
+    fn authenticates_by_cookie(&self) -> bool {
         false
     }
 

@@ -19,7 +19,7 @@ use traffic::{Attempted, Stop, path_mtu::mtu_of, udp::NumberWidth};
 use units::{BitRate, Time};
 
 use super::{
-    Error,
+    Error, ProbeSecret,
     train_sender::{SentTrain, send_train},
     wire::{
         ARRIVAL_BYTES, Arrival, ArrivalStamps, COOKIE_PREFIX, REPLY_BYTES, REPORT_BYTES, TURN, TrainReport,
@@ -55,6 +55,8 @@ pub struct SessionOptions {
     pub mtu: Option<u32>,
     /// Timeout of connecting, and of the wait in the server's queue.
     pub timeout: Duration,
+    /// The secret that the server requires.
+    pub secret: Option<ProbeSecret>,
 }
 
 /// A session with a server.
@@ -86,6 +88,9 @@ impl Session {
         os::fill_random(&mut random).attempted(|| "cannot get random bytes for the cookie".into())?;
         let mut cookie = *Cookie::from_random(random).as_bytes();
         cookie[..COOKIE_PREFIX.len()].copy_from_slice(COOKIE_PREFIX.as_bytes());
+        if let Some(secret) = &options.secret {
+            cookie[COOKIE_PREFIX.len()..COOKIE_BYTES - 1].copy_from_slice(secret.as_bytes());
+        }
         let mut session = Session {
             socket: datagrams_to(peer)?,
             control,

@@ -29,7 +29,7 @@ use super::{
 /// ICMP messages.
 const PORTS: std::ops::Range<u16> = 33_434..60_000;
 /// Timeout of a reply, until the hop's round-trip time is known.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause for hosts that limit their ICMP messages to one a second (Linux's icmp_ratelimit).
 const ICMP_RATE_LIMIT_PAUSE: Duration = Duration::from_millis(1_050);
 /// Pause between two trains.
@@ -37,7 +37,7 @@ const TRAIN_PAUSE: Duration = Duration::from_millis(100);
 /// Assumed precision of the times, ns.
 const RESOLUTION_NS: f64 = 10_000.0;
 /// Maximum number of hops.
-const MAX_HOPS: u8 = 30;
+pub(super) const MAX_HOPS: u8 = 30;
 /// Maximum time until a stop takes effect.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// The types of ICMP's and ICMPv6's time exceeded message.
@@ -97,13 +97,17 @@ pub fn hops(to: SocketAddr, stop: &AtomicBool, doing: &mut dyn FnMut(&str)) -> R
         }
         if let (false, Some(reply)) = (is_train, replies[0]) {
             last_reply = Some(reply);
-            // Waits at most three times the hop's round-trip time.
-            let wait = Duration::from_nanos((3.0 * reply.after_ns) as u64) + Duration::from_millis(50);
-            timeout = timeout.min(wait.max(Duration::from_millis(60)));
+            timeout = timeout.min(timeout_after(&reply));
         }
         hops.add_replies(&replies);
     }
     Ok(hops.result())
+}
+
+/// Timeout of further replies of a hop: three times its round-trip time, and 50 ms.
+pub(super) fn timeout_after(reply: &HopReply) -> Duration {
+    let wait = Duration::from_nanos((3.0 * reply.after_ns) as u64) + Duration::from_millis(50);
+    wait.max(Duration::from_millis(60))
 }
 
 /// Finds the MTU of the path to a host, at most `max` bytes.
@@ -116,12 +120,27 @@ pub fn mtu(
     stop: &AtomicBool,
     doing: &mut dyn FnMut(&str),
 ) -> Result<MtuResult, Error> {
+    search_mtu(to, max, None, stop, doing).map(|(result, _)| result)
+}
+
+/// As [`mtu`], but ends before `until`. Also returns whether the search is complete; otherwise larger packets
+/// than those of the result may pass too.
+pub(super) fn search_mtu(
+    to: SocketAddr,
+    max: u32,
+    until: Option<Instant>,
+    stop: &AtomicBool,
+    doing: &mut dyn FnMut(&str),
+) -> Result<(MtuResult, bool), Error> {
     let prober = IcmpProber::new(to)?;
     let mut search = match to {
         SocketAddr::V4(_) => MtuSearch::new(max),
         SocketAddr::V6(_) => MtuSearch::between(MIN_MTU_V6, max),
     };
     while let Some(bytes) = search.next_size() {
+        if until.is_some_and(|until| Instant::now() + REPLY_TIMEOUT > until) {
+            return Ok((search.result(), false));
+        }
         doing(&format!("a packet of {bytes} bytes"));
         let outcome = prober.fits(bytes, stop)?;
         if outcome == MtuOutcome::NoReply {
@@ -129,11 +148,11 @@ pub fn mtu(
         }
         search.add_outcome(outcome);
     }
-    Ok(search.result())
+    Ok((search.result(), true))
 }
 
 /// Sends packets and receives the ICMP messages about them.
-struct IcmpProber {
+pub(super) struct IcmpProber {
     socket: Socket,
     to: SocketAddr,
     next: std::cell::Cell<u16>,
@@ -142,7 +161,7 @@ struct IcmpProber {
 }
 
 impl IcmpProber {
-    fn new(to: SocketAddr) -> Result<IcmpProber, Error> {
+    pub(super) fn new(to: SocketAddr) -> Result<IcmpProber, Error> {
         let any: SocketAddr = if to.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
         let what = || format!("cannot create a UDP socket to {}", to.ip());
         let socket: Socket = UdpSocket::bind(any).attempted(what)?.into();
@@ -184,7 +203,7 @@ impl IcmpProber {
     }
 
     /// Sends packets back to back and waits for the replies.
-    fn probe(
+    pub(super) fn probe(
         &self,
         packets: &[HopProbe],
         timeout: Duration,

@@ -27,9 +27,13 @@ use traffic::{
     },
 };
 
-use super::wire::{
-    ARRIVAL_BYTES, Arrival, ArrivalStamps, COOKIE_PREFIX, MAX_REPLY_BYTES, MAX_TRAIN_PACKETS, REPLY_BYTES,
-    REPORT_BYTES, SENT_BYTES, TURN, TrainReport, TrainSent, reply_bytes, train_and_index, write_reply,
+use super::{
+    ProbeSecret,
+    wire::{
+        ARRIVAL_BYTES, Arrival, ArrivalStamps, COOKIE_PREFIX, MAX_REPLY_BYTES, MAX_TRAIN_PACKETS,
+        REPLY_BYTES, REPORT_BYTES, SENT_BYTES, TURN, TrainReport, TrainSent, reply_bytes, train_and_index,
+        write_reply,
+    },
 };
 
 /// A train is over if nothing arrives for this time after it was sent: the time for which a path's buffers
@@ -50,8 +54,12 @@ const MAX_KEPT_PACKETS: usize = MAX_TRAIN_PACKETS as usize * 2;
 const MAX_OPEN_TRAINS: usize = 4096;
 
 /// The probe service for an iperf3 server's port.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct ProbeService;
+#[derive(Debug, Clone, Default)]
+pub struct ProbeService {
+    /// The secret that clients must have; then a server with a token serves them too. `None`: a server without a token serves all
+    /// clients.
+    pub secret: Option<ProbeSecret>,
+}
 
 impl Service for ProbeService {
     fn name(&self) -> &str {
@@ -59,7 +67,12 @@ impl Service for ProbeService {
     }
 
     fn accepts(&self, cookie: &Cookie) -> bool {
-        cookie.as_str().starts_with(COOKIE_PREFIX)
+        let text = cookie.as_str().strip_prefix(COOKIE_PREFIX);
+        text.is_some_and(|text| self.secret.as_ref().is_none_or(|secret| secret.is_in(text)))
+    }
+
+    fn authenticates_by_cookie(&self) -> bool {
+        self.secret.is_some()
     }
 
     fn serve(&self, client: ServiceClient<'_>, stop: &AtomicBool) -> Result<(), Error> {

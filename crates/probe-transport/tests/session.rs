@@ -2,18 +2,29 @@
 
 use std::{
     net::IpAddr,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
-use iperf3::{Server, ServerOptions};
+use iperf3::{Server, ServerOptions, TIME_SKEW, Token, TokenGate};
 use probe::{RequestResponse, UdpmonGrid, UdpmonPlan};
-use probe_transport::{ArrivalStamps, ProbeService, Session, SessionOptions};
+use probe_transport::{ArrivalStamps, ProbeSecret, ProbeService, Session, SessionOptions};
 use testing::iperf3_server::QuietServer;
 use units::{BitRate, Time};
 
 /// Opens a session with this server and passes it to `with`; returns the result of `with`, and the server's log.
 fn opened<T>(server: Server, with: impl FnOnce(Session) -> T) -> (Option<T>, Vec<String>) {
+    opened_with(server, None, with)
+}
+
+fn opened_with<T>(
+    server: Server,
+    secret: Option<ProbeSecret>,
+    with: impl FnOnce(Session) -> T,
+) -> (Option<T>, Vec<String>) {
     let options = SessionOptions {
         host: "127.0.0.1".into(),
         port: server.address().port(),
@@ -21,6 +32,7 @@ fn opened<T>(server: Server, with: impl FnOnce(Session) -> T) -> (Option<T>, Vec
         max_rate: BitRate(1_000_000_000),
         mtu: Some(1500),
         timeout: Duration::from_secs(10),
+        secret,
     };
     let (stop, log) = (AtomicBool::new(false), QuietServer::default());
     let result = std::thread::scope(|scope| {
@@ -34,7 +46,12 @@ fn opened<T>(server: Server, with: impl FnOnce(Session) -> T) -> (Option<T>, Vec
 }
 
 fn server() -> Server {
+    server_with(None)
+}
+
+fn server_with(gate: Option<TokenGate>) -> Server {
     let options = ServerOptions {
+        gate: gate.map(Arc::new),
         bind: Some(IpAddr::from([127, 0, 0, 1])),
         port: 0,
         phase_timeout: Duration::from_secs(2),
@@ -46,7 +63,7 @@ fn server() -> Server {
 #[test]
 fn a_server_with_the_service_replies_to_probes() {
     let mtu = |session: Session| session.path_mtu().mtu_bytes;
-    let (mtu, log) = opened(server().with_service(Box::new(ProbeService)), mtu);
+    let (mtu, log) = opened(server().with_service(Box::new(ProbeService { secret: None })), mtu);
     assert_eq!(mtu, Some(Some(1500)));
     assert!(log.iter().any(|line| line.ends_with("path probe started")), "{log:?}");
 }
@@ -56,6 +73,20 @@ fn a_server_without_the_service_rejects_probes() {
     let (mtu, log) = opened(server(), drop);
     assert_eq!(mtu, None);
     assert!(!log.iter().any(|line| line.contains("path probe")), "{log:?}");
+}
+
+#[test]
+fn a_server_with_a_token_serves_probes_with_the_secret_only() {
+    let secret = |text: &str| ProbeSecret::new(&text.repeat(20)).unwrap();
+    let open = |required: Option<ProbeSecret>, sent: Option<ProbeSecret>| {
+        let gate = TokenGate::new(Token::new(b"of iperf3"), TIME_SKEW);
+        let server = server_with(Some(gate)).with_service(Box::new(ProbeService { secret: required }));
+        opened_with(server, sent, drop).0.is_some()
+    };
+    assert!(open(Some(secret("a")), Some(secret("a"))));
+    assert!(!open(Some(secret("a")), Some(secret("b"))));
+    assert!(!open(Some(secret("a")), None));
+    assert!(!open(None, None), "nothing authenticates the client");
 }
 
 #[test]
@@ -77,7 +108,7 @@ fn a_grid_gets_arrivals_and_requests_get_replies() {
         let load = session.load();
         (grid, latency, session.arrival_stamps(), load, plan.load())
     };
-    let (found, log) = opened(server().with_service(Box::new(ProbeService)), measure);
+    let (found, log) = opened(server().with_service(Box::new(ProbeService { secret: None })), measure);
     let (grid, latency, stamps, load, planned) = found.unwrap_or_else(|| panic!("{log:?}"));
     assert_eq!(grid.cells.len(), 6);
     // A busy machine may lose packets, even on loopback.

@@ -8,6 +8,7 @@
 //! - [`AvailableBandwidth`] (streams) and [`Chirps`]: the rate that cross traffic leaves;
 //! - [`BottleneckBuffer`]: kind and size of the queue at the narrowest link;
 //! - [`Hops`]: rate of each link, without cooperation of the other host;
+//! - [`Trace`]: addresses and round-trip times of the hops;
 //! - [`MtuSearch`]: the path MTU;
 //! - [`UdpmonGrid`], [`RequestResponse`]: a grid of packet size and spacing, and latency by size;
 //! - [`estimate_delay`], [`estimate_one_way_delays`]: one-way delay variation and clock skew.
@@ -53,6 +54,7 @@ mod rate_search;
 mod result;
 mod slopes;
 mod statistics;
+mod trace;
 mod train;
 mod trend;
 mod udpmon;
@@ -70,6 +72,7 @@ pub use hops::{Hop, HopProbe, HopReply, Hops, HopsResult, IpVersion};
 pub use line_fit::{LineFit, LinePoint};
 pub use mtu::{MtuOutcome, MtuResult, MtuSearch};
 pub use result::{Interval, ProbeLimits, Validity};
+pub use trace::{Trace, TraceResult, TracedHop};
 pub use train::{Fleet, Method, ReceivedPacket, Step, Train, TrainObservation};
 pub use udpmon::{
     GridCell, GridResult, GridTrain, Histogram, LatencyFit, LatencyPoint, PlanRefused, ReplySize,

@@ -127,7 +127,7 @@ pub(super) const ROUTES: &[Route] = &[
         parameters: &[
             text("from", "The point that sends"),
             text("to", "The point that receives"),
-            text("kind", "The kind of test: throughput, latency, diagnose, stream or transfer"),
+            text("kind", "The kind of test: throughput, latency, diagnose, probe, trace, stream or transfer"),
             SINCE,
             LIMIT,
         ],

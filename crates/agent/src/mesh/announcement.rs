@@ -114,8 +114,8 @@ impl Announcement {
         let (tcp, udp) = (allows.iter().any(|some| some.tcp), allows.iter().any(|some| some.udp));
         let is_allowed = |kind: &Kind| match kind {
             Kind::Throughput | Kind::Diagnose | Kind::Transfer => tcp,
-            Kind::Latency => !allows.is_empty(),
-            Kind::Stream => udp,
+            Kind::Latency | Kind::Trace => !allows.is_empty(),
+            Kind::Probe | Kind::Stream => udp,
         };
         let kinds = Kind::ALL.into_iter().filter(is_allowed).map(|kind| kind.name().to_owned());
         Announcement {
@@ -205,7 +205,7 @@ mod tests {
                 .parse()
                 .unwrap();
         let announcement = Announcement::new(Place::default(), &limits, 0.449);
-        assert_eq!(announcement.capabilities, ["throughput", "latency", "diagnose", "transfer"]);
+        assert_eq!(announcement.capabilities, ["throughput", "latency", "diagnose", "trace", "transfer"]);
         assert_eq!(announcement.busy_share, 0.4);
         let whom: Vec<(&str, bool, Option<u64>)> = announcement
             .allows
@@ -216,7 +216,10 @@ mod tests {
         announcement.check().unwrap();
         let udp: Limits = "[classes.a]\nallow_udp = true\n[assign]\ndefault = \"a\"\n".parse().unwrap();
         let udp = Announcement::new(Place::default(), &udp, 0.0);
-        assert_eq!(udp.capabilities, ["throughput", "latency", "diagnose", "stream", "transfer", "udp"]);
+        assert_eq!(
+            udp.capabilities,
+            ["throughput", "latency", "diagnose", "probe", "trace", "stream", "transfer", "udp"]
+        );
         let nobody: Limits = "[classes.a]\n[assign]\n".parse().unwrap();
         assert!(Announcement::new(Place::default(), &nobody, 0.0).capabilities.is_empty());
     }

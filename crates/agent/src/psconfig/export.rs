@@ -48,6 +48,12 @@ pub fn export_psconfig(config: &Config, members: &Members) -> PsconfigExport {
                 spec_json["interval"] = iso_text(RTT_INTERVAL).into();
                 "rtt"
             }
+            Ok(Kind::Trace) => {
+                if spec.duration != Kind::Trace.default_duration() {
+                    notes.push(format!("the duration of the trace {name} is dropped"));
+                }
+                "trace"
+            }
             _ => {
                 let kind = &spec.test.kind;
                 notes.push(format!("the test {name} is skipped: pScheduler has no test of the kind {kind}"));

@@ -16,7 +16,7 @@ use crate::{Error, Members, address::host_and_port, test::Kind};
 /// Interval and duration of tests that pSConfig runs continuously.
 const CONTINUOUS: (Time, Time) = (Time::from_secs(60), Time::from_secs(10));
 /// Parameters that the import uses, or that have no effect on the measurement.
-const KNOWN: [&str; 14] = [
+const KNOWN: [&str; 16] = [
     "schema",
     "source",
     "dest",
@@ -31,6 +31,8 @@ const KNOWN: [&str; 14] = [
     "source-node",
     "dest-node",
     "link-rtt",
+    "as",
+    "hostnames",
 ];
 
 #[derive(Debug, Deserialize)]
@@ -226,6 +228,11 @@ fn measurement(test: &Test, note: &mut impl FnMut(String)) -> Result<Measurement
             note(format!("a continuous test becomes one of {duration} every {every}"));
             (Kind::Latency, Some(duration), true)
         }
+        "trace" => (Kind::Trace, None, false),
+        "mtu" => {
+            note("it becomes a trace, which also has the hops of the path".into());
+            (Kind::Trace, None, false)
+        }
         other => return Err(format!("tests of the type {other} are not supported")),
     };
     let ends = (index(spec, "source", 0)?, index(spec, "dest", 1)?);
@@ -364,12 +371,16 @@ mod tests {
         "udp": {"type": "throughput", "spec": {"source": "{% address[1] %}", "dest": "{% address[0] %}", "udp": true, "bandwidth": 5000000}},
         "bg": {"type": "latencybg", "spec": {"source": "{% address[0] %}", "dest": "{% address[1] %}"}},
         "rtt": {"type": "rtt", "spec": {"source": "{% address[0] %}", "dest": "{% address[1] %}", "count": 10}},
-        "trace": {"type": "trace", "spec": {"dest": "{% address[1] %}"}}
+        "trace": {"type": "trace", "spec": {"dest": "{% address[1] %}", "hostnames": false, "probe-type": "icmp", "hops": 20}},
+        "mtu": {"type": "mtu", "spec": {"source": "{% address[0] %}", "dest": "{% address[1] %}"}},
+        "dns": {"type": "dns", "spec": {"query": "a.example", "record": "a"}}
       },
       "schedules": {"4h": {"repeat": "PT4H", "slip": "PT1H", "sliprand": true}, "once": {}},
       "tasks": {
         "bg": {"group": "star", "test": "bg"},
         "class": {"group": "class", "test": "tcp", "schedule": "4h"},
+        "dns": {"group": "all", "test": "dns", "schedule": "4h"},
+        "mtu": {"group": "all", "test": "mtu", "schedule": "4h"},
         "off": {"group": "all", "test": "tcp", "schedule": "4h", "disabled": true},
         "once": {"group": "all", "test": "rtt", "schedule": "once"},
         "rtt": {"group": "all", "test": "rtt", "schedule": "4h", "priority": 3},
@@ -400,18 +411,20 @@ mod tests {
             tests,
             [
                 ("bg-c", "c", "latency", 10),
+                ("mtu-b", "b", "trace", 60),
                 ("rtt-b", "b", "latency", 10),
                 ("tcp-b", "b", "throughput", 30),
+                ("trace-b", "b", "trace", 60),
                 ("udp-b", "b", "throughput", 10),
                 ("udp-c", "c", "throughput", 10),
             ]
         );
-        assert_eq!(imported.tests, 5);
-        let tcp = &config.tests[2];
+        assert_eq!(imported.tests, 7);
+        let tcp = &config.tests[3];
         assert_eq!(tcp.recurrence.every, Time::from_secs(14_400));
         assert_eq!((tcp.recurrence.slip, tcp.recurrence.random_start), (Time::from_secs(3600), true));
-        assert_eq!(config.tests[1].spec.priority, 3);
-        assert_eq!(config.tests[3].spec.test.rate, Some(units::BitRate(5_000_000)));
+        assert_eq!(config.tests[2].spec.priority, 3);
+        assert_eq!(config.tests[5].spec.test.rate, Some(units::BitRate(5_000_000)));
         let notes = imported.notes.join("\n");
         for part in [
             "task rtt: the other points must allow its priority: max_priority = 3",
@@ -421,7 +434,9 @@ mod tests {
             "task off: it is disabled",
             "task once: it does not recur",
             "task tcp: these parameters are dropped: parallel",
-            "task trace: tests of the type trace are not supported",
+            "task trace: these parameters are dropped: probe-type, hops",
+            "task mtu: it becomes a trace",
+            "task dns: tests of the type dns are not supported",
         ] {
             assert!(notes.contains(part), "{part}\nis not in\n{notes}");
         }
@@ -434,6 +449,7 @@ mod tests {
         let tests = "[[tests]]\nname = \"x\"\nto = \"b\"\nkind = \"throughput\"\nduration = \"20s\"\nevery = \"1h\"\nslip = \"90s\"\n\
              [[tests]]\nname = \"y\"\nto = \"b\"\nkind = \"latency\"\nduration = \"30s\"\nevery = \"10min\"\nrandom_start = true\n\
              [[tests]]\nname = \"z\"\nto = \"b\"\nkind = \"throughput\"\nrate = \"5mbit\"\nevery = \"1h\"\npriority = -1\n\
+             [[tests]]\nname = \"zt\"\nto = \"b\"\nkind = \"trace\"\nevery = \"1h\"\n\
              [[tests]]\nname = \"d\"\nto = \"b\"\nkind = \"diagnose\"\nevery = \"24h\"\n";
         let before = config(tests, &members);
         let exported = export_psconfig(&before, &members);
@@ -445,6 +461,9 @@ mod tests {
         for (index, (before, after)) in before.tests.iter().zip(&after.tests).enumerate() {
             assert_eq!((&before.spec, &before.recurrence), (&after.spec, &after.recurrence), "{index}");
         }
-        assert_eq!(after.tests.len(), 3);
+        assert_eq!(after.tests.len(), 4);
+        let long = "[[tests]]\nname = \"t\"\nto = \"b\"\nkind = \"trace\"\nduration = \"90s\"\nevery = \"1h\"\n";
+        let exported = export_psconfig(&config(long, &members), &members);
+        assert_eq!(exported.notes, ["the duration of the trace t is dropped"]);
     }
 }

@@ -13,6 +13,10 @@ pub enum Kind {
     Latency,
     /// A diagnosis of the limits of TCP.
     Diagnose,
+    /// The capacity of the narrowest link of the path, and the available bandwidth, by trains of packets.
+    Probe,
+    /// The hops of the path, their round-trip times, and the path MTU.
+    Trace,
     /// A real-time stream at a rate, as of e-VLBI.
     Stream,
     /// An application's own transfer: the slot is reserved for it, and its connections are watched.
@@ -21,8 +25,15 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub(crate) const ALL: [Kind; 5] =
-        [Kind::Throughput, Kind::Latency, Kind::Diagnose, Kind::Stream, Kind::Transfer];
+    pub(crate) const ALL: [Kind; 7] = [
+        Kind::Throughput,
+        Kind::Latency,
+        Kind::Diagnose,
+        Kind::Probe,
+        Kind::Trace,
+        Kind::Stream,
+        Kind::Transfer,
+    ];
 
     /// Name in files and messages.
     pub fn name(self) -> &'static str {
@@ -30,6 +41,8 @@ impl Kind {
             Kind::Throughput => "throughput",
             Kind::Latency => "latency",
             Kind::Diagnose => "diagnose",
+            Kind::Probe => "probe",
+            Kind::Trace => "trace",
             Kind::Stream => "stream",
             Kind::Transfer => "transfer",
         }
@@ -39,7 +52,8 @@ impl Kind {
     pub fn default_duration(self) -> Time {
         match self {
             Kind::Throughput | Kind::Latency | Kind::Stream => Time::from_secs(10),
-            Kind::Diagnose | Kind::Transfer => Time::from_secs(60),
+            // Most traces end within seconds. An MTU black hole, and routers that do not reply, take up to a minute.
+            Kind::Diagnose | Kind::Probe | Kind::Trace | Kind::Transfer => Time::from_secs(60),
         }
     }
 }

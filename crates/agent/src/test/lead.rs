@@ -22,7 +22,9 @@ use units::Time;
 use super::{
     Endpoint, Figures, Kind, LeadJob, Measured, figures,
     lead_job::error_text,
+    path_probe::probe_path,
     stream::stream,
+    trace::trace,
     transfer::{read_run, transfer},
 };
 
@@ -63,6 +65,11 @@ pub(crate) fn measure(job: &LeadJob) -> Measured {
         Kind::Throughput => throughput(job, &endpoint, remaining),
         Kind::Latency => latency(job, &endpoint, remaining),
         Kind::Diagnose => diagnose(job, &endpoint),
+        Kind::Probe => match job.parameters.rate {
+            Some(rate) => probe_path(job, &endpoint, rate, remaining),
+            None => Measured::failed("a probe needs a rate"),
+        },
+        Kind::Trace => trace(job, remaining),
         Kind::Stream => match job.parameters.rate {
             Some(rate) => stream(job, &endpoint, rate, remaining),
             None => Measured::failed("a stream needs a rate"),

@@ -5,9 +5,11 @@ mod kind;
 mod lead;
 mod lead_job;
 mod parameters;
+mod path_probe;
 mod peer;
 mod servers;
 mod stream;
+mod trace;
 mod transfer;
 
 pub use figures::Figures;

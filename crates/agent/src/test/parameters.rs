@@ -15,7 +15,8 @@ pub struct TestParameters {
     pub kind: Kind,
     /// Duration.
     pub duration: Time,
-    /// Throughput by UDP at this rate, instead of TCP; the rate of a stream; for a transfer, the maximum rate of the application.
+    /// Throughput by UDP at this rate, instead of TCP; the rate of a stream; for a transfer, the maximum rate of the application; for
+    /// a probe, its maximum load, averaged over any second.
     pub rate: Option<BitRate>,
 }
 
@@ -24,18 +25,18 @@ impl TestParameters {
     /// stations of an e-VLBI session send to one correlator at the same time.
     pub fn class(&self) -> Class {
         match (self.kind, self.rate) {
-            (Kind::Latency, _) => Class::Background,
+            (Kind::Latency | Kind::Trace, _) => Class::Background,
             (Kind::Stream, _) | (Kind::Transfer, Some(_)) => Class::Normal,
-            (Kind::Throughput | Kind::Diagnose | Kind::Transfer, _) => Class::Exclusive,
+            (Kind::Throughput | Kind::Diagnose | Kind::Probe | Kind::Transfer, _) => Class::Exclusive,
         }
     }
 
     /// The test, as limits and the calendar see it.
     pub fn test(&self) -> Test {
         let transport = match (self.kind, self.rate) {
-            (Kind::Throughput, Some(_)) | (Kind::Stream, _) => Transport::Udp,
+            (Kind::Throughput, Some(_)) | (Kind::Stream | Kind::Probe, _) => Transport::Udp,
             (Kind::Throughput | Kind::Diagnose | Kind::Transfer, _) => Transport::Tcp,
-            (Kind::Latency, _) => Transport::Other,
+            (Kind::Latency | Kind::Trace, _) => Transport::Other,
         };
         Test { kind: self.kind.name().into(), transport, rate: self.rate, parameters: String::new() }
     }
@@ -45,7 +46,8 @@ impl TestParameters {
         let parameters = TestParameters { kind: test.kind.parse()?, duration, rate: test.rate };
         parameters.check()?;
         let server = server_of(test)?;
-        if server.as_ref().is_some_and(|server| server.protocol == ServerProtocol::Owamp)
+        if parameters.kind == Kind::Latency
+            && server.as_ref().is_some_and(|server| server.protocol == ServerProtocol::Owamp)
             && duration < MIN_OWAMP_DURATION
         {
             return Err(format!("a latency test by OWAMP lasts at least {MIN_OWAMP_DURATION}"));
@@ -64,17 +66,22 @@ impl TestParameters {
     pub fn check(&self) -> Result<(), String> {
         let min_duration = match self.kind {
             Kind::Throughput | Kind::Latency | Kind::Stream | Kind::Transfer => Time::from_secs(1),
-            // Round-trip times, bursts of datagrams, and a TCP test of 10 s.
-            Kind::Diagnose => Time::from_secs(45),
+            // Each packet without a reply takes a second.
+            Kind::Trace => Time::from_secs(5),
+            // Round-trip times, bursts of datagrams, and a TCP test of 10 s; or the capacity, and streams.
+            Kind::Diagnose | Kind::Probe => Time::from_secs(45),
         };
         match self {
             _ if self.duration < min_duration => {
                 Err(format!("a test of the kind {} lasts at least {min_duration}", self.kind))
             }
-            TestParameters { kind: Kind::Latency | Kind::Diagnose, rate: Some(_), .. } => {
+            TestParameters { kind: Kind::Latency | Kind::Diagnose | Kind::Trace, rate: Some(_), .. } => {
                 Err(format!("a test of the kind {} has no rate", self.kind))
             }
             TestParameters { kind: Kind::Stream, rate: None, .. } => Err("a stream needs a rate".into()),
+            TestParameters { kind: Kind::Probe, rate: None, .. } => {
+                Err("a probe needs a rate: its maximum load, averaged over any second".into())
+            }
             TestParameters { rate: Some(BitRate(0)), .. } => Err("the rate must be above zero".into()),
             _ => Ok(()),
         }
@@ -93,6 +100,8 @@ mod tests {
             (Kind::Throughput, Some(BitRate(5_000_000))),
             (Kind::Latency, None),
             (Kind::Diagnose, None),
+            (Kind::Probe, Some(BitRate(100_000_000))),
+            (Kind::Trace, None),
             (Kind::Transfer, None),
             (Kind::Transfer, Some(BitRate(5_000_000))),
             (Kind::Stream, Some(BitRate(512_000_000))),
@@ -117,7 +126,24 @@ mod tests {
             TestParameters::of(&one_way, Time::from_secs(4)).unwrap_err().contains("OWAMP lasts at least")
         );
         assert_eq!(TestParameters::of(&one_way, Time::from_secs(5)), Ok(latency(5)));
-        let other = Test { kind: "trace".into(), ..Test::default() };
+        // A trace needs no service.
+        let trace = TestParameters { kind: Kind::Trace, duration: Time::from_secs(5), rate: None };
+        for protocol in ServerProtocol::ALL {
+            let test = Test { parameters: server(protocol), ..trace.test() };
+            assert_eq!(TestParameters::of(&test, trace.duration), Ok(trace));
+        }
+        assert!(TestParameters::of(&with(ServerProtocol::Host), udp.duration).is_err());
+        let (short, fast) = (Time::from_secs(4), Some(BitRate(1)));
+        let probe = TestParameters { kind: Kind::Probe, duration: Time::from_secs(45), rate: None };
+        for wrong in [
+            TestParameters { duration: short, ..trace },
+            TestParameters { rate: fast, ..trace },
+            TestParameters { duration: short, rate: fast, ..probe },
+            probe,
+        ] {
+            assert!(wrong.check().is_err(), "{wrong:?}");
+        }
+        let other = Test { kind: "dns".into(), ..Test::default() };
         assert!(TestParameters::of(&other, udp.duration).is_err());
     }
 }

@@ -17,6 +17,7 @@ use iperf3::{
     report::{Report, ServerOutput},
 };
 use measurement::unattended::SamplingObserver;
+use probe_transport::{ProbeSecret, ProbeService};
 use serde::{Deserialize, Serialize};
 use stamp::{Key, Reflector};
 use transfer::stream::StreamService;
@@ -28,7 +29,7 @@ use super::{Kind, TestParameters};
 const SECRET_BYTES: usize = 16;
 /// Timeout of each step of a test before and after its data.
 const PHASE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time until a stop of a transfer takes effect.
+/// Time until a stop of a test without a server takes effect.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// Time over which the rate is averaged for its limit.
 const RATE_TIME: Duration = Duration::from_secs(5);
@@ -85,19 +86,23 @@ pub(crate) fn serve(job: &PeerJob, on_ready: impl FnOnce(Endpoint)) -> Result<()
             on_ready(Endpoint { port, secret });
             reflector.run(&job.stop).map_err(|error| error.to_string())
         }
-        Kind::Transfer => {
-            // The application opens its own ports. The lead begins when it gets this reply.
+        Kind::Transfer | Kind::Trace => {
+            // An application opens its own ports, and a trace needs none. The lead begins when it gets this reply.
             on_ready(Endpoint { port: 0, secret });
             while !job.stop.load(Ordering::Acquire) {
                 thread::sleep(STOP_CHECK_INTERVAL);
             }
             Ok(())
         }
-        Kind::Throughput | Kind::Diagnose | Kind::Stream => {
+        Kind::Throughput | Kind::Diagnose | Kind::Probe | Kind::Stream => {
             let server = first_port(job, |port| {
                 Server::bind(options(job, port, &secret)).map_err(|error| error.to_string())
             })?;
             let server = match job.parameters.kind {
+                Kind::Probe => {
+                    let secret = ProbeSecret::new(&secret).ok_or("the secret has too few characters")?;
+                    server.with_service(Box::new(ProbeService { secret: Some(secret) }))
+                }
                 Kind::Stream => server.with_service(Box::new(StreamService {
                     max_rate: job.parameters.rate,
                     max_duration: Some(Duration::from_nanos(job.parameters.duration.0)),

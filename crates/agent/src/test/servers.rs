@@ -1,4 +1,4 @@
-//! Servers outside the mesh as ends of this point's tests: iperf3 servers, and servers of TWAMP, STAMP and OWAMP.
+//! Servers outside the mesh as ends of this point's tests: iperf3 servers, servers of TWAMP, STAMP and OWAMP, and hosts without a service.
 //!
 //! Such a test has no peer that could agree, so it occupies a slot in this point's calendar only. The reservation contains the server's name
 //! and address, so that it does not depend on a later change of the configuration.
@@ -13,6 +13,8 @@ use crate::address::host_and_port;
 /// The protocol of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerProtocol {
+    /// None: only the path to the host can be traced.
+    Host,
     /// Throughput tests.
     Iperf3,
     /// Latency tests, with a control connection.
@@ -25,12 +27,18 @@ pub enum ServerProtocol {
 
 impl ServerProtocol {
     /// All protocols.
-    pub(crate) const ALL: [ServerProtocol; 4] =
-        [ServerProtocol::Iperf3, ServerProtocol::Twamp, ServerProtocol::Stamp, ServerProtocol::Owamp];
+    pub(crate) const ALL: [ServerProtocol; 5] = [
+        ServerProtocol::Host,
+        ServerProtocol::Iperf3,
+        ServerProtocol::Twamp,
+        ServerProtocol::Stamp,
+        ServerProtocol::Owamp,
+    ];
 
     /// Its name in the configuration.
     pub fn name(self) -> &'static str {
         match self {
+            ServerProtocol::Host => "host",
             ServerProtocol::Iperf3 => "iperf3",
             ServerProtocol::Twamp => "twamp",
             ServerProtocol::Stamp => "stamp",
@@ -40,6 +48,7 @@ impl ServerProtocol {
 
     fn default_port(self) -> u16 {
         match self {
+            ServerProtocol::Host => 0,
             ServerProtocol::Iperf3 => 5201,
             ServerProtocol::Twamp => stamp::ControlProtocol::Twamp.port(),
             ServerProtocol::Owamp => stamp::ControlProtocol::Owamp.port(),
@@ -47,9 +56,12 @@ impl ServerProtocol {
         }
     }
 
-    /// Whether it serves tests of this kind. Applications transfer to the host whose throughput can be tested.
+    /// Whether it serves tests of this kind. Applications transfer to the host whose throughput can be tested; the path to any host can be
+    /// traced.
     pub(crate) fn serves(self, kind: Kind) -> bool {
         match self {
+            _ if kind == Kind::Trace => true,
+            ServerProtocol::Host => false,
             ServerProtocol::Iperf3 => matches!(kind, Kind::Throughput | Kind::Transfer),
             ServerProtocol::Twamp | ServerProtocol::Stamp | ServerProtocol::Owamp => kind == Kind::Latency,
         }
@@ -60,7 +72,7 @@ impl ServerProtocol {
         match self {
             ServerProtocol::Twamp => stamp::Protocol::Twamp,
             ServerProtocol::Owamp => stamp::Protocol::Owamp,
-            ServerProtocol::Iperf3 | ServerProtocol::Stamp => stamp::Protocol::Stamp,
+            ServerProtocol::Host | ServerProtocol::Iperf3 | ServerProtocol::Stamp => stamp::Protocol::Stamp,
         }
     }
 }
@@ -79,7 +91,7 @@ pub struct ServerService {
 }
 
 impl ServerService {
-    /// A service at `HOST` or `HOST:PORT`.
+    /// A service at `HOST` or `HOST:PORT`; a host without a service has no port.
     ///
     /// # Errors
     /// If the address is not valid.
@@ -87,9 +99,12 @@ impl ServerService {
         let is_bare = |host: &str| !host.is_empty() && !host.contains([' ', '[', ']', '/']);
         let bare_v6 = address.parse::<std::net::Ipv6Addr>().is_ok();
         let (host, port) = match host_and_port(address) {
-            Some((host, port)) if !bare_v6 => (host, port),
+            Some((host, port)) if !bare_v6 && protocol != ServerProtocol::Host => (host, port),
             _ if is_bare(address) && (bare_v6 || !address.contains(':')) => {
                 (address, protocol.default_port())
+            }
+            _ if protocol == ServerProtocol::Host => {
+                return Err(format!("{address:?} is not a host: a name or an IP address without a port"));
             }
             _ => return Err(format!("{address:?} is not an address; the form is HOST or HOST:PORT")),
         };
@@ -189,6 +204,8 @@ mod tests {
             (ServerProtocol::Twamp, "[2001:db8::1]:8620", "2001:db8::1", 8620),
             (ServerProtocol::Stamp, "2001:db8::1", "2001:db8::1", 862),
             (ServerProtocol::Owamp, "ps.example", "ps.example", 861),
+            (ServerProtocol::Host, "www.example", "www.example", 0),
+            (ServerProtocol::Host, "2001:db8::1", "2001:db8::1", 0),
         ] {
             let service = ServerService::new("far", protocol, address).unwrap();
             assert_eq!((service.host.as_str(), service.port), (host, port));
@@ -197,6 +214,7 @@ mod tests {
         for wrong in ["", "a b", "host:port", "http://x/"] {
             assert!(ServerService::new("far", ServerProtocol::Iperf3, wrong).is_err(), "{wrong}");
         }
+        assert!(ServerService::new("far", ServerProtocol::Host, "www.example:80").is_err());
         assert!("far iperf3 5201".parse::<ServerService>().is_err());
         assert!("far bwctl 4823 host".parse::<ServerService>().is_err());
     }

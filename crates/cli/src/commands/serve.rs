@@ -188,7 +188,7 @@ pub fn run(args: &ServeArgs, json: bool) -> anyhow::Result<()> {
         max_duration: args.server_max_duration,
     };
     let server = Server::bind(args.options()?)?
-        .with_service(Box::new(ProbeService))
+        .with_service(Box::new(ProbeService { secret: None }))
         .with_service(Box::new(service))
         .with_service(Box::new(streams));
     let console = Console {

@@ -86,7 +86,8 @@ pub(super) fn serve_other(
     observer: &dyn ServerObserver,
 ) {
     let peer = client.peer;
-    if options.authority.is_some() || (options.gate.is_some() && !service.checks_token()) {
+    let is_authenticated = service.checks_token() || service.authenticates_by_cookie();
+    if options.authority.is_some() || (options.gate.is_some() && !is_authenticated) {
         // Its connection is closed: a service's client sends no user name, and to most services no token.
         let name = service.name();
         return observer.note(&format!("{peer}: {name} rejected: this server requires authentication"));

@@ -1,6 +1,9 @@
 //! The available bandwidth of a path, by a probe session with `longfat serve`.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::AtomicBool,
+    time::{Duration, Instant},
+};
 
 use probe::{AvailableBandwidth, AvailableBandwidthResult, Method, Step, TrainObservation, Validity};
 use probe_transport::{Error, Session, SessionOptions};
@@ -16,6 +19,7 @@ const MAX_TIME: Duration = Duration::from_secs(20);
 /// A method with a deadline.
 struct WithDeadline {
     method: AvailableBandwidth,
+    begin: Instant,
     deadline: Instant,
     is_late: bool,
 }
@@ -35,7 +39,8 @@ impl Method for WithDeadline {
     fn result(&self) -> AvailableBandwidthResult {
         let mut result = self.method.result();
         if self.is_late {
-            let late = format!("the measurement was ended after {} s", MAX_TIME.as_secs());
+            let time = self.deadline.saturating_duration_since(self.begin);
+            let late = format!("the measurement was ended after {} s", time.as_secs());
             let doubts = if result.validity.valid { Vec::new() } else { result.validity.reasons };
             result.validity = Validity { valid: false, reasons: [doubts, vec![late]].concat() };
         }
@@ -45,6 +50,29 @@ impl Method for WithDeadline {
     fn progress(&self) -> String {
         self.method.progress()
     }
+}
+
+/// The available bandwidth of a session's path, as far as it is known at `until`; then the result is not valid. Trains that are on their way
+/// are completed. `None`: the session's maximum rate allows no useful train.
+///
+/// # Errors
+/// If a socket fails, the server closes the connection, or `stop` is set.
+pub fn probe_available(
+    session: &mut Session,
+    until: Instant,
+    stop: &AtomicBool,
+) -> Result<Option<AvailableBandwidthResult>, Error> {
+    let limits = session.limits();
+    if !limits.allow_trains() {
+        return Ok(None);
+    }
+    let mut method = WithDeadline {
+        method: AvailableBandwidth::new(limits),
+        begin: Instant::now(),
+        deadline: until,
+        is_late: false,
+    };
+    session.run(&mut method, stop, &mut |_| {}).map(Some)
 }
 
 /// The available bandwidth, with at most `max_rate` averaged over any second and packets of at most `mtu` bytes. `None`, and a note,
@@ -61,19 +89,11 @@ pub fn measure(
         max_rate,
         mtu,
         timeout: SESSION_TIMEOUT,
+        secret: None,
     };
     let probed = || {
         let mut session = Session::open(&options, &tests.stop)?;
-        let limits = session.limits();
-        if !limits.allow_trains() {
-            return Ok(None);
-        }
-        let mut method = WithDeadline {
-            method: AvailableBandwidth::new(limits),
-            deadline: Instant::now() + MAX_TIME,
-            is_late: false,
-        };
-        session.run(&mut method, &tests.stop, &mut |_| {}).map(Some)
+        probe_available(&mut session, Instant::now() + MAX_TIME, &tests.stop)
     };
     match probed() {
         Ok(found) => Ok(found),

@@ -24,6 +24,7 @@ use units::{BitRate, Time};
 
 use self::series::PathTest;
 pub use self::{
+    available::probe_available,
     diagnosed::{Diagnosis, DiagnosisRequest, Plan, RemedyElsewhere, diagnose, plan},
     error::Error,
     series::{Peer, TestSeries},

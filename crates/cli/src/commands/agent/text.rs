@@ -281,7 +281,7 @@ fn result(row: &TestRow) -> String {
     let mut parts = Vec::new();
     parts.extend(figures.goodput_bps.map(|bps| format!("goodput {}", number::rate(bps))));
     parts.extend(figures.min_rtt_us.map(|us| format!("RTT min {}", number::rounded_micros(us))));
-    let typical = if row.kind == "latency" { "median" } else { "mean" };
+    let typical = if matches!(row.kind.as_str(), "latency" | "trace") { "median" } else { "mean" };
     parts.extend(figures.typical_rtt_us.map(|us| format!("{typical} {}", number::rounded_micros(us))));
     let loss = match row.kind.as_str() {
         "latency" => "lost",
@@ -289,7 +289,8 @@ fn result(row: &TestRow) -> String {
         _ => "lost or retransmitted",
     };
     parts.extend(figures.loss_share.map(|share| format!("{loss} {}", number::share(share))));
-    let mut lines = vec![format!("  {} {} to {}: {}", row.kind, row.from, row.to, parts.join(", "))];
+    let colon = if parts.is_empty() { "" } else { ": " };
+    let mut lines = vec![format!("  {} {} to {}{colon}{}", row.kind, row.from, row.to, parts.join(", "))];
     if let Some(verdict) = &figures.verdict {
         let evidence = figures.evidence.as_ref().map_or(String::new(), |text| format!(": {text}"));
         lines.push(match verdict.as_str() {

@@ -279,6 +279,7 @@ impl PeerArgs {
             max_rate: self.max_rate,
             mtu: self.mtu,
             timeout: self.timeout,
+            secret: None,
         }
     }
 }

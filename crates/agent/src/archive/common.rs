@@ -1,8 +1,9 @@
 //! The common archive of a mesh in PostgreSQL: its tables, and how far it has stored the spools of points.
 
 use super::{
+    conversion::{RESTORE_HOURS, prepare_tables},
     pairs,
-    tables::{FORMAT, THIRD_VERSION, tables},
+    tables::{FORMAT, FOURTH_VERSION, THIRD_VERSION, tables},
 };
 use crate::database::{
     DatabaseError,
@@ -33,10 +34,13 @@ pub(super) fn create(database: &dyn Database) -> sql::Result<()> {
             database.batch(&declarations(&tables()))?;
             database.execute("INSERT INTO format VALUES (?1)", values![FORMAT.version])?;
         }
-        Some(THIRD_VERSION) => {
-            database.batch("ALTER TABLE pairs RENAME TO old_pairs")?;
+        Some(version @ (THIRD_VERSION | FOURTH_VERSION)) => {
+            database.batch(&declarations(&prepare_tables(version)))?;
             database.convert(&declarations(&tables()))?;
-            pairs::convert(database, true)?;
+            database.convert(RESTORE_HOURS)?;
+            if version == THIRD_VERSION {
+                pairs::convert(database, true)?;
+            }
             database.execute("UPDATE format SET version = ?1", values![FORMAT.version])?;
         }
         Some(_) => {}

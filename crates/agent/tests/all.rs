@@ -13,4 +13,5 @@ mod mesh;
 mod opening;
 mod partition;
 mod postgres;
+mod recurring;
 mod steps;

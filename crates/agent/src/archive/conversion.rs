@@ -4,7 +4,8 @@ use super::{
     columns::{COLUMNS, read},
     pairs,
     tables::{
-        ATTENTION, FIRST_VERSION, FORMAT, FOURTH_VERSION, OUTBOX, SECOND_VERSION, SPOOL, THIRD_VERSION, tables,
+        ATTENTION, FIRST_VERSION, FORMAT, FOURTH_VERSION, OUTBOX, SECOND_VERSION, SPOOL, THIRD_VERSION,
+        tables,
     },
 };
 use crate::database::sql::{self, Database, Field, Row, read_first, values};
@@ -254,7 +255,10 @@ pub(super) mod tests {
         let hours = archive.hours("a", "b", 0).unwrap();
         let [hour] = &hours[..] else { panic!("{hours:?}") };
         assert_eq!((hour.finished, hour.goodput_bps, hour.options.as_deref()), (3, Some(2e9), None));
-        assert_eq!((hour.start_us, hour.max_goodput_bps, hour.verdict.as_deref()), (0, Some(3e9), Some("loss")));
+        assert_eq!(
+            (hour.start_us, hour.max_goodput_bps, hour.verdict.as_deref()),
+            (0, Some(3e9), Some("loss"))
+        );
     }
 
     #[test]

@@ -378,9 +378,8 @@ impl EventLoop {
             Outcome::Failed(_) => State::Failed,
         };
         let test = &known.request.spec.test;
-        let reason = outcome.reason().map(|reason| {
-            received::plain_reason(&explain_refusal(test, reason.to_string()))
-        });
+        let reason =
+            outcome.reason().map(|reason| received::plain_reason(&explain_refusal(test, reason.to_string())));
         let reason_kind = outcome.reason().map(|reason| reason.name().to_string());
         let row = match self.archive.get(&id.to_string())? {
             // The stored result has the more exact reason.

@@ -16,7 +16,7 @@ pub(crate) use figures::{FoundRecord, find_record};
 pub use kind::Kind;
 pub(crate) use lead::{measure, remove_others};
 pub(crate) use lead_job::{LeadJob, Measured};
-pub(crate) use options::{TestOptions, explain_refusal, options_of, parameters_of};
+pub(crate) use options::{OptionMistake, TestOptions, explain_refusal, options_of, parameters_of};
 pub use parameters::TestParameters;
 pub(crate) use peer::{Endpoint, PeerJob, serve};
 pub(crate) use servers::{OtherEnd, other_name, server_of};

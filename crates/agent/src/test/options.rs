@@ -165,7 +165,9 @@ pub(super) fn split(parameters: &str) -> Result<(&str, &str), String> {
     }
     if mark != MARK {
         let version = env!("CARGO_PKG_VERSION");
-        return Err(format!("longfat {version} does not know the {mark} of this test; it needs a newer version"));
+        return Err(format!(
+            "longfat {version} does not know the {mark} of this test; it needs a newer version"
+        ));
     }
     // Options have an equals sign; the name of a server, which follows them, has none.
     let options: usize = rest.split_inclusive(' ').take_while(|word| word.contains('=')).map(str::len).sum();
@@ -185,7 +187,9 @@ pub(crate) fn explain_refusal(test: &Test, reason: String) -> String {
         return reason;
     }
     let options = options_of(test).map(|options| options.to_string()).unwrap_or_default();
-    format!("{reason}; its version of longfat does not support the options of this test ({options}): update it")
+    format!(
+        "{reason}; its version of longfat does not support the options of this test ({options}): update it"
+    )
 }
 
 #[cfg(test)]
@@ -264,7 +268,10 @@ mod tests {
         let test = Test { parameters: parameters_of(&options(None, 4, 0), ""), ..tcp(10).test() };
         let refusal = "point b does not allow it: \"options/1 parallel=4\" is not a server".to_string();
         let explained = explain_refusal(&test, refusal.clone());
-        assert!(explained.starts_with(&refusal) && explained.contains("(parallel=4): update it"), "{explained}");
+        assert!(
+            explained.starts_with(&refusal) && explained.contains("(parallel=4): update it"),
+            "{explained}"
+        );
         let other = "point b does not allow it: refused by max_duration".to_string();
         assert_eq!(explain_refusal(&test, other.clone()), other);
         assert_eq!(explain_refusal(&tcp(10).test(), refusal.clone()), refusal);

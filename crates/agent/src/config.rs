@@ -471,7 +471,7 @@ fn servers(files: &[FileServer], members: Option<&Members>, mistakes: &mut Mista
 }
 
 /// The recurring tests of a table of the file: one for each other end that it names; for each other point of the mesh, one without an end.
-/// None if the table has mistakes.
+/// Empty if the table has mistakes.
 fn tasks(
     own: &PointName,
     test: &FileTest,

@@ -124,14 +124,15 @@ impl PairFacts {
 
     /// Whether a test decides on the newest results, the best goodput and the cause of the pair. Throughput tests with different options are
     /// not comparable: those with the options of the newest result decide. A result of a test without options takes their place; other
-    /// tests do so after [`OPTIONS_TIMEOUT_US`].
-    fn is_decided_by(&self, row: &TestRow) -> bool {
-        let newest = self.throughput.as_ref().filter(|newest| newest.kind == "throughput");
-        let Some(newest) = newest.filter(|_| row.kind == "throughput") else { return true };
+    /// tests do so after [`OPTIONS_TIMEOUT_US`]. Tests that start after `latest_start_us` are in the future by mistake.
+    fn is_decided_by(&self, row: &TestRow, latest_start_us: i64) -> bool {
+        let newest = self.throughput.as_ref().filter(|newest| newest.kind == row.kind);
+        let Some(newest) = newest.filter(|newest| newest.options != row.options) else { return true };
         let later_us = row.start_us.saturating_sub(newest.start_us);
-        row.options == newest.options
+        let takes_place = newest.start_us > latest_start_us
             || (later_us >= 0 && row.options.is_none() && shows_path(row))
-            || later_us > OPTIONS_TIMEOUT_US
+            || later_us > OPTIONS_TIMEOUT_US;
+        takes_place && row.start_us <= latest_start_us
     }
 
     /// Whether the newest throughput test had other options than this one.
@@ -242,7 +243,7 @@ pub(super) fn update_pair(
     if pair.cause.as_ref().is_some_and(|cause| cause.since_us > latest_start_us) {
         pair.cause = last_change(database, &row.from, &row.to, latest_start_us)?;
     }
-    if pair.is_decided_by(row) {
+    if pair.is_decided_by(row, latest_start_us) {
         let deciding = pair.deciding_kind().map(str::to_owned);
         let has_new_options = pair.has_other_options(row);
         pair.add_newest(row, latest_start_us);

@@ -139,6 +139,9 @@ MeshPair = TypedDict(
         "typical_rtt_us": Optional[float],
         # Start of the last throughput test by TCP; without one, of the last diagnosis, microseconds since 1970.
         "tested_us": Optional[int],
+        # The options of this test, as in `parallel=4`; `null` if it had none. Tests with other options do not decide
+        # on the pair.
+        "options": Optional[str],
         # Why its tests get no result.
         "problem": Optional[str],
         # A user has acknowledged this cause.
@@ -254,6 +257,9 @@ TestRow = TypedDict(
         "to": str,
         # The kind of test.
         "kind": str,
+        # The options with which a throughput test was measured, as in `congestion=bbr parallel=4 omit=2s`; `null` if
+        # it had none.
+        "options": Optional[str],
         # The recurring test that it belongs to.
         "task": Optional[str],
         # Start of its slot, or the earliest requested start if it had no slot; microseconds since 1970, UTC.
@@ -289,6 +295,8 @@ HourRow = TypedDict(
     {
         # The kind of test.
         "kind": str,
+        # The options of the tests, as in `parallel=4`; `null` for tests without options.
+        "options": Optional[str],
         # Start of the hour, microseconds since 1970.
         "start_us": int,
         # Number of tests that completed.

@@ -37,6 +37,7 @@ export interface MeshPair {
   min_rtt_us: number | null;
   typical_rtt_us: number | null;
   tested_us: number | null;
+  options: string | null;
   problem: string | null;
   acknowledgement: Acknowledgement | null;
   muted_until_us: number | null;
@@ -74,6 +75,7 @@ export interface TestRow {
   from: string;
   to: string;
   kind: string;
+  options: string | null;
   task: string | null;
   start_us: number;
   duration_us: number;
@@ -91,6 +93,7 @@ export interface TestRow {
 
 export interface HourRow {
   kind: string;
+  options: string | null;
   start_us: number;
   finished: number;
   failed: number;

@@ -81,6 +81,7 @@ fn row(pair: usize, from: &str, to: &str, kind: usize, round_us: i64) -> TestRow
         from: from.into(),
         to: to.into(),
         kind: KINDS[kind].into(),
+        options: None,
         task: Some(format!("{}-to-{to}", KINDS[kind])),
         start_us,
         duration_us: 10_000_000,
@@ -119,7 +120,7 @@ fn fill(path: &Path, points: usize, now_us: i64) -> rusqlite::Result<Size> {
     let transaction = connection.transaction()?;
     {
         let mut hour = transaction.prepare(
-            "INSERT INTO hours VALUES (?1, ?2, ?3, ?4, 1, 0, 0, ?5, ?6, ?7, ?7, 1, 1e-6, 1, 51000.0, 50000.0, ?8)",
+            "INSERT INTO hours VALUES (?1, ?2, ?3, '', ?4, 1, 0, 0, ?5, ?6, ?7, ?7, 1, 1e-6, 1, 51000.0, 50000.0, ?8)",
         )?;
         let mut pair_row = transaction.prepare(
             "INSERT INTO pairs (lead, peer, finished, failed, refused, not_run, best_goodput_bps, cause_kind, cause_start_us, cause, cause_id)

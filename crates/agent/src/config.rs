@@ -1,6 +1,7 @@
 //! The configuration of a point, TOML. Mistakes are shown with their position, as those of scenario files.
 
 use std::{
+    collections::BTreeSet,
     net::SocketAddr,
     ops::{Range, RangeInclusive},
     path::{Path, PathBuf},
@@ -17,9 +18,14 @@ use units::{BitRate, Time};
 use crate::{
     Alerts, Clock, Coordinates, Error, Member, Members, Place, PostgresAddress, Retention,
     address::host_and_port,
+    archive::EACH,
     files,
     mesh::{MAX_NETWORKS, check_name, check_network, check_text},
-    test::{Kind, OtherEnd, ServerProtocol, ServerService, TestParameters},
+    recurring::{OtherEnds, name_to, to_each_point},
+    test::{
+        Kind, OptionMistake, OtherEnd, ServerProtocol, ServerService, TestOptions, TestParameters,
+        parameters_of,
+    },
 };
 
 /// The default port of agents; unassigned by IANA.
@@ -34,6 +40,8 @@ const RENEW_BEFORE: Duration = Duration::from_secs(60 * 86_400);
 /// The keys that must precede the first table.
 const MAIN_KEYS: [&str; 9] =
     ["name", "listen", "address", "state", "limits", "test_ports", "clock_error", "padding", "results_to"];
+/// An option of `longfat test` that recurring tests do not have: a result is that of the direction from the point that leads.
+const REVERSE: &str = "reverse";
 /// The user for whom recurring tests are reserved.
 pub(crate) const RECURRING_USER: &str = "recurring";
 
@@ -58,8 +66,10 @@ pub struct Config {
     pub clock: Clock,
     /// Servers outside the mesh, as ends of its tests.
     pub servers: Vec<ServerService>,
-    /// The recurring tests that it leads.
+    /// The recurring tests that it leads to points and servers that the file names.
     pub tests: Vec<Task>,
+    /// The recurring tests that it leads to each other point of the mesh; they have no other end.
+    pub tests_to_each: Vec<Task>,
     /// Points that get a copy of each result of this one.
     pub results_to: Vec<PointName>,
     /// Where the HTTP interface listens.
@@ -158,10 +168,13 @@ struct FileAlerts {
 #[serde(deny_unknown_fields)]
 struct FileTest {
     name: Spanned<String>,
-    to: Spanned<String>,
+    to: Spanned<OtherEnds>,
     kind: Spanned<String>,
     duration: Option<Spanned<String>>,
     rate: Option<Spanned<String>>,
+    congestion: Option<Spanned<String>>,
+    parallel: Option<Spanned<u32>>,
+    omit: Option<Spanned<String>>,
     every: Spanned<String>,
     offset: Option<Spanned<String>>,
     slip: Option<Spanned<String>>,
@@ -218,7 +231,11 @@ impl Config {
                 let span = error.span().unwrap_or(0..0);
                 let is_unknown = error.message().starts_with("unknown field");
                 let key = text.get(span.clone()).filter(|_| is_unknown);
-                match key.filter(|key| MAIN_KEYS.contains(key)) {
+                match key.filter(|key| MAIN_KEYS.contains(key) || *key == REVERSE) {
+                    Some(REVERSE) => {
+                        let help = "for the other direction, write the test into the file of the other point";
+                        mistakes.add_help(span, "a recurring test sends from this point", help);
+                    }
                     Some(key) => {
                         let help = "the keys of the point itself are above the first [table]";
                         mistakes.add_help(span, format!("`{key}` is not a key of this table"), help);
@@ -277,23 +294,31 @@ impl Config {
         };
         let own = PointName(file.name.get_ref().clone());
         let servers = servers(&file.servers, members.as_ref(), &mut mistakes);
-        let mut tests: Vec<Task> = Vec::new();
+        let (mut tests, mut tests_to_each): (Vec<Task>, Vec<Task>) = (Vec::new(), Vec::new());
+        let mut names = BTreeSet::new();
         for test in &file.tests {
-            let task = task(&own, test.get_ref(), members.as_ref(), &servers, &mut mistakes);
-            let Some(task) = task else { continue };
-            if tests.iter().any(|other| other.name == task.name) {
-                let text = format!("two tests have the name {:?}", task.name.0);
-                mistakes.add(test.get_ref().name.span(), text);
-            }
+            let test = test.get_ref();
+            let new = tasks(&own, test, members.as_ref(), &servers, &mut mistakes);
+            let Some(first) = new.first() else { continue };
             if let Some(limits) = &limits {
-                let decision = limits.decide(&test_request(&own, &task), &Usage::default());
+                let decision = limits.decide(&test_request(&own, first), &Usage::default());
                 if !decision.is_allowed() {
                     let text = format!("the limits of this point do not allow it: {decision}");
                     let help = format!("change {}", limits_file.display());
-                    mistakes.add_help(test.get_ref().name.span(), text, help);
+                    mistakes.add_help(test.name.span(), text, help);
                 }
             }
-            tests.push(task);
+            let is_to_each = matches!(test.to.get_ref(), OtherEnds::EachPoint);
+            let each = members.as_ref().filter(|_| is_to_each);
+            let present = each.map(|members| to_each_point(first, &own, members)).unwrap_or_default();
+            // Those of later members are checked when the members are known.
+            for name in new.iter().chain(&present).map(|task| &task.name) {
+                if !names.insert(name.clone()) {
+                    mistakes.add(test.name.span(), format!("two tests have the name {:?}", name.0));
+                }
+            }
+            let all = if is_to_each { &mut tests_to_each } else { &mut tests };
+            all.extend(new);
         }
         if let Some(members) = &members
             && members.address(&own).is_none()
@@ -348,6 +373,7 @@ impl Config {
             clock: Clock { error: clock_error, ..Clock::default() },
             servers,
             tests,
+            tests_to_each,
             results_to,
             http,
             postgres,
@@ -357,6 +383,54 @@ impl Config {
             renew_before: RENEW_BEFORE,
             settings: Settings { base_padding: padding, ..Settings::default() },
         })
+    }
+}
+
+impl Config {
+    /// All recurring tests that this point leads in a mesh with these members. If a test to each point gets the name of another test, because
+    /// a point has joined, that other test has precedence.
+    pub fn tasks(&self, members: &Members) -> Vec<Task> {
+        let mut tasks = self.tests.clone();
+        let to_each = self.tests_to_each.iter().flat_map(|test| to_each_point(test, &self.name, members));
+        for task in to_each {
+            if tasks.iter().any(|known| known.name == task.name) {
+                tracing::warn!("the recurring test {} is skipped: another test has this name", task.name);
+            } else {
+                tasks.push(task);
+            }
+        }
+        tasks
+    }
+
+    /// The keys of the file that differ in `new` and take effect only when the agent is started again.
+    pub(crate) fn keys_for_restart(&self, new: &Config) -> Vec<&'static str> {
+        let values = |config: &Config| {
+            [
+                ("listen", format!("{:?}", config.listen)),
+                ("address", config.address.clone()),
+                ("state", format!("{:?}", config.state)),
+                ("test_ports", format!("{:?}", config.test_ports)),
+                ("clock_error", format!("{:?}", config.clock)),
+                ("padding", format!("{:?}", config.settings)),
+                ("results_to", format!("{:?}", config.results_to)),
+                ("[http]", format!("{:?}", config.http)),
+                ("[archive]", format!("{:?}", config.postgres)),
+                ("[retention]", format!("{:?}", config.retention)),
+                ("[alerts]", format!("{:?}", config.alerts)),
+                ("[directory]", format!("{:?}", config.place)),
+            ]
+        };
+        let both = values(self).into_iter().zip(values(new));
+        both.filter(|((_, old), (_, new))| old != new).map(|((key, _), _)| key).collect()
+    }
+
+    /// Replaces the tests, their servers and the limits by those of `new`.
+    pub(crate) fn replace_tests(&mut self, new: Config) {
+        self.limits = new.limits;
+        self.limits_file = new.limits_file;
+        self.servers = new.servers;
+        self.tests = new.tests;
+        self.tests_to_each = new.tests_to_each;
     }
 }
 
@@ -397,15 +471,113 @@ fn servers(files: &[FileServer], members: Option<&Members>, mistakes: &mut Mista
     services
 }
 
-/// A recurring test of the file.
-fn task(
+/// The recurring tests of a table of the file: one for each other end that it names; for each other point of the mesh, one without an end.
+/// Empty if the table has mistakes.
+fn tasks(
     own: &PointName,
     test: &FileTest,
     members: Option<&Members>,
     servers: &[ServerService],
     mistakes: &mut Mistakes,
-) -> Option<Task> {
+) -> Vec<Task> {
     let before = mistakes.0.len();
+    let ends = other_ends(own, test, members, servers, mistakes);
+    let Some((task, options)) = task(own, test, mistakes).filter(|_| mistakes.0.len() == before) else {
+        return Vec::new();
+    };
+    let has_many = matches!(test.to.get_ref(), OtherEnds::Listed(_));
+    let with_end = |(name, end): (&str, OtherEnd)| {
+        let (peer, server) = end.into_parts();
+        Task {
+            name: if has_many { name_to(&task.name.0, name) } else { task.name.clone() },
+            spec: Spec {
+                peer,
+                test: Test { parameters: parameters_of(&options, &server), ..task.spec.test.clone() },
+                ..task.spec.clone()
+            },
+            ..task.clone()
+        }
+    };
+    match test.to.get_ref() {
+        OtherEnds::EachPoint => vec![task],
+        OtherEnds::One(_) | OtherEnds::Listed(_) => ends.into_iter().map(with_end).collect(),
+    }
+}
+
+/// The named other ends of a recurring test that can be used.
+fn other_ends<'a>(
+    own: &PointName,
+    test: &'a FileTest,
+    members: Option<&Members>,
+    servers: &[ServerService],
+    mistakes: &mut Mistakes,
+) -> Vec<(&'a str, OtherEnd)> {
+    let names = match test.to.get_ref() {
+        OtherEnds::EachPoint => Vec::new(),
+        OtherEnds::One(name) => vec![(name.as_str(), test.to.span())],
+        OtherEnds::Listed(names) => {
+            if names.is_empty() {
+                mistakes.add(test.to.span(), "the list of other ends is empty");
+            }
+            names.iter().map(|name| (name.get_ref().as_str(), name.span())).collect()
+        }
+    };
+    let kind = test.kind.get_ref().parse::<Kind>().ok();
+    let mut ends: Vec<(&str, OtherEnd)> = Vec::new();
+    for (name, span) in names {
+        if ends.iter().any(|(known, _)| *known == name) {
+            mistakes.add(span, format!("{name} is named twice"));
+        } else if let Some(end) = other_end(own, name, span, kind, members, servers, mistakes) {
+            ends.push((name, end));
+        }
+    }
+    ends
+}
+
+/// The other end of this name.
+fn other_end(
+    own: &PointName,
+    name: &str,
+    span: Range<usize>,
+    kind: Option<Kind>,
+    members: Option<&Members>,
+    servers: &[ServerService],
+    mistakes: &mut Mistakes,
+) -> Option<OtherEnd> {
+    let to = PointName(name.into());
+    let server = kind.map_or(Ok(None), |kind| OtherEnd::of_server(servers, own, own, name, kind));
+    let server = server.map_err(|text| mistakes.add(span.clone(), text)).ok()?;
+    if server.is_some() {
+        return server;
+    }
+    if to == *own {
+        mistakes.add(span, "the other end is this point itself");
+        return None;
+    }
+    if name == EACH {
+        let help = "write to = \"*\" instead of the list";
+        mistakes.add_help(span, "a list names each other end", help);
+        return None;
+    }
+    if let Some(members) = members
+        && members.address(&to).is_none()
+    {
+        let names: Vec<&str> = members
+            .members
+            .iter()
+            .filter(|Member { name, .. }| name != own)
+            .map(|member| member.name.0.as_str())
+            .collect();
+        let known = if names.is_empty() { "none yet".into() } else { names.join(", ") };
+        let help = format!("other points: {known}");
+        mistakes.add_help(span, format!("no point of the mesh has the name {name:?}"), help);
+        return None;
+    }
+    Some(OtherEnd::Point(to))
+}
+
+/// A recurring test of the file without its other end, and its options.
+fn task(own: &PointName, test: &FileTest, mistakes: &mut Mistakes) -> Option<(Task, TestOptions)> {
     let kind = mistakes.parse::<Kind>(&test.kind);
     let duration = test.duration.as_ref().map(|text| mistakes.parse::<Time>(text));
     let rate = test.rate.as_ref().map(|text| mistakes.parse::<BitRate>(text));
@@ -420,47 +592,39 @@ fn task(
     if every.is_some_and(|every| every < MIN_EVERY) {
         mistakes.add(test.every.span(), format!("the shortest interval of recurring tests is {MIN_EVERY}"));
     }
-    let to = PointName(test.to.get_ref().clone());
-    let server = kind.map_or(Ok(None), |kind| OtherEnd::of_server(servers, own, own, &to.0, kind));
-    if let Err(text) = &server {
-        mistakes.add(test.to.span(), text);
-    } else if to == *own {
-        mistakes.add(test.to.span(), "the other end is this point itself");
-    } else if let (Some(members), Ok(None)) = (members, &server)
-        && members.address(&to).is_none()
-    {
-        let names: Vec<&str> = members
-            .members
-            .iter()
-            .filter(|Member { name, .. }| name != own)
-            .map(|member| member.name.0.as_str())
-            .collect();
-        let known = if names.is_empty() { "none yet".into() } else { names.join(", ") };
-        mistakes.add_help(test.to.span(), format!("no point of the mesh has the name {:?}", to.0), {
-            format!("other points: {known}")
-        });
-    }
+    let omit = test.omit.as_ref().map(|text| mistakes.parse::<Time>(text));
+    let options = TestOptions {
+        congestion: test.congestion.as_ref().map(|name| name.get_ref().clone()),
+        parallel: test.parallel.as_ref().map_or(1, |streams| *streams.get_ref()),
+        omit: omit.unwrap_or(Some(Time::ZERO))?,
+    };
     let parameters = TestParameters {
         kind: kind?,
-        duration: duration.unwrap_or(Some(kind?.default_duration()))?,
+        // As in `longfat test` and pSConfig, the omitted start precedes the duration; the slot has both.
+        duration: duration.unwrap_or(Some(kind?.default_duration()))? + options.omit,
         rate: rate.unwrap_or(None),
     };
     if let Err(text) = parameters.check() {
         mistakes.add(test.kind.span(), text);
     }
-    if mistakes.0.len() > before {
-        return None;
+    if let Err(OptionMistake { option, text }) = options.check(&parameters) {
+        let spans = [
+            ("congestion", test.congestion.as_ref().map(Spanned::span)),
+            ("parallel", test.parallel.as_ref().map(Spanned::span)),
+            ("omit", test.omit.as_ref().map(Spanned::span)),
+        ];
+        let span = spans.into_iter().find(|(name, _)| *name == option).and_then(|(_, span)| span);
+        mistakes.add(span.unwrap_or(test.kind.span()), text);
     }
     let every = every?;
     let slip = slip.unwrap_or(Some(every / 2))?;
-    let (peer, server) = server.ok()?.unwrap_or(OtherEnd::Point(to)).into_parts();
-    Some(Task {
+    let task = Task {
         name: test.name.get_ref().as_str().into(),
         lead: own.clone(),
         spec: Spec {
-            peer,
+            peer: None,
             user: Some(format!("{RECURRING_USER}@{own}")),
-            test: Test { parameters: server, ..parameters.test() },
+            test: Test { parameters: parameters_of(&options, ""), ..parameters.test() },
             class: parameters.class(),
             priority: test.priority,
             duration: parameters.duration,
@@ -477,7 +641,8 @@ fn task(
             until: None,
             max_runs: None,
         },
-    })
+    };
+    Some((task, options))
 }
 
 fn retention(file: &FileRetention, mistakes: &mut Mistakes) -> Retention {
@@ -620,6 +785,9 @@ mod tests {
         let config = parse(&complete).unwrap();
         assert_eq!(config.tests.len(), 1);
         assert_eq!(config.tests[0].recurrence.every, Time::from_secs(3600));
+        let spec = &config.tests[0].spec;
+        assert_eq!(spec.test.parameters, "options/1 congestion=cubic parallel=4 omit=2s");
+        assert_eq!(spec.duration, Time::from_secs(12), "the slot includes the omitted start");
         assert_eq!(config.http.unwrap().port(), 4863);
         assert_eq!(config.results_to, [PointName("b".into())]);
         let services: Vec<String> = config.servers.iter().map(ToString::to_string).collect();
@@ -693,6 +861,123 @@ every = "1h"
         assert!(
             parse(&empty).unwrap_err().to_string().contains("need a webhook, a command or a mail address")
         );
+    }
+
+    /// The configuration of a point `a` with these members, which has `tests`.
+    fn with_members(tests: &str, others: &[&str]) -> (Result<Config, Error>, Members) {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("limits.toml"), LIMITS).unwrap();
+        let mut members = Members::of_one("a".into(), "a.example:4862");
+        for name in others {
+            members.set((*name).into(), &format!("{name}.example:4862"));
+        }
+        std::fs::create_dir(directory.path().join("state")).unwrap();
+        members.write(&directory.path().join("state")).unwrap();
+        let text = crate::template::config("a", "[::]:4862", "a.example:4862") + tests;
+        (Config::parse("agent.toml", &text, directory.path(), &files::read), members)
+    }
+
+    #[test]
+    fn a_test_may_have_several_other_ends() {
+        let table = |name: &str, to: &str| {
+            format!(
+                "[[tests]]\nname = \"{name}\"\nto = {to}\nkind = \"throughput\"\nparallel = 2\nevery = \"1h\"\n"
+            )
+        };
+        let server = "[[servers]]\nname = \"far\"\niperf3 = \"192.0.2.7\"\n";
+        let tests =
+            table("all", "\"*\"") + &table("some", "[\"c\", \"far\"]") + &table("one", "\"b\"") + server;
+        let (config, mut members) = with_members(&tests, &["b", "c"]);
+        let config = config.unwrap();
+        let ends = |members: &Members| {
+            let end = |task: &Task| {
+                let peer = task.spec.peer.as_ref().map_or("-", |peer| peer.0.as_str());
+                format!("{} {peer} {}", task.name, task.spec.test.parameters)
+            };
+            config.tasks(members).iter().map(end).collect::<Vec<_>>()
+        };
+        let now = [
+            "some-c c options/1 parallel=2",
+            "some-far - options/1 parallel=2 far iperf3 5201 192.0.2.7",
+            "one b options/1 parallel=2",
+            "all-b b options/1 parallel=2",
+            "all-c c options/1 parallel=2",
+        ];
+        assert_eq!(ends(&members), now);
+        // A point joins, and leaves.
+        members.set("d".into(), "d.example:1");
+        let later = ends(&members);
+        assert_eq!((later.len(), later[5].as_str()), (6, "all-d d options/1 parallel=2"));
+        members.remove(&"d".into());
+        assert_eq!(ends(&members), now);
+        // A name that a later point brings about does not replace a test.
+        let (config, mut members) = with_members(&(table("t", "\"*\"") + &table("t-c", "\"b\"")), &["b"]);
+        members.set("c".into(), "c.example:1");
+        let tasks = config.unwrap().tasks(&members);
+        let tasks: Vec<(&str, &str)> = tasks
+            .iter()
+            .map(|task| (task.name.0.as_str(), task.spec.peer.as_ref().unwrap().0.as_str()))
+            .collect();
+        assert_eq!(tasks, [("t-c", "b"), ("t-b", "b")]);
+        for (tests, part) in [
+            (table("t", "[\"b\", \"z\"]"), ":3:12: no point of the mesh has the name \"z\""),
+            (table("t", "[\"b\", \"b\"]"), ":3:12: b is named twice"),
+            (
+                table("t", "[\"*\"]"),
+                ":3:7: a list names each other end; write to = \"*\" instead of the list",
+            ),
+            (table("t", "[]"), ":3:6: the list of other ends is empty"),
+            (table("t", "[\"a\"]"), ":3:7: the other end is this point itself"),
+            (table("t", "\"*\"") + &table("t-b", "\"b\""), "two tests have the name \"t-b\""),
+        ] {
+            // Lines are counted from the end of the template.
+            let first = crate::template::config("a", "[::]:4862", "a.example:4862").lines().count();
+            let part =
+                part.strip_prefix(":3:").map_or(part.to_string(), |part| format!(":{}:{part}", first + 3));
+            let error = with_members(&tests, &["b"]).0.unwrap_err().to_string();
+            assert!(error.contains(&part), "{error}\nhas no\n{part}");
+        }
+    }
+
+    #[test]
+    fn mistakes_in_options_have_positions() {
+        let base = crate::template::config("a", "[::]:4862", "a.example:4862");
+        let line = base.lines().count() + 5;
+        let with = |kind: &str, option: &str| {
+            let test =
+                format!("[[tests]]\nname = \"t\"\nto = \"b\"\nkind = \"{kind}\"\n{option}\nevery = \"1h\"\n");
+            parse(&format!("{base}{test}")).map(drop).map_err(|error| error.to_string())
+        };
+        for (kind, option, column, part) in [
+            ("throughput", "parallel = 129", 12, "a test has 1 to 128 streams"),
+            ("throughput", "congestion = \"BBR\"", 14, "\"BBR\" is not the name of a congestion control"),
+            ("throughput", "omit = \"11min\"", 8, "the omitted start has whole milliseconds"),
+            ("throughput", "omit = \"soon\"", 8, ""),
+            ("latency", "parallel = 2", 12, "a test of the kind latency has no option parallel"),
+            ("diagnose", "omit = \"1s\"", 8, "a test of the kind diagnose has no option omit"),
+        ] {
+            let error = with(kind, option).unwrap_err();
+            let position = format!("agent.toml:{line}:{column}: {part}");
+            assert!(error.contains(&position), "{error}\nhas no\n{position}");
+        }
+        let error = with("throughput", "reverse = true").unwrap_err();
+        assert!(error.contains("a recurring test sends from this point; for the other direction"), "{error}");
+        assert_eq!(with("throughput", "parallel = 128"), Ok(()));
+    }
+
+    #[test]
+    fn keys_that_a_running_agent_does_not_apply_are_named() {
+        let base = crate::template::config("a", "[::]:4862", "a.example:4862");
+        let old = parse(&base).unwrap();
+        let test = "[[tests]]\nname = \"t\"\nto = \"b\"\nkind = \"latency\"\nevery = \"1h\"\n";
+        // Each configuration is parsed in a directory of its own.
+        let parse = |text: &str| Config { state: old.state.clone(), ..parse(text).unwrap() };
+        assert_eq!(old.keys_for_restart(&parse(&format!("{base}{test}"))), Vec::<&str>::new());
+        let new = parse(&(base.replace("5202-5299", "6000-6010") + "[http]\nlisten = \"127.0.0.1:4863\"\n"));
+        assert_eq!(old.keys_for_restart(&new), ["test_ports", "[http]"]);
+        let mut config = old.clone();
+        config.replace_tests(parse(&format!("{base}{test}")));
+        assert_eq!((config.tests.len(), config.test_ports), (1, 5202..=5299));
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::{net::SocketAddr, sync::Arc};
 use tokio::{net::TcpListener, sync::mpsc};
 
 use crate::{
-    CalendarFile, Config, Error, Identity, Members, StepObserver, StopHandle, clock_steps, control_server,
-    event_loop::EventLoop, files, network,
+    CalendarFile, Config, Error, Identity, Members, ReloadHandle, StepObserver, StopHandle, clock_steps,
+    control_server, event_loop::EventLoop, files, network,
 };
 
 /// Maximum number of events that wait for the loop.
@@ -22,9 +22,23 @@ pub fn run(
     stop: &StopHandle,
     on_ready: impl FnOnce(SocketAddr),
 ) -> Result<(), Error> {
+    run_reloadable(config, observer, stop, &ReloadHandle::default(), on_ready)
+}
+
+/// As [`run`]; `reload` gives the agent new tests and limits while it runs.
+///
+/// # Errors
+/// If the agent cannot start, or its storage fails.
+pub fn run_reloadable(
+    config: Config,
+    observer: Arc<dyn StepObserver>,
+    stop: &StopHandle,
+    reload: &ReloadHandle,
+    on_ready: impl FnOnce(SocketAddr),
+) -> Result<(), Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|cause| Error::system("start a runtime", cause))?;
-    let ended = runtime.block_on(serve(config, observer, stop, on_ready));
+    let ended = runtime.block_on(serve(config, observer, stop, reload, on_ready));
     // A resolver that does not reply must not delay the end.
     runtime.shutdown_background();
     ended
@@ -34,6 +48,7 @@ async fn serve(
     config: Config,
     observer: Arc<dyn StepObserver>,
     stop: &StopHandle,
+    reload: &ReloadHandle,
     on_ready: impl FnOnce(SocketAddr),
 ) -> Result<(), Error> {
     // Connections of points and HTTP clients, databases and tests need descriptors. If the limit cannot be raised, the
@@ -82,7 +97,7 @@ async fn serve(
     };
     on_ready(address);
     tokio::select! {
-        ended = agent.run(&mut inbound, stop) => ended,
+        ended = agent.run(&mut inbound, stop, reload) => ended,
         () = network::listen(network, listener) => Ok(()),
         served = serve_http => served,
     }

@@ -40,6 +40,8 @@ mod percent_encoding;
 mod planning;
 mod psconfig;
 mod received;
+mod recurring;
+mod reload_handle;
 mod rules;
 mod session;
 mod sqlite;
@@ -62,7 +64,7 @@ pub use control::{
     AlertsReport, CalendarReport, Client, Explained, MemberStatus, NewReservation, PairName, SlotReport,
     Status, TaskStatus,
 };
-pub use daemon::run;
+pub use daemon::{run, run_reloadable};
 pub use database::{DatabaseError, PostgresAddress};
 pub use directory::{DirectoryDocument, DirectoryPoint, Lookup, LookupTexts, NearestHop, perfsonar_hosts};
 pub use error::Error;
@@ -78,6 +80,7 @@ pub use mesh::{
 pub use network::{JoinRequest, join};
 pub use planning::{PlanDocument, PlannedSetting, PlannedSlot, plan_transfer};
 pub use psconfig::{PsconfigExport, PsconfigImport, export_psconfig, import_psconfig};
+pub use reload_handle::ReloadHandle;
 pub use session::{DeadlineState, Scan, Session, SessionSlot};
 pub use step_observer::{Moment, NoObserver, StepObserver};
 pub use stop_handle::StopHandle;

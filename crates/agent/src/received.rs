@@ -88,6 +88,8 @@ pub(crate) fn checked(
     let text = |text: Option<String>| text.map(|text| plain(&text, MAX_TEXT_BYTES));
     let mut row = row;
     row.task = row.task.map(|name| plain(&name, MAX_NAME_BYTES));
+    // A newer version may have other options: their text is only compared.
+    row.options = row.options.map(|text| plain(&text, MAX_NAME_BYTES)).filter(|text| !text.is_empty());
     row.reason = text(row.reason);
     row.record = text(row.record);
     row.figures.evidence = text(row.figures.evidence);
@@ -141,6 +143,7 @@ mod tests {
             row.figures.evidence = row.reason.clone();
             row.record = row.reason.clone();
             row.task = row.reason.clone();
+            row.options = row.reason.clone();
         });
         assert!(serde_json::to_vec(&long.unwrap()).unwrap().len() < 4 * MAX_TEXT_BYTES);
         for id in ["", "a", "a/", "/1", "a/-1", "a/+1", "a/01", "A/1", "a/1/2", "a/18446744073709551616"] {

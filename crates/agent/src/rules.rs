@@ -25,6 +25,11 @@ impl Rules {
         Rules { enforced: Enforced { limits, addresses: BTreeMap::new(), server_address } }
     }
 
+    /// Replaces the limits. Reservations that are booked stay.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.enforced.limits = limits;
+    }
+
     /// Stores the members' IP addresses. The IP address of a member with a host name becomes known when it
     /// connects.
     pub fn set_members(&mut self, members: &Members) {

@@ -270,6 +270,7 @@ mod tests {
             from: from.into(),
             to: to.into(),
             kind: kind.into(),
+            options: None,
             task: None,
             start_us,
             duration_us: 1,

@@ -58,9 +58,12 @@ padding = "2s"             # kept free before and after each test; the clocks' e
 # probe (available bandwidth; the rate is its maximum load), trace (hops and path MTU), stream (real-time, at a rate).
 # [[tests]]
 # name = "hourly-to-b"
-# to = "b"
+# to = "b"                 # or ["b", "c"], or "*" for each other point of the mesh, also those that join later
 # kind = "throughput"
 # duration = "10s"
+# parallel = 4             # streams of a throughput test; default: 1
+# congestion = "cubic"     # of the sender (TCP); default: that of the system
+# omit = "2s"              # before the duration, not included in the figures
 # every = "1h"             # counted from 1970-01-01: at the full hour
 # offset = "0s"            # time from there to the nominal start
 # slip = "10min"            # how much later it may start

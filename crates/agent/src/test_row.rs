@@ -49,6 +49,9 @@ pub struct TestRow {
     pub to: String,
     /// The kind of test.
     pub kind: String,
+    /// The options with which a throughput test was measured, as in `congestion=bbr parallel=4 omit=2s`; `null` if it had none.
+    #[serde(default)]
+    pub options: Option<String>,
     /// The recurring test that it belongs to.
     pub task: Option<String>,
     /// Start of its slot, or the earliest requested start if it had no slot; microseconds since 1970, UTC.
@@ -85,6 +88,7 @@ pub(crate) mod tests {
             from: "a".into(),
             to: "b".into(),
             kind: "throughput".into(),
+            options: None,
             task: None,
             start_us,
             duration_us: 10_000_000,

@@ -15,8 +15,8 @@ use std::{
 };
 
 use agent::{
-    Authority, Client, Config, Explained, Filter, JoinRequest, Moment, NewReservation, StepObserver,
-    StopHandle, TestRow,
+    Authority, Client, Config, Explained, Filter, JoinRequest, Moment, NewReservation, ReloadHandle,
+    StepObserver, StopHandle, TestRow,
 };
 use reservation::Event;
 use units::Time;
@@ -35,6 +35,32 @@ pub const TIMEOUT: Duration = Duration::from_secs(90);
 const CLOCK_OFFSET: &str = "clock-offset";
 /// A file in a point's directory: how long before its end a certificate is renewed, days.
 pub const RENEW_DAYS: &str = "renew-days";
+
+/// A file in a point's directory: when it exists, the agent removes it and reads its configuration again.
+const RELOAD: &str = "reload";
+
+/// Follows the file [`RELOAD`]. Mistakes of the configuration are printed.
+fn reload_by_file(directory: &Path) -> ReloadHandle {
+    let (directory, reload) = (directory.to_owned(), ReloadHandle::default());
+    let handle = reload.clone();
+    std::thread::spawn(move || {
+        loop {
+            if std::fs::remove_file(directory.join(RELOAD)).is_ok() {
+                match Config::read(&directory.join("agent.toml")) {
+                    Ok(config) => handle.reload(config),
+                    Err(error) => println!("{error}"),
+                }
+            }
+            sleep(Duration::from_millis(20));
+        }
+    });
+    reload
+}
+
+/// Lets a running agent read its configuration again.
+pub fn reload(directory: &Path) {
+    std::fs::write(directory.join(RELOAD), "").unwrap();
+}
 
 /// Applies the offset of UTC in the file, which it rereads every 20 ms.
 fn step_clock_by_file(directory: &Path, clock: &agent::Clock) {
@@ -99,7 +125,9 @@ fn child() {
     let kill_at = env::var(KILL_AT).unwrap_or_default();
     let (moment, event) = kill_at.split_once(' ').unwrap_or_default();
     let observer = StopAt { moment: moment.into(), event: event.into() };
-    agent::run(config, Arc::new(observer), &StopHandle::default(), |_| println!("{READY}")).unwrap();
+    let reload = reload_by_file(Path::new(&directory));
+    let on_ready = |_| println!("{READY}");
+    agent::run_reloadable(config, Arc::new(observer), &StopHandle::default(), &reload, on_ready).unwrap();
 }
 
 /// A running agent; killed when it is dropped.
@@ -147,7 +175,8 @@ impl Agent {
         agent
     }
 
-    fn wait_for(&self, text: &str) {
+    /// Waits until it prints this text.
+    pub fn wait_for(&self, text: &str) {
         let begin = Instant::now();
         while begin.elapsed() < TIMEOUT {
             // libtest prints "test agents::child ... " before the first line.

@@ -15,5 +15,6 @@ mod opening;
 mod partition;
 mod postgres;
 mod probes;
+mod recurring;
 mod steps;
 mod traces;

@@ -47,11 +47,15 @@ pub(super) fn update_cause(
         return Ok(None);
     }
     let pair: &[Value] = values![row.from, row.to, row.kind, latest_start_us];
+    // Tests with other options may have another limit.
     let query = format!(
         "SELECT {COLUMNS} FROM tests WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us <= ?4 AND {CONCLUSIVE}
+             AND coalesce(options, '') = ?5
          ORDER BY start_us DESC, id DESC LIMIT {CONFIRMATIONS}"
     );
-    let newest = read_all(database, &query, pair, read)?;
+    let options = row.options.clone().unwrap_or_default();
+    let same = values![row.from, row.to, row.kind, latest_start_us, options];
+    let newest = read_all(database, &query, same, read)?;
     let current = "SELECT cause FROM causes WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us <= ?4
          ORDER BY start_us DESC LIMIT 1";
     let current: Option<String> = read_first(database, current, pair, |row| row.next())?;

@@ -50,6 +50,7 @@ columns! {
     "evidence" "TEXT" => figures.evidence;
     "record" "TEXT" => record;
     "reason_kind" "TEXT" => reason_kind;
+    "options" "TEXT" => options;
 }
 
 impl TestRow {
@@ -60,6 +61,7 @@ impl TestRow {
             from: String::new(),
             to: String::new(),
             kind: String::new(),
+            options: None,
             task: None,
             start_us: 0,
             duration_us: 0,

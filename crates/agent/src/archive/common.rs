@@ -2,8 +2,9 @@
 //! point's spool.
 
 use super::{
+    conversion::{RESTORE_HOURS, prepare_tables},
     pairs,
-    tables::{FORMAT, THIRD_VERSION, tables},
+    tables::{FORMAT, FOURTH_VERSION, THIRD_VERSION, tables},
 };
 use crate::database::{
     DatabaseError,
@@ -34,10 +35,13 @@ pub(super) fn create(database: &dyn Database) -> sql::Result<()> {
             database.batch(&declarations(&tables()))?;
             database.execute("INSERT INTO format VALUES (?1)", values![FORMAT.version])?;
         }
-        Some(THIRD_VERSION) => {
-            database.batch("ALTER TABLE pairs RENAME TO old_pairs")?;
+        Some(version @ (THIRD_VERSION | FOURTH_VERSION)) => {
+            database.batch(&declarations(&prepare_tables(version)))?;
             database.convert(&declarations(&tables()))?;
-            pairs::convert(database, true)?;
+            database.convert(RESTORE_HOURS)?;
+            if version == THIRD_VERSION {
+                pairs::convert(database, true)?;
+            }
             database.execute("UPDATE format SET version = ?1", values![FORMAT.version])?;
         }
         Some(_) => {}

@@ -3,25 +3,54 @@
 use super::{
     columns::{COLUMNS, read},
     pairs,
-    tables::{ATTENTION, FIRST_VERSION, FORMAT, OUTBOX, SECOND_VERSION, SPOOL, THIRD_VERSION, tables},
+    tables::{
+        ATTENTION, FIRST_VERSION, FORMAT, FOURTH_VERSION, OUTBOX, SECOND_VERSION, SPOOL, THIRD_VERSION,
+        tables,
+    },
 };
 use crate::database::sql::{self, Database, Field, Row, read_first, values};
 
 /// Length of the spool's random name, bytes.
 const SPOOL_NAME_BYTES: usize = 16;
 
+/// Moves the hours of an earlier version, whose tests had no options, into the table of this version.
+pub(super) const RESTORE_HOURS: &str = "
+    INSERT INTO hours (lead, peer, kind, options, hour_us, finished, failed, not_run, goodputs, goodput_sum_bps, min_goodput_bps,
+        max_goodput_bps, losses, loss_sum, rtts, rtt_sum_us, min_rtt_us, verdict)
+    SELECT lead, peer, kind, '', hour_us, finished, failed, not_run, goodputs, goodput_sum_bps, min_goodput_bps,
+        max_goodput_bps, losses, loss_sum, rtts, rtt_sum_us, min_rtt_us, verdict FROM old_hours;
+    DROP TABLE old_hours";
+
+/// Statements that change the tables of an earlier version, from the second on, so that those of this version can be created beside them.
+/// [`RESTORE_HOURS`] and, before the fourth version, [`pairs::convert`] follow.
+pub(super) fn prepare_tables(version: i64) -> String {
+    let pairs = match version {
+        FOURTH_VERSION => {
+            "ALTER TABLE pairs ADD COLUMN throughput_options TEXT; ALTER TABLE pairs ADD COLUMN latency_options TEXT"
+        }
+        _ => "ALTER TABLE pairs RENAME TO old_pairs",
+    };
+    let newest = match version {
+        THIRD_VERSION => "; ALTER TABLE newest ADD COLUMN options TEXT",
+        _ => "",
+    };
+    format!(
+        "ALTER TABLE tests ADD COLUMN options TEXT;
+         ALTER TABLE hours RENAME TO old_hours;
+         DROP INDEX IF EXISTS hours_by_time;
+         {pairs}{newest}"
+    )
+}
+
 /// Creates missing tables in an embedded archive of this version.
 pub(super) fn create(database: &dyn Database, version: Option<i64>) -> sql::Result<()> {
     let old = version.filter(|version| *version != FORMAT.version);
     match old {
         None => {}
-        Some(FIRST_VERSION) => database.batch("ALTER TABLE tests ADD COLUMN reason_kind TEXT")?,
-        Some(version) => {
-            database.batch("ALTER TABLE pairs RENAME TO old_pairs")?;
-            if version == SECOND_VERSION {
-                database.batch("ALTER TABLE hours RENAME TO old_hours; DROP INDEX hours_by_time")?;
-            }
-        }
+        Some(FIRST_VERSION) => database.batch(
+            "ALTER TABLE tests ADD COLUMN reason_kind TEXT; ALTER TABLE tests ADD COLUMN options TEXT",
+        )?,
+        Some(version) => database.batch(&prepare_tables(version))?,
     }
     database.convert(&format!(
         "{}
@@ -31,18 +60,16 @@ pub(super) fn create(database: &dyn Database, version: Option<i64>) -> sql::Resu
         FORMAT.pragmas()
     ))?;
     let Some(version) = old else { return Ok(()) };
-    if version != THIRD_VERSION {
+    if matches!(version, FIRST_VERSION | SECOND_VERSION) {
         database.batch("INSERT INTO states SELECT state, count(*) FROM tests GROUP BY state")?;
-    }
-    if version == SECOND_VERSION {
-        database.batch("INSERT INTO hours SELECT * FROM old_hours; DROP TABLE old_hours")?;
     }
     if version == FIRST_VERSION {
         let query = format!("SELECT {COLUMNS} FROM tests WHERE state <> 'running' ORDER BY start_us");
         let update = |row: &mut Row<'_>| pairs::update_pair(database, &read(row)?, None, i64::MAX);
         return database.query(&query, &[], &mut |row| update(row));
     }
-    pairs::convert(database, version == THIRD_VERSION)
+    database.convert(RESTORE_HOURS)?;
+    if version == FOURTH_VERSION { Ok(()) } else { pairs::convert(database, version == THIRD_VERSION) }
 }
 
 /// Prepares the spool, or removes it if nothing is forwarded. A new spool begins with all tests that the point `own` has led.
@@ -166,6 +193,14 @@ pub(super) mod tests {
              CREATE TABLE causes (
                  lead TEXT NOT NULL, peer TEXT NOT NULL, kind TEXT NOT NULL, start_us INTEGER NOT NULL, cause TEXT NOT NULL,
                  id TEXT NOT NULL, is_pending INTEGER NOT NULL, PRIMARY KEY (lead, peer, kind, start_us)) STRICT;
+             CREATE TABLE hours (
+                 lead TEXT NOT NULL, peer TEXT NOT NULL, kind TEXT NOT NULL, hour_us INTEGER NOT NULL,
+                 finished INTEGER NOT NULL, failed INTEGER NOT NULL, not_run INTEGER NOT NULL,
+                 goodputs INTEGER NOT NULL, goodput_sum_bps REAL NOT NULL, min_goodput_bps REAL, max_goodput_bps REAL,
+                 losses INTEGER NOT NULL, loss_sum REAL NOT NULL, rtts INTEGER NOT NULL, rtt_sum_us REAL NOT NULL, min_rtt_us REAL,
+                 verdict TEXT, PRIMARY KEY (lead, peer, hour_us, kind)) STRICT, WITHOUT ROWID;
+             CREATE INDEX hours_by_time ON hours (hour_us);
+             INSERT INTO hours VALUES ('a', 'b', 'throughput', 0, 3, 0, 0, 3, 6e9, 1e9, 3e9, 0, 0.0, 0, 0.0, NULL, 'loss');
              CREATE TABLE newest (shows TEXT NOT NULL, {columns}, PRIMARY KEY (lead, peer, shows)) STRICT, WITHOUT ROWID;
              INSERT INTO states VALUES ('finished', 1);
              INSERT INTO tests VALUES ('a/3', 'a', 'b', 'throughput', NULL, 9, 6, 'finished', NULL, 2e9, 0, 1, 2, 'loss', NULL, NULL, NULL);
@@ -208,10 +243,52 @@ pub(super) mod tests {
         assert_eq!(c.cause.as_ref().unwrap().cause, "policer");
         assert_eq!(archive.pending_changes().unwrap().len(), 1);
         archive.put(&row("a/7", 20), &[]).unwrap();
+        check_hour(archive);
         let b = archive.pair("a", "b").unwrap().unwrap();
         assert_eq!((b.tests.finished, b.throughput.unwrap().start_us), (6, 20));
         assert_eq!(archive.list(&Filter { limit: 9, ..Filter::default() }).unwrap().len(), 2);
         assert_eq!(archive.counts().unwrap(), [("finished".to_string(), 2)]);
+    }
+
+    /// Checks the hour of [`third_version`], whose tests had no options.
+    fn check_hour(archive: &Archive) {
+        let hours = archive.hours("a", "b", 0).unwrap();
+        let [hour] = &hours[..] else { panic!("{hours:?}") };
+        assert_eq!((hour.finished, hour.goodput_bps, hour.options.as_deref()), (3, Some(2e9), None));
+        assert_eq!(
+            (hour.start_us, hour.max_goodput_bps, hour.verdict.as_deref()),
+            (0, Some(3e9), Some("loss"))
+        );
+    }
+
+    #[test]
+    fn an_archive_of_the_fourth_version_gets_options() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("archive.sqlite");
+        let mut archive = Archive::open(&path, None).unwrap();
+        archive.put(&row("a/3", 9), &[]).unwrap();
+        let before = archive.pairs().unwrap();
+        drop(archive);
+        // The differences between the two versions, backwards.
+        let old = rusqlite::Connection::open(&path).unwrap();
+        let hours = third_version();
+        let (_, hours) = hours.split_once("CREATE TABLE hours").unwrap();
+        let (hours, _) = hours.split_once("CREATE TABLE newest").unwrap();
+        old.execute_batch(&format!(
+            "ALTER TABLE tests DROP COLUMN options;
+             ALTER TABLE pairs DROP COLUMN throughput_options; ALTER TABLE pairs DROP COLUMN latency_options;
+             DROP TABLE hours; CREATE TABLE hours{hours}
+             {}",
+            Format { version: FOURTH_VERSION, ..FORMAT }.pragmas()
+        ))
+        .unwrap();
+        drop(old);
+        for _ in 0..2 {
+            let archive = Archive::open(&path, None).unwrap();
+            assert_eq!(archive.pairs().unwrap(), before);
+            assert_eq!(archive.get("a/3").unwrap(), Some(row("a/3", 9)));
+            check_hour(&archive);
+        }
     }
 
     #[test]

@@ -20,9 +20,13 @@ use crate::{
 /// The columns of `pairs`. The newest results remain after the rows of their tests have been removed.
 const PAIR: &str = "lead, peer, finished, failed, refused, not_run, best_goodput_bps,
     throughput_kind, throughput_start_us, throughput_goodput_bps, throughput_loss_share, throughput_min_rtt_us, throughput_typical_rtt_us,
-    latency_kind, latency_start_us, latency_goodput_bps, latency_loss_share, latency_min_rtt_us, latency_typical_rtt_us,
+    throughput_options, latency_kind, latency_start_us, latency_goodput_bps, latency_loss_share, latency_min_rtt_us, latency_typical_rtt_us,
+    latency_options,
     conclusion_start_us, conclusion_cause, conclusion_reason,
     cause_kind, cause_start_us, cause, cause_id";
+
+/// Throughput tests with other options decide on a pair if the tests with its options have had no result for longer than this, microseconds.
+const OPTIONS_TIMEOUT_US: i64 = 2 * 86_400_000_000;
 
 /// Number of a pair's tests by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -42,6 +46,8 @@ pub struct TestCounts {
 pub struct NewestResult {
     /// The kind of the test.
     pub kind: String,
+    /// The options of the test, if it had any.
+    pub options: Option<String>,
     /// Its start, microseconds since 1970.
     pub start_us: i64,
     /// Goodput, bit/s.
@@ -105,14 +111,34 @@ impl PairFacts {
     }
 
     /// Updates the best goodput of the tests that determine the cause. [`PairFacts::add_newest`] has added the test; `deciding` is the kind
-    /// of tests that determined the cause before.
-    fn add_best(&mut self, row: &TestRow, deciding: Option<&str>) {
+    /// of tests that determined the cause before. A best goodput with other options does not count.
+    fn add_best(&mut self, row: &TestRow, deciding: Option<&str>, has_new_options: bool) {
         if row.state != State::Finished || !shows_path(row) || self.deciding_kind() != Some(&row.kind) {
             return;
         }
         // Goodputs of diagnoses do not count beside those of throughput tests.
-        let before = self.best_goodput_bps.filter(|_| deciding != Some("diagnose") || row.kind == "diagnose");
+        let is_comparable = !has_new_options && (deciding != Some("diagnose") || row.kind == "diagnose");
+        let before = self.best_goodput_bps.filter(|_| is_comparable);
         self.best_goodput_bps = [before, row.figures.goodput_bps].into_iter().flatten().reduce(f64::max);
+    }
+
+    /// Whether a test decides on the newest results, the best goodput and the cause of the pair. Throughput tests with different options are
+    /// not comparable: those with the options of the newest result decide. A result of a test without options takes their place; other
+    /// tests do so after [`OPTIONS_TIMEOUT_US`]. Tests that start after `latest_start_us` are in the future by mistake.
+    fn is_decided_by(&self, row: &TestRow, latest_start_us: i64) -> bool {
+        let newest = self.throughput.as_ref().filter(|newest| newest.kind == row.kind);
+        let Some(newest) = newest.filter(|newest| newest.options != row.options) else { return true };
+        let later_us = row.start_us.saturating_sub(newest.start_us);
+        let takes_place = newest.start_us > latest_start_us
+            || (later_us >= 0 && row.options.is_none() && shows_path(row))
+            || later_us > OPTIONS_TIMEOUT_US;
+        takes_place && row.start_us <= latest_start_us
+    }
+
+    /// Whether the newest throughput test had other options than this one.
+    fn has_other_options(&self, row: &TestRow) -> bool {
+        let newest = self.throughput.as_ref().filter(|newest| newest.kind == row.kind);
+        newest.is_some_and(|newest| newest.options != row.options)
     }
 
     /// The kind of tests from which the cause is taken: throughput tests; if there are none, diagnoses.
@@ -148,6 +174,7 @@ impl PairFacts {
         if let Some(shown) = shown {
             *shown = Some(NewestResult {
                 kind: row.kind.clone(),
+                options: row.options.clone(),
                 start_us: row.start_us,
                 goodput_bps: row.figures.goodput_bps,
                 loss_share: row.figures.loss_share,
@@ -216,11 +243,14 @@ pub(super) fn update_pair(
     if pair.cause.as_ref().is_some_and(|cause| cause.since_us > latest_start_us) {
         pair.cause = last_change(database, &row.from, &row.to, latest_start_us)?;
     }
-    let deciding = pair.deciding_kind().map(str::to_owned);
-    pair.add_newest(row, latest_start_us);
-    pair.add_best(row, deciding.as_deref());
-    if let Some(change) = update_cause(database, row, latest_start_us)? {
-        pair.add_change(change);
+    if pair.is_decided_by(row, latest_start_us) {
+        let deciding = pair.deciding_kind().map(str::to_owned);
+        let has_new_options = pair.has_other_options(row);
+        pair.add_newest(row, latest_start_us);
+        pair.add_best(row, deciding.as_deref(), has_new_options);
+        if let Some(change) = update_cause(database, row, latest_start_us)? {
+            pair.add_change(change);
+        }
     }
     if known.as_ref() == Some(&pair) { Ok(()) } else { write_pair(database, &pair) }
 }
@@ -250,6 +280,7 @@ fn write_pair(database: &dyn Database, pair: &PairFacts) -> sql::Result<()> {
             newest.and_then(|newest| newest.loss_share).to_value(),
             newest.and_then(|newest| newest.min_rtt_us).to_value(),
             newest.and_then(|newest| newest.typical_rtt_us).to_value(),
+            newest.and_then(|newest| newest.options.clone()).to_value(),
         ]);
     }
     let (conclusion, cause) = (conclusion.as_ref(), cause.as_ref());
@@ -298,8 +329,10 @@ fn newest_result(row: &mut Row<'_>) -> sql::Result<Option<NewestResult>> {
     let (kind, start_us): (Option<String>, Option<i64>) = (row.next()?, row.next()?);
     let (goodput_bps, loss_share) = (row.next()?, row.next()?);
     let (min_rtt_us, typical_rtt_us) = (row.next()?, row.next()?);
+    let options = row.next()?;
     Ok(kind.zip(start_us).map(|(kind, start_us)| NewestResult {
         kind,
+        options,
         start_us,
         goodput_bps,
         loss_share,
@@ -447,5 +480,43 @@ pub(super) mod tests {
             1,
             "the cause at the beginning, not the cause found by another kind of tests"
         );
+    }
+
+    #[test]
+    fn tests_with_different_options_are_not_compared() {
+        let mut archive = archive();
+        let with = |options: &str, row: TestRow| TestRow { options: Some(options.into()), ..row };
+        let pair = |archive: &Archive| archive.pair("a", "b").unwrap().unwrap();
+        let shown = |archive: &Archive| {
+            let facts = pair(archive);
+            let newest = facts.throughput.unwrap();
+            (newest.start_us, newest.options, facts.best_goodput_bps, facts.cause.unwrap().cause)
+        };
+        // Without other tests, those with options decide.
+        archive.put(&with("parallel=8", finished(900, "path_rate")), &[]).unwrap();
+        let eight = Some("parallel=8".to_string());
+        assert_eq!(shown(&archive), (900_000, eight.clone(), Some(900.0), "path_rate".into()));
+        // Not those with yet other options, nor tests without a result.
+        for number in [901, 902] {
+            archive.put(&with("congestion=bbr", finished(number, "loss")), &[]).unwrap();
+            archive.put(&test(number + 10, State::Failed, None, Some("test_failed")), &[]).unwrap();
+        }
+        assert_eq!(shown(&archive), (900_000, eight, Some(900.0), "path_rate".into()));
+        // A test without options does, with its goodput alone.
+        for number in [920, 921] {
+            let row = finished(number, "receive_window");
+            let figures = Figures { goodput_bps: Some(100.0), ..row.figures.clone() };
+            archive.put(&TestRow { figures, ..row }, &[]).unwrap();
+        }
+        assert_eq!(shown(&archive), (921_000, None, Some(100.0), "receive_window".into()));
+        archive.put(&with("parallel=8", finished(930, "path_rate")), &[]).unwrap();
+        assert_eq!(shown(&archive).0, 921_000);
+        assert_eq!(pair(&archive).tests.finished, 6);
+        // When the tests without options have ended for long, others decide.
+        let later = 921 + OPTIONS_TIMEOUT_US / 1000 + 1;
+        archive.put(&with("parallel=8", finished(later, "path_rate")), &[]).unwrap();
+        let (start_us, options, best_goodput_bps, _) = shown(&archive);
+        assert_eq!((start_us, options.as_deref()), (later * 1000, Some("parallel=8")));
+        assert_eq!(best_goodput_bps, Some(later as f64));
     }
 }

@@ -37,6 +37,9 @@ impl Default for Retention {
 pub struct HourRow {
     /// The kind of test.
     pub kind: String,
+    /// The options of the tests, as in `parallel=4`; `null` for tests without options.
+    #[serde(default)]
+    pub options: Option<String>,
     /// Start of the hour, microseconds since 1970.
     pub start_us: i64,
     /// Number of tests that completed.
@@ -137,21 +140,22 @@ impl Archive {
         read_first(&*self.database, &query, &[], |row| row.next()).map_err(self.failed("read"))
     }
 
-    /// Replaces the rows of an hour by one for each pair and kind of test.
+    /// Replaces the rows of an hour by one for each pair, kind and options of a test.
     fn roll_up(&mut self, hour_us: i64) -> Result<(), Error> {
         let in_hour = "start_us >= ?1 AND start_us < ?2";
         let row_condition = format!("{} AND {in_hour}", self.replaceable_condition());
         let insert = format!(
             "INSERT INTO hours
-             SELECT lead, peer, kind, CAST(?1 AS BIGINT), {}, {}, {},
+             SELECT lead, peer, kind, coalesce(options, ''), CAST(?1 AS BIGINT), {}, {}, {},
                  count(goodput_bps), coalesce(sum(goodput_bps), 0.0), min(goodput_bps), max(goodput_bps),
                  count(loss_share), coalesce(sum(loss_share), 0.0),
                  count(typical_rtt_us), coalesce(sum(typical_rtt_us), 0.0), min(min_rtt_us),
                  (SELECT verdict FROM tests AS same WHERE state <> 'running' AND {in_hour} AND same.lead = tests.lead
                       AND same.peer = tests.peer AND same.kind = tests.kind AND verdict IS NOT NULL
+                      AND coalesce(same.options, '') = coalesce(tests.options, '')
                   GROUP BY verdict ORDER BY count(*) DESC, verdict LIMIT 1)
-             FROM tests WHERE {row_condition} GROUP BY lead, peer, kind
-             ON CONFLICT (lead, peer, hour_us, kind) DO UPDATE SET {}, {}, {}, {}, {}, {}, {}, {}, {},
+             FROM tests WHERE {row_condition} GROUP BY lead, peer, kind, options
+             ON CONFLICT (lead, peer, hour_us, kind, options) DO UPDATE SET {}, {}, {}, {}, {}, {}, {}, {}, {},
                  {}, {}, {}, verdict = coalesce(hours.verdict, excluded.verdict)",
             count_of("finished"),
             count_of("failed"),
@@ -190,9 +194,9 @@ impl Archive {
     /// The hours of a pair since a time, oldest first.
     pub fn hours(&self, from: &str, to: &str, since_us: i64) -> Result<Vec<HourRow>, Error> {
         let query =
-            "SELECT kind, hour_us, finished, failed, not_run, goodputs, goodput_sum_bps, min_goodput_bps,
+            "SELECT kind, options, hour_us, finished, failed, not_run, goodputs, goodput_sum_bps, min_goodput_bps,
                  max_goodput_bps, losses, loss_sum, min_rtt_us, rtts, rtt_sum_us, verdict
-             FROM hours WHERE lead = ?1 AND peer = ?2 AND hour_us >= ?3 ORDER BY hour_us, kind";
+             FROM hours WHERE lead = ?1 AND peer = ?2 AND hour_us >= ?3 ORDER BY hour_us, kind, options";
         let rows = read_all(&*self.database, query, values![from, to, since_us], read_hour);
         rows.map_err(self.failed("read"))
     }
@@ -220,6 +224,7 @@ fn read_hour(row: &mut Row<'_>) -> sql::Result<HourRow> {
     let mean = |count: i64, sum: f64| (count > 0).then(|| sum / count as f64);
     Ok(HourRow {
         kind: row.next()?,
+        options: Some(row.next::<String>()?).filter(|options| !options.is_empty()),
         start_us: row.next()?,
         finished: row.next()?,
         failed: row.next()?,
@@ -311,6 +316,43 @@ mod tests {
         assert_eq!(archive.hours("a", "b", 0).unwrap().len(), 1);
         assert_eq!(archive.pairs().unwrap()[0].tests.finished, 5);
         assert_eq!(archive.unsent_count().unwrap(), 0);
+    }
+
+    #[test]
+    fn tests_with_different_options_have_different_averages() {
+        let mut archive = Archive::open(Path::new(":memory:"), None).unwrap();
+        let with = |options: Option<&str>, id: &str, goodput_bps: f64, verdict: &str| TestRow {
+            options: options.map(str::to_owned),
+            record: None,
+            ..row(id, 1000 * DAY_US, goodput_bps, verdict)
+        };
+        for row in [
+            with(None, "a/1", 10.0, "loss"),
+            with(None, "a/2", 30.0, "loss"),
+            with(Some("parallel=4"), "a/3", 100.0, "path_rate"),
+            with(Some("congestion=bbr"), "a/4", 70.0, "path_rate"),
+            with(Some("parallel=4"), "a/5", 300.0, "path_rate"),
+        ] {
+            archive.put(&row, &[]).unwrap();
+        }
+        let retention = Retention { records_days: 1, tests_days: 2, hours_days: 9 };
+        apply_retention(&mut archive, 1003 * DAY_US, &retention);
+        // One that arrives late.
+        archive.put(&with(Some("parallel=4"), "a/6", 500.0, "loss"), &[]).unwrap();
+        apply_retention(&mut archive, 1003 * DAY_US, &retention);
+        let hours = archive.hours("a", "b", 0).unwrap();
+        let hours: Vec<_> = hours
+            .iter()
+            .map(|hour| (hour.options.as_deref(), hour.finished, hour.goodput_bps, hour.verdict.as_deref()))
+            .collect();
+        assert_eq!(
+            hours,
+            [
+                (None, 2, Some(20.0), Some("loss")),
+                (Some("congestion=bbr"), 1, Some(70.0), Some("path_rate")),
+                (Some("parallel=4"), 3, Some(300.0), Some("path_rate")),
+            ]
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::columns::DECLARATIONS;
 use crate::sqlite::Format;
 
 /// SQLite's application_id of the files that this program writes: "LFar".
-pub(super) const FORMAT: Format = Format { application: 0x4c46_6172, version: 4 };
+pub(super) const FORMAT: Format = Format { application: 0x4c46_6172, version: 5 };
 
 /// Version of the format without pairs, causes and hours.
 pub(super) const FIRST_VERSION: i64 = 1;
@@ -12,6 +12,8 @@ pub(super) const FIRST_VERSION: i64 = 1;
 pub(super) const SECOND_VERSION: i64 = 2;
 /// Version of the format with the newest tests in a separate table.
 pub(super) const THIRD_VERSION: i64 = 3;
+/// Version of the format without options of tests.
+pub(super) const FOURTH_VERSION: i64 = 4;
 
 /// Changes of causes. They have the kind of test, because throughput tests and diagnoses name causes differently.
 const CAUSES: &str = "
@@ -20,15 +22,16 @@ const CAUSES: &str = "
         id TEXT NOT NULL, is_pending INTEGER NOT NULL, PRIMARY KEY (lead, peer, kind, start_us)) STRICT;
     CREATE INDEX IF NOT EXISTS causes_pending ON causes (start_us) WHERE is_pending = 1;";
 
-/// Hourly averages: sums and counts instead of means, so that a row that arrives late can be added. The primary key keeps the hours of a pair
-/// together, because a year of them is read at once.
+/// Hourly averages: sums and counts instead of means, so that a row that arrives late can be added. Tests with different options have different
+/// averages; `options` is empty for tests without options. The primary key keeps the hours of a pair together, because a year of them is read
+/// at once.
 const HOURS: &str = "
     CREATE TABLE IF NOT EXISTS hours (
-        lead TEXT NOT NULL, peer TEXT NOT NULL, kind TEXT NOT NULL, hour_us INTEGER NOT NULL,
+        lead TEXT NOT NULL, peer TEXT NOT NULL, kind TEXT NOT NULL, options TEXT NOT NULL, hour_us INTEGER NOT NULL,
         finished INTEGER NOT NULL, failed INTEGER NOT NULL, not_run INTEGER NOT NULL,
         goodputs INTEGER NOT NULL, goodput_sum_bps REAL NOT NULL, min_goodput_bps REAL, max_goodput_bps REAL,
         losses INTEGER NOT NULL, loss_sum REAL NOT NULL, rtts INTEGER NOT NULL, rtt_sum_us REAL NOT NULL, min_rtt_us REAL,
-        verdict TEXT, PRIMARY KEY (lead, peer, hour_us, kind)) STRICT, WITHOUT ROWID;
+        verdict TEXT, PRIMARY KEY (lead, peer, hour_us, kind, options)) STRICT, WITHOUT ROWID;
     CREATE INDEX IF NOT EXISTS hours_by_time ON hours (hour_us);";
 
 /// The rows that have to be sent to other points, in embedded archives only.
@@ -80,7 +83,7 @@ fn pairs() -> String {
     let result = |of: &str| {
         format!(
             "{of}_kind TEXT, {of}_start_us INTEGER, {of}_goodput_bps REAL, {of}_loss_share REAL, {of}_min_rtt_us REAL,
-             {of}_typical_rtt_us REAL"
+             {of}_typical_rtt_us REAL, {of}_options TEXT"
         )
     };
     format!(

@@ -98,7 +98,7 @@ impl EventLoop {
     /// Stores the list, applies it and sends it to all.
     pub(super) fn publish_members(&mut self, batch: &mut Batch) -> Result<(), Error> {
         self.members.write(&self.config.state)?;
-        self.apply_members();
+        self.apply_members(batch);
         for member in &self.members.members {
             if member.name != self.config.name {
                 batch.frames.push((member.name.clone(), Frame::Members { members: self.members.clone() }));
@@ -107,20 +107,27 @@ impl EventLoop {
         Ok(())
     }
 
-    fn apply_members(&mut self) {
+    fn apply_members(&mut self, batch: &mut Batch) {
         self.network.set_members(&self.members);
         self.rules.set_members(&self.members);
+        // Tests to each point of the mesh.
+        self.set_tasks(self.now(), batch);
     }
 
     /// Applies a list that the authority has sent, if it is newer.
-    pub(super) fn on_members(&mut self, from: &PointName, members: Members) -> Result<(), Error> {
+    pub(super) fn on_members(
+        &mut self,
+        from: &PointName,
+        members: Members,
+        batch: &mut Batch,
+    ) -> Result<(), Error> {
         let is_newer = members.version > self.members.version;
         if *from != self.members.authority || members.authority != *from || !is_newer || self.is_authority() {
             return Ok(());
         }
         members.write(&self.config.state)?;
         self.members = members;
-        self.apply_members();
+        self.apply_members(batch);
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use crate::{
     Error, State, TestRow,
     control::{AlertsReport, CalendarReport, Explained, MemberStatus, Reply, SlotReport, Status, TaskStatus},
     received,
-    test::other_name,
+    test::{explain_refusal, other_name},
 };
 
 /// Maximum number of occurrences of a recurring test that are explained.
@@ -103,7 +103,8 @@ impl EventLoop {
         let result = self.archive.get(&id.to_string())?;
         let (phase, text) = match (self.point.reservation(id), self.point.explain(id)) {
             (Some(known), Some(text)) => {
-                (phase(known), received::plain_reason(&(text + &self.unreachable(known))))
+                let text = explain_refusal(&known.request.spec.test, text + &self.unreachable(known));
+                (phase(known), received::plain_reason(&text))
             }
             _ => match &result {
                 Some(row) => (row.state.name(), archived(row)),

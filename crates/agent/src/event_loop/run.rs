@@ -21,7 +21,7 @@ use super::{
     state::{EventLoop, REPEAT, unix_us},
 };
 use crate::{
-    CalendarFile, Config, Error, Members, Moment, StepObserver, StopHandle,
+    CalendarFile, Config, Error, Members, Moment, ReloadHandle, StepObserver, StopHandle,
     archive::{Archive, Forwarder},
     clock::RemovalGuard,
     frame::Frame,
@@ -124,9 +124,10 @@ impl EventLoop {
         Ok(by_time.max(archived) + 1)
     }
 
-    /// Replaces the recurring tests by those of the configuration. Occurrences of a changed test that have not run are cancelled.
-    fn set_tasks(&mut self, now: Now, batch: &mut Batch) {
-        let wanted = &self.config.tests;
+    /// Replaces the recurring tests by those of the configuration and the members. Occurrences of a changed test that have not run are
+    /// cancelled.
+    pub(super) fn set_tasks(&mut self, now: Now, batch: &mut Batch) {
+        let wanted = self.config.tasks(&self.members);
         let known: Vec<TaskName> = self.point.state().tasks().map(|(task, _)| task.name.clone()).collect();
         let is_unchanged = |name: &TaskName| {
             let configured = wanted.iter().find(|task| task.name == *name);
@@ -156,16 +157,45 @@ impl EventLoop {
         &mut self,
         inbound: &mut mpsc::Receiver<Inbound>,
         stop: &StopHandle,
+        reload: &ReloadHandle,
     ) -> Result<(), Error> {
         loop {
             let sleep = Duration::from_nanos(self.sleep().0);
             let first = tokio::select! {
                 () = stop.stopped() => break,
+                config = reload.next() => {
+                    self.reload(config)?;
+                    continue;
+                }
                 arrived = timeout(sleep, inbound.recv()) => arrived.ok().flatten(),
             };
             self.handle_all(first, inbound)?;
         }
         self.end_tests(inbound).await
+    }
+
+    /// Applies the tests, their servers and the limits of a new configuration.
+    fn reload(&mut self, config: Config) -> Result<(), Error> {
+        if config.name != self.config.name {
+            let (own, other) = (&self.config.name, &config.name);
+            tracing::warn!("the new configuration is of the point {other}, not of {own}: it is not applied");
+            return Ok(());
+        }
+        let keys = self.config.keys_for_restart(&config);
+        if !keys.is_empty() {
+            tracing::warn!("these keys take effect when the agent is started again: {}", keys.join(", "));
+        }
+        let now = self.now();
+        self.observe_clock(now);
+        self.config.replace_tests(config);
+        self.rules.set_limits(self.config.limits.clone());
+        let mut batch = Batch::default();
+        self.set_tasks(now, &mut batch);
+        // The entry in the directory has the limits.
+        self.announce(now, &mut batch);
+        self.publish_announcements(&mut batch)?;
+        tracing::info!("the tests and limits of the new configuration are applied");
+        self.commit(now, batch)
     }
 
     /// Stops all tests and waits up to a timeout for their results.
@@ -259,7 +289,7 @@ impl EventLoop {
             Frame::Hello { members, announcement } => {
                 self.on_hello(from, members, announcement.map(|announcement| *announcement), batch);
             }
-            Frame::Members { members } => self.on_members(from, members)?,
+            Frame::Members { members } => self.on_members(from, members, batch)?,
             Frame::CalendarWanted { seconds } => {
                 let report = Box::new(self.calendar(now, seconds));
                 batch.frames.push((from.clone(), Frame::Calendar { report }));

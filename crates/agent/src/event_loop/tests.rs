@@ -25,7 +25,7 @@ use crate::{
     received::{self, Refusal},
     test::{
         self, Endpoint, Figures, FoundRecord, Kind, LeadJob, Measured, PeerJob, TestParameters,
-        TransferReport, other_name, server_of,
+        TransferReport, explain_refusal, options_of, other_name, server_of,
     },
     test_row::micros,
 };
@@ -53,6 +53,7 @@ impl EventLoop {
             });
         };
         let server = server_of(&spec.test).map_err(Error::Refused)?;
+        let options = options_of(&spec.test).map_err(Error::Refused)?;
         let part = match (known.role, &spec.peer) {
             (Role::Lead, peer) if peer.is_some() || server.is_some() => {
                 let row = self.row(&known);
@@ -74,6 +75,7 @@ impl EventLoop {
                         .map_or(stamp::Protocol::Stamp, |server| server.protocol.of_latency()),
                     mesh_ports,
                     parameters,
+                    options,
                     runs_dir: self.config.state.join("runs"),
                     endpoint,
                     stop: Arc::clone(&stop),
@@ -375,7 +377,9 @@ impl EventLoop {
             Outcome::NotRun(_) => State::NotRun,
             Outcome::Failed(_) => State::Failed,
         };
-        let reason = outcome.reason().map(|reason| received::plain_reason(&reason.to_string()));
+        let test = &known.request.spec.test;
+        let reason =
+            outcome.reason().map(|reason| received::plain_reason(&explain_refusal(test, reason.to_string())));
         let reason_kind = outcome.reason().map(|reason| reason.name().to_string());
         let row = match self.archive.get(&id.to_string())? {
             // The stored result has the more exact reason.
@@ -442,6 +446,7 @@ impl EventLoop {
             from: known.request.lead.0.clone(),
             to: other_name(spec),
             kind: spec.test.kind.clone(),
+            options: options_of(&spec.test).ok().and_then(|options| options.text()),
             task: known.task.as_ref().map(|occurrence| occurrence.task.0.clone()),
             start_us: micros(known.slot.map_or(spec.earliest, |slot| slot.start))
                 .min(received::latest_start_us(self.now(), &self.config.settings)),

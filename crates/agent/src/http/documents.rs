@@ -85,6 +85,8 @@ pub struct MeshPair {
     pub typical_rtt_us: Option<f64>,
     /// Start of the last throughput test by TCP; without one, of the last diagnosis, microseconds since 1970.
     pub tested_us: Option<i64>,
+    /// The options of this test, as in `parallel=4`; `null` if it had none. Tests with other options do not decide on the pair.
+    pub options: Option<String>,
     /// Why its tests get no result.
     pub problem: Option<String>,
     /// A user has acknowledged this cause.
@@ -125,6 +127,7 @@ impl MeshPair {
             min_rtt_us: rtt.and_then(|newest| newest.min_rtt_us),
             typical_rtt_us: rtt.and_then(|newest| newest.typical_rtt_us),
             tested_us: throughput.as_ref().map(|newest| newest.start_us),
+            options: throughput.as_ref().and_then(|newest| newest.options.clone()),
             problem: conclusion.filter(|_| state == PairState::NoResult).and_then(|last| last.reason),
             acknowledgement: None,
             muted_until_us: None,
@@ -347,6 +350,7 @@ mod tests {
     fn facts(to: &str, cause: Option<&str>, goodput_bps: f64) -> PairFacts {
         let newest = NewestResult {
             kind: "throughput".into(),
+            options: None,
             start_us: 9,
             goodput_bps: Some(goodput_bps),
             loss_share: None,

@@ -61,10 +61,14 @@ pub(crate) fn make_plan(
         since_us: Some(since_us),
         limit: MAX_PLAN_TESTS,
     };
-    // Only TCP has a cause.
-    let mut tests = archive.list(&filter)?;
-    tests.retain(|row| row.state == State::Finished && row.figures.verdict.is_some());
     let facts = archive.pair(from, to)?;
+    let throughput = facts.as_ref().and_then(|facts| facts.throughput.as_ref());
+    let options = throughput.and_then(|newest| newest.options.clone());
+    // Only TCP has a cause. Tests with other options than those of the newest one have other goodputs.
+    let mut tests = archive.list(&filter)?;
+    tests.retain(|row| {
+        row.state == State::Finished && row.figures.verdict.is_some() && row.options == options
+    });
     let newest = facts.as_ref().and_then(|facts| facts.latency.as_ref().or(facts.throughput.as_ref()));
     let rtt_us = newest.and_then(|newest| newest.typical_rtt_us.or(newest.min_rtt_us));
     let ahead = Duration::from_micros(deadline_us.saturating_sub(now_us)).min(MAX_PLAN_AHEAD);

@@ -4,7 +4,11 @@ use serde_json::{Map, Value, json};
 use units::Time;
 
 use super::iso_text;
-use crate::{Config, Members, address::host_and_port, test::Kind};
+use crate::{
+    Config, Members,
+    address::host_and_port,
+    test::{Kind, options_of},
+};
 
 /// Interval between the packets of an exported latency test: pScheduler's tools send few packets.
 const RTT_INTERVAL: Time = Time::from_secs(1);
@@ -27,7 +31,7 @@ pub fn export_psconfig(config: &Config, members: &Members) -> PsconfigExport {
         Some((member.name.0.clone(), json!({ "address": host })))
     });
     let addresses: Map<String, Value> = addresses.collect();
-    for task in &config.tests {
+    for task in &config.tasks(members) {
         let (name, spec) = (&task.name.0, &task.spec);
         let Some(peer) = &spec.peer else {
             notes.push(format!("the test {name} is skipped: its other end is not a point of the mesh"));
@@ -36,10 +40,22 @@ pub fn export_psconfig(config: &Config, members: &Members) -> PsconfigExport {
         let mut spec_json = json!({ "source": "{% address[0] %}", "dest": "{% address[1] %}" });
         let kind = match spec.test.kind.parse() {
             Ok(Kind::Throughput) => {
-                spec_json["duration"] = iso_text(spec.duration).into();
+                // A point's own tests are valid.
+                let options = options_of(&spec.test).unwrap_or_default();
+                spec_json["duration"] = iso_text(spec.duration.saturating_sub(options.omit)).into();
                 if let Some(rate) = spec.test.rate {
                     spec_json["udp"] = true.into();
-                    spec_json["bandwidth"] = rate.0.into();
+                    // The rate of each stream.
+                    spec_json["bandwidth"] = options.rate_of_stream(rate).0.into();
+                }
+                if options.parallel != 1 {
+                    spec_json["parallel"] = options.parallel.into();
+                }
+                if options.omit > Time::ZERO {
+                    spec_json["omit"] = iso_text(options.omit).into();
+                }
+                if let Some(congestion) = options.congestion {
+                    spec_json["congestion"] = congestion.into();
                 }
                 "throughput"
             }

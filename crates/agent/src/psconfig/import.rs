@@ -5,18 +5,22 @@ use std::{collections::BTreeMap, fmt::Write};
 use reservation::PointName;
 use serde::Deserialize;
 use serde_json::Value;
-use units::Time;
+use units::{BitRate, Time};
 
 use super::{
     duration,
     groups::{Address, Group},
 };
-use crate::{Error, Members, address::host_and_port, test::Kind};
+use crate::{
+    Error, Members,
+    address::host_and_port,
+    test::{Kind, TestOptions, TestParameters},
+};
 
 /// Interval and duration of tests that pSConfig runs continuously.
 const CONTINUOUS: (Time, Time) = (Time::from_secs(60), Time::from_secs(10));
 /// Parameters that the import uses, or that have no effect on the measurement.
-const KNOWN: [&str; 16] = [
+const KNOWN: [&str; 19] = [
     "schema",
     "source",
     "dest",
@@ -24,6 +28,9 @@ const KNOWN: [&str; 16] = [
     "udp",
     "bandwidth",
     "reverse",
+    "parallel",
+    "congestion",
+    "omit",
     "count",
     "interval",
     "packet-count",
@@ -93,7 +100,9 @@ pub struct PsconfigImport {
 struct Measurement {
     kind: Kind,
     duration: Option<Time>,
+    /// Of all streams together.
     rate_bps: Option<u64>,
+    options: TestOptions,
     is_reverse: bool,
     is_continuous: bool,
 }
@@ -235,6 +244,18 @@ fn measurement(test: &Test, note: &mut impl FnMut(String)) -> Result<Measurement
         }
         other => return Err(format!("tests of the type {other} are not supported")),
     };
+    let mut options = TestOptions::default();
+    if kind == Kind::Throughput {
+        options.congestion = spec.get("congestion").and_then(Value::as_str).map(str::to_owned);
+        options.omit = time("omit")?.unwrap_or(Time::ZERO);
+        options.parallel = match spec.get("parallel") {
+            None => 1,
+            Some(streams) => streams
+                .as_u64()
+                .and_then(|streams| u32::try_from(streams).ok())
+                .ok_or_else(|| format!("parallel is not a number of streams: {streams}"))?,
+        };
+    }
     let ends = (index(spec, "source", 0)?, index(spec, "dest", 1)?);
     if ends.0 == ends.1 {
         return Err("source and dest are the same address".into());
@@ -256,10 +277,19 @@ fn measurement(test: &Test, note: &mut impl FnMut(String)) -> Result<Measurement
     if !dropped.is_empty() {
         note(format!("these parameters are dropped: {}", dropped.join(", ")));
     }
+    let streams = u64::from(options.parallel);
+    let rate_bps = rate_bps.filter(|_| is_set("udp")).map(|rate| rate.saturating_mul(streams));
+    let checked = TestParameters {
+        kind,
+        duration: duration.unwrap_or(kind.default_duration()) + options.omit,
+        rate: rate_bps.map(BitRate),
+    };
+    options.check(&checked).map_err(|mistake| mistake.text)?;
     Ok(Measurement {
         kind,
         duration,
-        rate_bps: rate_bps.filter(|_| is_set("udp")),
+        rate_bps,
+        options,
         is_reverse: (ends == (1, 0)) != is_set("reverse"),
         is_continuous,
     })
@@ -316,6 +346,15 @@ fn table(task: &str, to: &PointName, of: &Measurement, times: &Times, priority: 
     if let Some(rate) = of.rate_bps {
         let _ = writeln!(toml, "rate = \"{rate}bit\"");
     }
+    if let Some(congestion) = &of.options.congestion {
+        let _ = writeln!(toml, "congestion = {}", quoted(congestion));
+    }
+    if of.options.parallel != 1 {
+        let _ = writeln!(toml, "parallel = {}", of.options.parallel);
+    }
+    if of.options.omit > Time::ZERO {
+        let _ = writeln!(toml, "omit = \"{}\"", text(of.options.omit));
+    }
     let _ = writeln!(toml, "every = \"{}\"", text(times.every));
     if let Some(slip) = times.slip {
         let _ = writeln!(toml, "slip = \"{}\"", text(slip));
@@ -367,8 +406,8 @@ mod tests {
         "class": {"type": "mesh", "addresses": [{"class": "x"}]}
       },
       "tests": {
-        "tcp": {"type": "throughput", "spec": {"source": "{% address[0] %}", "dest": "{% address[1] %}", "duration": "PT30S", "parallel": 4}},
-        "udp": {"type": "throughput", "spec": {"source": "{% address[1] %}", "dest": "{% address[0] %}", "udp": true, "bandwidth": 5000000}},
+        "tcp": {"type": "throughput", "spec": {"source": "{% address[0] %}", "dest": "{% address[1] %}", "duration": "PT30S", "parallel": 4, "omit": "PT5S", "congestion": "bbr", "ip-tos": 8}},
+        "udp": {"type": "throughput", "spec": {"source": "{% address[1] %}", "dest": "{% address[0] %}", "udp": true, "bandwidth": 2500000, "parallel": 2}},
         "bg": {"type": "latencybg", "spec": {"source": "{% address[0] %}", "dest": "{% address[1] %}"}},
         "rtt": {"type": "rtt", "spec": {"source": "{% address[0] %}", "dest": "{% address[1] %}", "count": 10}},
         "trace": {"type": "trace", "spec": {"dest": "{% address[1] %}", "hostnames": false, "probe-type": "icmp", "hops": 20}},
@@ -413,7 +452,7 @@ mod tests {
                 ("bg-c", "c", "latency", 10),
                 ("mtu-b", "b", "trace", 60),
                 ("rtt-b", "b", "latency", 10),
-                ("tcp-b", "b", "throughput", 30),
+                ("tcp-b", "b", "throughput", 35),
                 ("trace-b", "b", "trace", 60),
                 ("udp-b", "b", "throughput", 10),
                 ("udp-c", "c", "throughput", 10),
@@ -424,7 +463,11 @@ mod tests {
         assert_eq!(tcp.recurrence.every, Time::from_secs(14_400));
         assert_eq!((tcp.recurrence.slip, tcp.recurrence.random_start), (Time::from_secs(3600), true));
         assert_eq!(config.tests[2].spec.priority, 3);
-        assert_eq!(config.tests[5].spec.test.rate, Some(units::BitRate(5_000_000)));
+        // The bandwidth is that of each stream.
+        assert_eq!(config.tests[5].spec.test.rate, Some(BitRate(5_000_000)));
+        let parameters = |index: usize| config.tests[index].spec.test.parameters.as_str();
+        assert_eq!(parameters(3), "options/1 congestion=bbr parallel=4 omit=5s");
+        assert_eq!((parameters(5), parameters(0)), ("options/1 parallel=2", ""));
         let notes = imported.notes.join("\n");
         for part in [
             "task rtt: the other points must allow its priority: max_priority = 3",
@@ -433,7 +476,7 @@ mod tests {
             "task class: address classes are not supported",
             "task off: it is disabled",
             "task once: it does not recur",
-            "task tcp: these parameters are dropped: parallel",
+            "task tcp: these parameters are dropped: ip-tos",
             "task trace: these parameters are dropped: probe-type, hops",
             "task mtu: it becomes a trace",
             "task dns: tests of the type dns are not supported",
@@ -446,9 +489,9 @@ mod tests {
     #[test]
     fn exported_tests_are_the_same_when_they_are_imported() {
         let members = members(&[("a", "a.example:4862"), ("b", "[2001:db8::2]:4862")]);
-        let tests = "[[tests]]\nname = \"x\"\nto = \"b\"\nkind = \"throughput\"\nduration = \"20s\"\nevery = \"1h\"\nslip = \"90s\"\n\
+        let tests = "[[tests]]\nname = \"x\"\nto = \"b\"\nkind = \"throughput\"\nduration = \"20s\"\nomit = \"1500ms\"\nparallel = 8\ncongestion = \"cubic\"\nevery = \"1h\"\nslip = \"90s\"\n\
              [[tests]]\nname = \"y\"\nto = \"b\"\nkind = \"latency\"\nduration = \"30s\"\nevery = \"10min\"\nrandom_start = true\n\
-             [[tests]]\nname = \"z\"\nto = \"b\"\nkind = \"throughput\"\nrate = \"5mbit\"\nevery = \"1h\"\npriority = -1\n\
+             [[tests]]\nname = \"z\"\nto = \"b\"\nkind = \"throughput\"\nrate = \"6mbit\"\nparallel = 3\nevery = \"1h\"\npriority = -1\n\
              [[tests]]\nname = \"zt\"\nto = \"b\"\nkind = \"trace\"\nevery = \"1h\"\n\
              [[tests]]\nname = \"d\"\nto = \"b\"\nkind = \"diagnose\"\nevery = \"24h\"\n";
         let before = config(tests, &members);
@@ -465,5 +508,23 @@ mod tests {
         let long = "[[tests]]\nname = \"t\"\nto = \"b\"\nkind = \"trace\"\nduration = \"90s\"\nevery = \"1h\"\n";
         let exported = export_psconfig(&config(long, &members), &members);
         assert_eq!(exported.notes, ["the duration of the trace t is dropped"]);
+    }
+
+    #[test]
+    fn options_that_no_test_has_are_refused() {
+        let members = members(&[("a", "a.example:4862"), ("b", "192.0.2.2:4862"), ("c", "c.example:1")]);
+        for (option, part) in [
+            ("\"parallel\": 129", "task tcp: a test has 1 to 128 streams"),
+            ("\"parallel\": \"4\"", "task tcp: parallel is not a number of streams"),
+            ("\"omit\": \"4h\"", "task tcp: omit is not a duration"),
+            ("\"omit\": \"PT1H\"", "task tcp: the omitted start"),
+            ("\"congestion\": \"b b r\"", "task tcp: \"b b r\" is not the name of a congestion control"),
+        ] {
+            let text = SIMPLE.replace("\"parallel\": 4, \"omit\": \"PT5S\", \"congestion\": \"bbr\"", option);
+            let imported = import_psconfig(&text, &"a".into(), &members, &BTreeMap::new()).unwrap();
+            let notes = imported.notes.join("\n");
+            assert!(notes.contains(part), "{part}\nis not in\n{notes}");
+            assert!(!imported.toml.contains("tcp-b"), "{}", imported.toml);
+        }
     }
 }

@@ -80,10 +80,17 @@ pub(crate) fn measure(job: &LeadJob) -> Measured {
 
 fn throughput(job: &LeadJob, endpoint: &Endpoint, time: Duration) -> Measured {
     let protocol = if job.parameters.rate.is_some() { Protocol::Udp } else { Protocol::Tcp };
+    let options = &job.options;
+    let omit = Duration::from_nanos(options.omit.0);
     let spec = TestSpec {
-        rate: job.parameters.rate,
+        // Limits and the calendar have the rate of all streams together.
+        rate: job.parameters.rate.map(|rate| options.rate_of_stream(rate)),
+        streams: options.parallel,
+        congestion: options.congestion.clone(),
+        omit,
         title: Some(job.id.clone()),
-        ..TestSpec::new(protocol, Amount::Time(time))
+        // The slot includes the omitted start.
+        ..TestSpec::new(protocol, Amount::Time(time.saturating_sub(omit).max(MIN_TEST)))
     };
     let options = ClientOptions {
         port: endpoint.port,

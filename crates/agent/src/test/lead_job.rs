@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, atomic::AtomicBool, mpsc::Receiver},
 };
 
-use super::{Endpoint, Figures, TestParameters};
+use super::{Endpoint, Figures, TestOptions, TestParameters};
 
 /// A test that this point leads.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub(crate) struct LeadJob {
     pub mesh_ports: Vec<u16>,
     /// The parameters of the test.
     pub parameters: TestParameters,
+    /// The options of a throughput test.
+    pub options: TestOptions,
     /// Directory of records.
     pub runs_dir: PathBuf,
     /// Receives the address of the other end's server.

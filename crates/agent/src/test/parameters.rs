@@ -3,7 +3,7 @@
 use reservation::{Class, Test, Transport};
 use units::{BitRate, Time};
 
-use super::{Kind, ServerProtocol, server_of};
+use super::{Kind, ServerProtocol, options_of, server_of};
 
 /// The shortest latency test by OWAMP, whose connection and records take some seconds.
 const MIN_OWAMP_DURATION: Time = Time::from_secs(5);
@@ -45,6 +45,7 @@ impl TestParameters {
     pub(crate) fn of(test: &Test, duration: Time) -> Result<Self, String> {
         let parameters = TestParameters { kind: test.kind.parse()?, duration, rate: test.rate };
         parameters.check()?;
+        options_of(test)?.check(&parameters).map_err(|mistake| mistake.text)?;
         let server = server_of(test)?;
         if parameters.kind == Kind::Latency
             && server.as_ref().is_some_and(|server| server.protocol == ServerProtocol::Owamp)

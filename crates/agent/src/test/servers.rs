@@ -7,7 +7,7 @@ use std::{fmt, str::FromStr};
 
 use reservation::{PointName, Spec, Test};
 
-use super::Kind;
+use super::{Kind, options};
 use crate::address::host_and_port;
 
 /// The protocol of a server.
@@ -172,7 +172,7 @@ impl OtherEnd {
         Err(format!("the server {name} has no service for a test of the kind {kind}: {needed}"))
     }
 
-    /// As a reservation has it: the peer, and the parameters of the test.
+    /// As a reservation has it: the peer, or the server as the parameters of a test contain it.
     pub fn into_parts(self) -> (Option<PointName>, String) {
         match self {
             OtherEnd::Point(name) => (Some(name), String::new()),
@@ -183,7 +183,8 @@ impl OtherEnd {
 
 /// The server at the other end of a test, if that is not a point of the mesh.
 pub(crate) fn server_of(test: &Test) -> Result<Option<ServerService>, String> {
-    if test.parameters.is_empty() { Ok(None) } else { test.parameters.parse().map(Some) }
+    let (_, server) = options::split(&test.parameters)?;
+    if server.is_empty() { Ok(None) } else { server.parse().map(Some) }
 }
 
 /// The name of a test's other end.

@@ -3,14 +3,15 @@
 use std::{
     io::Read,
     net::{IpAddr, Ipv6Addr, SocketAddr},
+    path::Path,
     sync::Arc,
     time::Duration,
 };
 
-use agent::{Authority, Config, Invitation, JoinRequest, NoObserver, StopHandle};
+use agent::{Authority, Config, Invitation, JoinRequest, Members, NoObserver, ReloadHandle, StopHandle};
 use anyhow::Context;
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
@@ -147,37 +148,81 @@ pub fn join(args: &JoinArgs, json: bool) -> anyhow::Result<()> {
 /// Checks the configuration.
 pub fn check(args: &Directory, json: bool) -> anyhow::Result<()> {
     let config = args.config()?;
+    // A point without a list has not joined a mesh yet.
+    let members = Members::open(&config.state)
+        .unwrap_or_else(|_| Members::of_one(config.name.clone(), &config.address));
+    let tests = config.tasks(&members).len();
+    let others: Vec<&str> = members
+        .members
+        .iter()
+        .map(|member| member.name.0.as_str())
+        .filter(|name| *name != config.name.0)
+        .collect();
     if json {
+        let to_each = config.tests_to_each.iter();
+        let to_each: Vec<Value> =
+            to_each.map(|test| json!({ "test": test.name.0, "points": others })).collect();
         return output::json(&json!({
-            "schema": SCHEMA, "point": config.name, "config": args.config_file(), "tests": config.tests.len(),
+            "schema": SCHEMA, "point": config.name, "config": args.config_file(), "tests": tests,
+            "to_each_point": to_each,
         }));
     }
-    let tests = match config.tests.len() {
+    let count = match tests {
         0 => "no recurring tests".into(),
         1 => "one recurring test".into(),
         many => format!("{many} recurring tests"),
     };
-    output::text(&format!("{}: no mistakes; point {}, {tests}", args.config_file().display(), config.name))
+    let now = match others.len() {
+        0 => "none now".into(),
+        count => format!("now {count}: {}", others.join(", ")),
+    };
+    let to_each = config
+        .tests_to_each
+        .iter()
+        .map(|test| format!("\nthe test {} is to each other point of the mesh, {now}", test.name));
+    let to_each: String = to_each.collect();
+    output::text(&format!(
+        "{}: no mistakes; point {}, {count}{to_each}",
+        args.config_file().display(),
+        config.name
+    ))
 }
 
-/// Runs the point until a signal.
+/// Reads the configuration again, for a running point. A broken file changes nothing.
+fn read_again(file: &Path, reload: &ReloadHandle) {
+    match Config::read(file) {
+        Ok(config) => {
+            reload.reload(config);
+            output::note(&format!("longfat: {} was read again, for its tests and limits", file.display()));
+        }
+        Err(error) => output::note(&format!("longfat: the tests and limits stay as they are: {error}")),
+    }
+}
+
+/// Runs the point until a signal. SIGHUP lets it read its tests and limits again.
 pub fn run(args: &Directory) -> anyhow::Result<()> {
     let config = args.config()?;
-    let stop = StopHandle::default();
+    let (stop, reload) = (StopHandle::default(), ReloadHandle::default());
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot install signal handlers")?;
-    let handle = stop.clone();
+    let (handle, reload_handle, file) = (stop.clone(), reload.clone(), args.config_file());
     let body = move || {
-        for (number, signal) in signals.forever().enumerate() {
-            if number > 0 {
+        let mut is_stopping = false;
+        for signal in signals.forever() {
+            if signal == SIGHUP && !is_stopping {
+                read_again(&file, &reload_handle);
+                continue;
+            }
+            if is_stopping {
                 std::process::exit(128 + signal);
             }
+            is_stopping = true;
             handle.stop();
         }
     };
     std::thread::Builder::new().name("signals".into()).spawn(body).context("cannot start a thread")?;
     let name = config.name.clone();
     let on_ready = |address| output::note(&format!("longfat: the point {name} listens on {address}"));
-    agent::run(config, Arc::new(NoObserver), &stop, on_ready).map_err(failure)
+    agent::run_reloadable(config, Arc::new(NoObserver), &stop, &reload, on_ready).map_err(failure)
 }
 
 #[cfg(test)]

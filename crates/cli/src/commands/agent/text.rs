@@ -15,6 +15,11 @@ use crate::output;
 /// Shown in place of an unknown figure.
 const UNKNOWN: &str = "-";
 
+/// The kind of a test, with its options.
+fn kind(row: &TestRow) -> String {
+    row.options.as_ref().map_or_else(|| row.kind.clone(), |options| format!("{} {options}", row.kind))
+}
+
 /// An instant of UTC.
 fn instant(us: i64) -> String {
     let time = Timestamp::from_microsecond(us).unwrap_or_default();
@@ -290,7 +295,7 @@ fn result(row: &TestRow) -> String {
     };
     parts.extend(figures.loss_share.map(|share| format!("{loss} {}", number::share(share))));
     let colon = if parts.is_empty() { "" } else { ": " };
-    let mut lines = vec![format!("  {} {} to {}{colon}{}", row.kind, row.from, row.to, parts.join(", "))];
+    let mut lines = vec![format!("  {} {} to {}{colon}{}", kind(row), row.from, row.to, parts.join(", "))];
     if let Some(verdict) = &figures.verdict {
         let evidence = figures.evidence.as_ref().map_or(String::new(), |text| format!(": {text}"));
         lines.push(match verdict.as_str() {
@@ -318,7 +323,7 @@ pub fn results(rows: &[TestRow]) -> String {
             instant(row.start_us),
             row.from.clone(),
             row.to.clone(),
-            row.kind.clone(),
+            kind(row),
             row.state.name().replace('_', " "),
             known(figures.goodput_bps.map(number::rate)),
             known(figures.loss_share.map(number::share)),

@@ -291,11 +291,12 @@ fn result(row: &TestRow) -> String {
     parts.extend(figures.loss_share.map(|share| format!("{loss} {}", number::share(share))));
     let mut lines = vec![format!("  {} {} to {}: {}", row.kind, row.from, row.to, parts.join(", "))];
     if let Some(verdict) = &figures.verdict {
-        let evidence = figures.evidence.as_ref().map_or(String::new(), |text| format!(": {text}"));
+        let evidence = figures.finding().map_or(String::new(), |text| format!(": {text}"));
         lines.push(match verdict.as_str() {
             "healthy" => "  healthy: TCP reaches the rate of the path".into(),
             limit => format!("  limited by {}{evidence}", limit.replace('_', " ")),
         });
+        lines.extend(figures.remedy().map(|remedy| format!("  to fix it: {remedy}")));
     } else {
         lines.extend(figures.evidence.as_ref().map(|text| format!("  {text}")));
     }

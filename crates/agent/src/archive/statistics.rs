@@ -7,7 +7,7 @@ use super::{
     pairs::{read_pair, read_pairs},
 };
 use crate::{
-    Error,
+    Error, cause,
     database::sql::{Field, Value, read_all, read_first, values},
 };
 
@@ -60,6 +60,10 @@ impl Archive {
 
     /// The change that would remove a cause, as the newest test that found the cause states it; `None` if it states none.
     pub fn remedy(&self, change: &CauseChange) -> Result<Option<String>, Error> {
+        // Tests without a result have no verdict.
+        if change.cause == cause::NO_RESULT {
+            return Ok(None);
+        }
         let query = format!(
             "SELECT {COLUMNS} FROM tests WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us >= ?4 AND verdict = ?5
              ORDER BY start_us DESC LIMIT 1"

@@ -4,8 +4,9 @@
 //! messages are sent, then tests are started. An error of the storage ends the agent: a new start rebuilds the point from its events.
 //!
 //! All parts work on the same [`state`], and call each other in one direction: [`run`] calls [`requests`], then come [`tests`],
-//! [`maintenance`], [`members`] and [`reports`].
+//! [`maintenance`], [`alertmanager`], [`members`] and [`reports`].
 
+mod alertmanager;
 mod batch;
 mod maintenance;
 mod maintenance_schedule;

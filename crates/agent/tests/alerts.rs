@@ -159,27 +159,20 @@ fn a_broken_receiver_delays_no_other_alert_and_old_causes_are_alerted() {
     assert_eq!(sent(), [pair("a", "b"), pair("b", "a"), pair("b", "c")]);
 }
 
-/// The alerts in a request to Alertmanager's API v2.
-fn posted(stream: &mut TcpStream) -> Vec<Value> {
+/// The alerts in a request to Alertmanager's API v2; `None` if the agent was killed meanwhile.
+fn posted(stream: &mut TcpStream) -> Option<Vec<Value>> {
     let mut reader = BufReader::new(stream);
-    let mut length = 0;
-    let mut line = String::new();
-    for number in 0.. {
-        line.clear();
-        reader.read_line(&mut line).unwrap();
-        match line.trim_end() {
-            "" => break,
-            head if number == 0 => assert_eq!(head, "POST /api/v2/alerts HTTP/1.1"),
-            field => {
-                if let Some(value) = field.to_ascii_lowercase().strip_prefix("content-length:") {
-                    length = value.trim().parse().unwrap();
-                }
-            }
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head).ok()? == 0 {
+            return None;
         }
     }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).unwrap();
-    serde_json::from_slice(&body).expect("an array of alerts")
+    assert!(head.starts_with("POST /api/v2/alerts HTTP/1.1\r\n"), "{head}");
+    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
+    let mut body = vec![0; length.parse().unwrap()];
+    reader.read_exact(&mut body).ok()?;
+    Some(serde_json::from_slice(&body).expect("an array of alerts"))
 }
 
 /// An Alertmanager, which ends with the test program: its address, and all alerts that it has accepted.
@@ -191,7 +184,7 @@ fn alertmanager() -> (String, Arc<Mutex<Vec<Value>>>) {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            let new = posted(&mut stream);
+            let Some(new) = posted(&mut stream) else { continue };
             alerts.lock().unwrap().extend(new);
             // The agent may have been killed.
             let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
@@ -268,7 +261,9 @@ fn an_alert_of_alertmanager_ends_with_its_cause() {
     wait_until("the alert of the next agent", || (count().0 > before).then_some(()));
     assert_eq!(count().1, 0, "the cause persists");
     let _peer = Agent::start(&mesh.directories[1]);
-    run(&client, "finished");
-    run(&client, "finished");
-    wait_until("the end of the alert", || (count().1 > 0).then_some(()));
+    // Two tests in succession have to find the same cause, which a busy machine may prevent for some tests.
+    wait_until("the end of the alert", || {
+        run(&client, "finished");
+        (count().1 > 0).then_some(())
+    });
 }

@@ -23,6 +23,7 @@ const MAX_TEST_AGE_US: i64 = 8 * 86_400_000_000;
 
 /// The alerts of the configured Alertmanager.
 pub(super) struct AlertmanagerState {
+    receiver: Option<Alertmanager>,
     known: KnownAlerts,
     /// When the causes are checked next; `None` without an Alertmanager.
     check_at: Option<Time>,
@@ -33,10 +34,11 @@ pub(super) struct AlertmanagerState {
 }
 
 impl AlertmanagerState {
-    pub fn new(is_configured: bool, started: Time) -> Self {
+    pub fn new(receiver: Option<Alertmanager>, started: Time) -> Self {
         AlertmanagerState {
+            check_at: receiver.is_some().then_some(started),
+            receiver,
             known: KnownAlerts::default(),
-            check_at: is_configured.then_some(started),
             checked_at: started,
             resend_at: started,
             is_sending: false,
@@ -61,8 +63,7 @@ impl EventLoop {
         if self.alertmanager.due().is_none_or(|due| due > now.steady) {
             return Ok(());
         }
-        let alertmanager = self.config.alerts.as_ref().and_then(|alerts| alerts.alertmanager.clone());
-        let Some(alertmanager) = alertmanager else { return Ok(()) };
+        let Some(receiver) = self.alertmanager.receiver.clone() else { return Ok(()) };
         let now_us = unix_us(now);
         let firing = self.firing_alerts(now_us)?;
         let page = self.page_address();
@@ -70,14 +71,18 @@ impl EventLoop {
         state.checked_at = now.steady;
         state.check_at = Some(now.steady + RESEND_INTERVAL);
         let has_changed = state.known.update(firing, now_us);
-        if state.known.is_empty() || (!has_changed && now.steady < state.resend_at) {
+        if state.known.is_empty() {
+            return Ok(());
+        }
+        if !has_changed && now.steady < state.resend_at {
+            state.check_at = Some(state.resend_at);
             return Ok(());
         }
         state.resend_at = now.steady + RESEND_INTERVAL;
         let documents = state.known.documents(page.as_deref());
         let inbox = self.inbox.clone();
         let body = move || {
-            let error = send(&alertmanager, &documents);
+            let error = send(&receiver, &documents);
             // Sending fails only if the agent has ended.
             let _ = inbox.blocking_send(Inbound::AlertmanagerReplied { error });
         };
@@ -145,9 +150,9 @@ impl EventLoop {
 }
 
 /// Sends the alerts; why that failed.
-fn send(alertmanager: &Alertmanager, documents: &[Vec<u8>]) -> Option<String> {
-    let error = alertmanager.send(documents).err()?;
-    Some(format!("Alertmanager at {}: {error}", alertmanager.host()))
+fn send(receiver: &Alertmanager, documents: &[Vec<u8>]) -> Option<String> {
+    let error = receiver.send(documents).err()?;
+    Some(format!("Alertmanager at {}: {error}", receiver.host()))
 }
 
 #[cfg(test)]
@@ -156,8 +161,9 @@ mod tests {
 
     #[test]
     fn changes_are_checked_soon_but_not_too_often() {
-        let second = |s| Time::from_secs(s);
-        let mut state = AlertmanagerState::new(true, second(10));
+        let second = Time::from_secs;
+        let receiver = "http://127.0.0.1:9093".parse().ok();
+        let mut state = AlertmanagerState::new(receiver, second(10));
         assert_eq!(state.due(), Some(second(10)), "causes that were found before the agent was started");
         (state.checked_at, state.check_at) = (second(10), Some(second(70)));
         state.check_soon(second(11));
@@ -169,7 +175,7 @@ mod tests {
         assert_eq!(state.due(), Some(second(40)));
         state.is_sending = true;
         assert_eq!(state.due(), None, "one request at a time");
-        let mut none = AlertmanagerState::new(false, second(10));
+        let mut none = AlertmanagerState::new(None, second(10));
         none.check_soon(second(11));
         assert_eq!(none.due(), None);
     }

@@ -69,7 +69,7 @@ impl EventLoop {
         let mut rules = Rules::new(config.limits.clone());
         rules.set_members(&members);
         let started = now.steady;
-        let has_alertmanager = config.alerts.as_ref().is_some_and(|alerts| alerts.alertmanager.is_some());
+        let alertmanager = config.alerts.as_ref().and_then(|alerts| alerts.alertmanager.clone());
         let mut agent = EventLoop {
             config,
             file,
@@ -84,7 +84,7 @@ impl EventLoop {
             next_run: 1,
             outbox_due: Some(started),
             maintenance: MaintenanceSchedule::new(started),
-            alertmanager: AlertmanagerState::new(has_alertmanager, started),
+            alertmanager: AlertmanagerState::new(alertmanager, started),
             removal_guard,
             may_remove,
             requested_calendars: Vec::new(),

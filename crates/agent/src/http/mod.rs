@@ -369,9 +369,7 @@ fn respond(site: &Site, route: &Route, query: &str) -> Result<Response, Refusal>
             // Only those of the kind that decides: others name causes by other words.
             let cause = archive.pair(&from, &to)?.and_then(|pair| pair.cause);
             let (changes, remedy) = match cause {
-                Some(cause) => {
-                    (archive.changes(&from, &to, &cause.kind, since_us)?, archive.remedy(&cause)?)
-                }
+                Some(cause) => (archive.changes(&from, &to, &cause.kind, since_us)?, archive.remedy(&cause)?),
                 None => (Vec::new(), None),
             };
             json(&PairDocument {

@@ -70,7 +70,7 @@ archive() {
     mkdir -p "$tree"
     cp "$out/$triple/longfat" "$tree"
     cp -r "$out/share/man" "$out/share/completions" "$out/share/doc/." packaging/longfat.service packaging/longfat-agent.service \
-        packaging/grafana-longfat-mesh.json "$tree"
+        packaging/grafana-longfat-mesh.json packaging/prometheus-rules.yml "$tree"
     install_pscheduler_tool "$tree/pscheduler-tool"
     tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -C "$out" -czf "$out/$name.tar.gz" "$name"
     rm -rf "$tree"
@@ -118,7 +118,8 @@ deb() {
     install -D -m 644 "$out/share/completions/longfat.zsh" "$tree/usr/share/zsh/vendor-completions/_longfat"
     install -D -m 644 "$out/share/completions/longfat.fish" "$tree/usr/share/fish/vendor_completions.d/longfat.fish"
     install -D -m 644 -t "$tree/usr/lib/systemd/system" packaging/longfat.service packaging/longfat-agent.service
-    install -D -m 644 -t "$tree/usr/share/doc/longfat" "$out/share/doc/copyright" README.md packaging/grafana-longfat-mesh.json
+    install -D -m 644 -t "$tree/usr/share/doc/longfat" "$out/share/doc/copyright" README.md packaging/grafana-longfat-mesh.json \
+        packaging/prometheus-rules.yml
     install -D -m 644 -t "$tree/usr/share/doc/longfat/docs" docs/*.md docs/*.svg docs/*.png
     install -D -m 644 -t "$tree/usr/share/doc/longfat/docs/tutorials" docs/tutorials/*.md
     gzip -9nc CHANGELOG.md >"$tree/usr/share/doc/longfat/changelog.gz"

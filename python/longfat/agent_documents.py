@@ -282,7 +282,7 @@ TestRow = TypedDict(
         "typical_rtt_us": Optional[float],
         # What limited TCP: a cause of the record, or the kind of a diagnosis.
         "verdict": Optional[str],
-        # The evidence in words.
+        # The evidence in words; the change that would remove the limit follows `; to fix it: `.
         "evidence": Optional[str],
         # The record's directory, at the lead.
         "record": Optional[str],
@@ -361,6 +361,8 @@ PairDocument = TypedDict(
         "hours": list[HourRow],
         # Changes of the cause, oldest first; the first one may be before the requested time.
         "changes": list[NamedChange],
+        # The change that would remove the present cause, as the newest test that found it states it.
+        "remedy": Optional[str],
     },
 )
 

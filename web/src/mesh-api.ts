@@ -68,6 +68,7 @@ export interface PairDocument {
   tests: TestRow[];
   hours: HourRow[];
   changes: NamedChange[];
+  remedy: string | null;
 }
 
 export interface TestRow {

@@ -1,4 +1,5 @@
-//! Alerts by webhook, command and mail when the cause that limits a pair changes (not when a figure does).
+//! Alerts by webhook, command and mail when the cause that limits a pair changes (not when a figure does). Alertmanager gets the present causes
+//! instead ([`alertmanager`](crate::alertmanager)).
 //!
 //! An alert is sent at least once: a change remains marked in the archive until all receivers have it, or for a day. It is not sent
 //! again to receivers that have accepted it.
@@ -18,6 +19,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{
+    alertmanager::Alertmanager,
     archive::{AlertReceiver, CauseChange},
     cause,
     texts::plain,
@@ -25,11 +27,13 @@ use crate::{
 };
 
 /// Timeout of an HTTP request and of a command.
-const TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 /// Interval at which the end of a command is checked.
 const COMMAND_POLL: Duration = Duration::from_millis(20);
 /// The longest sentence of an alert, bytes: it is the subject of a mail.
 const MAX_TEXT_BYTES: usize = 500;
+/// The longest remedy in a mail, bytes: a line of a mail has at most 998 (RFC 5322 section 2.1.1).
+const MAX_REMEDY_BYTES: usize = 900;
 /// Largest part of a webhook's response that is read, bytes.
 const MAX_RESPONSE_BYTES: u64 = 4096;
 /// Sends mail; part of every mail server's package.
@@ -44,6 +48,8 @@ pub struct Alerts {
     pub command: Option<Vec<String>>,
     /// Address that sendmail sends to.
     pub mail: Option<String>,
+    /// Gets the present causes, not only their changes.
+    pub alertmanager: Option<Alertmanager>,
 }
 
 /// The outcome of an attempt to send an alert.
@@ -98,6 +104,23 @@ impl FromStr for Webhook {
     }
 }
 
+impl Webhook {
+    /// The same server with another path.
+    pub(crate) fn with_path(self, path: String) -> Webhook {
+        Webhook { path, ..self }
+    }
+
+    /// The path, with the query.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The name or address of the server.
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+}
+
 /// The content of an alert.
 #[derive(Debug, Clone)]
 pub(crate) struct Alert {
@@ -109,6 +132,14 @@ pub(crate) struct Alert {
     pub previous: Option<String>,
     /// Goodput of the pair's last test, bit/s.
     pub goodput_bps: Option<f64>,
+    /// The change that would remove the cause.
+    pub remedy: Option<String>,
+}
+
+/// A time in microseconds since 1970, as in `2027-01-15T08:00:00Z` (RFC 3339).
+pub(crate) fn utc(time_us: i64) -> String {
+    let time = jiff::Timestamp::from_microsecond(time_us).unwrap_or_default();
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 impl Alert {
@@ -117,8 +148,7 @@ impl Alert {
     }
 
     fn since(&self) -> String {
-        let since = jiff::Timestamp::from_microsecond(self.change.since_us).unwrap_or_default();
-        since.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+        utc(self.change.since_us)
     }
 
     /// The alert as a sentence.
@@ -150,6 +180,7 @@ impl Alert {
             "since_us": since_us,
             "test": test,
             "goodput_bps": self.goodput_bps,
+            "remedy": self.remedy,
         })
     }
 
@@ -204,8 +235,12 @@ impl Alert {
     /// The alert as a mail.
     fn mail(&self, to: &str) -> String {
         let text = self.text();
+        let remedy = self
+            .remedy
+            .as_ref()
+            .map_or(String::new(), |remedy| format!("\n\nTo fix it: {}", plain(remedy, MAX_REMEDY_BYTES)));
         format!(
-            "To: {to}\nSubject: longfat: {text}\nAuto-Submitted: auto-generated\n\n{text}\n\nThe point {} has found this; the test is {}.\n",
+            "To: {to}\nSubject: longfat: {text}\nAuto-Submitted: auto-generated\n\n{text}{remedy}\n\nThe point {} has found this; the test is {}.\n",
             self.point,
             plain(&self.change.test, MAX_TEXT_BYTES)
         )
@@ -272,7 +307,7 @@ impl Write for UntilDeadline {
 }
 
 /// Sends a document by HTTP/1.1.
-fn post(webhook: &Webhook, document: &[u8], time: Duration) -> io::Result<()> {
+pub(crate) fn post(webhook: &Webhook, document: &[u8], time: Duration) -> io::Result<()> {
     let deadline = Instant::now() + time;
     let Webhook { is_https, host, port, path } = webhook;
     let name = host.trim_start_matches('[').trim_end_matches(']');
@@ -344,6 +379,7 @@ mod tests {
             },
             previous: Some("path_rate".into()),
             goodput_bps: Some(1e7),
+            remedy: Some("on d: sysctl -w net.ipv4.tcp_rmem=\"4096 131072 4194304\"".into()),
         }
     }
 
@@ -363,8 +399,10 @@ mod tests {
         let text = alert.text();
         assert!(!text.contains(char::is_control) && text.len() <= MAX_TEXT_BYTES, "{text}");
         alert.change.test = "b/1\nBcc: x".into();
+        alert.remedy = Some(format!("y\nBcc: x {}", "z".repeat(10_000)));
         let mail = alert.mail("noc@example.org");
-        assert!(mail.lines().all(|line| !line.starts_with("Bcc")), "{mail}");
+        assert!(mail.lines().all(|line| !line.starts_with("Bcc") && line.len() < 998), "{mail}");
+        assert!(mail.contains("\nTo fix it: y Bcc: x z"), "{mail}");
     }
 
     #[test]
@@ -407,7 +445,7 @@ mod tests {
     fn a_webhook_receives_the_document_and_an_http_error_is_reported() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let webhook: Webhook = format!("http://{}/hook", listener.local_addr().unwrap()).parse().unwrap();
-        let alerts = Alerts { webhook: Some(webhook), command: None, mail: None };
+        let alerts = Alerts { webhook: Some(webhook), command: None, mail: None, alertmanager: None };
         let server = thread::spawn(move || {
             ["204 No Content", "500 Internal Server Error"].map(|status| {
                 let (mut stream, _) = listener.accept().unwrap();
@@ -434,6 +472,7 @@ mod tests {
         assert_eq!(document["cause"], "receive_window");
         assert_eq!(document["previous_text"], "rate of the path");
         assert_eq!(document["text"], alert().text());
+        assert_eq!(document["remedy"], alert().remedy.unwrap());
     }
 
     #[test]
@@ -450,6 +489,7 @@ mod tests {
                 file.display().to_string(),
             ]),
             mail: None,
+            alertmanager: None,
         };
         let sent = alert().send(&command("cat > \"$1\""), Vec::new());
         assert_eq!((sent.accepted.as_slice(), sent.error), ([AlertReceiver::Command].as_slice(), None));

@@ -162,6 +162,7 @@ struct FileAlerts {
     webhook: Option<Spanned<String>>,
     command: Option<Spanned<Vec<String>>>,
     mail: Option<Spanned<String>>,
+    alertmanager: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -704,9 +705,9 @@ fn place(file: &FileDirectory, mistakes: &mut Mistakes) -> Place {
 }
 
 fn alerts(file: &Spanned<FileAlerts>, mistakes: &mut Mistakes) -> Option<Alerts> {
-    let FileAlerts { webhook, command, mail } = file.get_ref();
-    if webhook.is_none() && command.is_none() && mail.is_none() {
-        mistakes.add(file.span(), "alerts need a webhook, a command or a mail address");
+    let FileAlerts { webhook, command, mail, alertmanager } = file.get_ref();
+    if webhook.is_none() && command.is_none() && mail.is_none() && alertmanager.is_none() {
+        mistakes.add(file.span(), "alerts need a webhook, a command, a mail address or an alertmanager");
     }
     if let Some(command) = command
         && command.get_ref().is_empty()
@@ -719,12 +720,11 @@ fn alerts(file: &Spanned<FileAlerts>, mistakes: &mut Mistakes) -> Option<Alerts>
     {
         mistakes.add(mail.span(), format!("{:?} is not a mail address", mail.get_ref()));
     }
-    let webhook = match webhook {
-        None => None,
-        Some(text) => Some(mistakes.parse(text)?),
-    };
+    let webhook = webhook.as_ref().and_then(|text| mistakes.parse(text));
+    let alertmanager = alertmanager.as_ref().and_then(|text| mistakes.parse(text));
     Some(Alerts {
         webhook,
+        alertmanager,
         command: command.as_ref().map(|command| command.get_ref().clone()).filter(|words| !words.is_empty()),
         mail: mail.as_ref().map(|mail| mail.get_ref().clone()),
     })
@@ -798,7 +798,9 @@ mod tests {
         assert_eq!(config.retention, Retention::default());
         assert!(config.postgres.is_some());
         assert_eq!(config.place.name.as_deref(), Some("Kashima, Japan"));
-        assert_eq!(config.alerts.unwrap().mail.as_deref(), Some("noc@example.org"));
+        let alerts = config.alerts.unwrap();
+        assert_eq!(alerts.mail.as_deref(), Some("noc@example.org"));
+        assert!(alerts.alertmanager.is_some());
     }
 
     #[test]
@@ -845,7 +847,7 @@ every = "1h"
     fn mistakes_in_tables_have_positions() {
         let text = crate::template::config("a", "[::]:4862", "a.example:4862")
             + "[http]\nlisten = \"4863\"\n[archive]\npostgres = \"dbname=x\"\n[retention]\nrecords_days = 9\ntests_days = 8\n[alerts]\nwebhook = \"x\"\ncommand = []\n\
-               mail = \"a b@c\"\n";
+               mail = \"a b@c\"\nalertmanager = \"http://localhost:9093/api/v2/alerts\"\n";
         let error = parse(&text).unwrap_err().to_string();
         for part in [
             "\"4863\" is not an address and port to listen on",
@@ -854,13 +856,13 @@ every = "1h"
             "\"x\" is not the address of a webhook",
             "the command is empty",
             "\"a b@c\" is not a mail address",
+            "\"http://localhost:9093/api/v2/alerts\" is not the address of an Alertmanager",
         ] {
             assert!(error.contains(part), "{error}\nhas no\n{part}");
         }
         let empty = crate::template::config("a", "[::]:4862", "a.example:4862") + "[alerts]\n";
-        assert!(
-            parse(&empty).unwrap_err().to_string().contains("need a webhook, a command or a mail address")
-        );
+        let error = parse(&empty).unwrap_err().to_string();
+        assert!(error.contains("need a webhook, a command, a mail address or an alertmanager"), "{error}");
     }
 
     /// The configuration of a point `a` with these members, which has `tests`.

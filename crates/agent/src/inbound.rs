@@ -72,6 +72,11 @@ pub(crate) enum Inbound {
         /// The receivers that have accepted it.
         sent: Sent,
     },
+    /// Alertmanager has accepted the alerts, or could not be reached.
+    AlertmanagerReplied {
+        /// Why not all were accepted.
+        error: Option<String>,
+    },
     /// A test has ended.
     Ended {
         /// The reservation.

@@ -10,6 +10,7 @@
 
 mod address;
 mod alert;
+mod alertmanager;
 mod archive;
 mod audit;
 #[doc(hidden)]
@@ -56,6 +57,7 @@ mod trust;
 mod users;
 
 pub use alert::Alerts;
+pub use alertmanager::Alertmanager;
 pub use archive::{Acknowledgement, CauseChange, Filter, HourRow, Mute, Retention, TestCounts};
 pub use calendar_file::{CalendarFile, Error as CalendarError};
 pub use clock::Clock;

@@ -45,6 +45,7 @@ padding = "2s"             # kept free before and after each test; the clocks' e
 # webhook = "https://hooks.example/longfat"
 # command = ["/usr/local/bin/on-alert"]     # gets the JSON document on standard input
 # mail = "noc@example.org"                  # by /usr/sbin/sendmail
+# alertmanager = "http://127.0.0.1:9093"    # Prometheus' Alertmanager: an alert for each pair that is limited or has no result
 
 # Servers outside the mesh, as other ends of tests: iperf3 for throughput; twamp, stamp or owamp for latency. A trace needs no service;
 # its host is that of the first service, unless `host` names one.

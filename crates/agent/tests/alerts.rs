@@ -1,8 +1,15 @@
 //! Alerts on a change of the cause that limits a pair.
 
-use std::{path::Path, time::Duration};
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use agent::{Client, Filter, PairName};
+use serde_json::Value;
 
 use crate::agents::{Agent, Mesh, end, wait_until, wanted};
 
@@ -150,4 +157,113 @@ fn a_broken_receiver_delays_no_other_alert_and_old_causes_are_alerted() {
     let _agent = Agent::start(directory);
     wait_until("the third alert", || sent().contains(&pair("b", "c")).then_some(()));
     assert_eq!(sent(), [pair("a", "b"), pair("b", "a"), pair("b", "c")]);
+}
+
+/// The alerts in a request to Alertmanager's API v2; `None` if the agent was killed meanwhile.
+fn posted(stream: &mut TcpStream) -> Option<Vec<Value>> {
+    let mut reader = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head).ok()? == 0 {
+            return None;
+        }
+    }
+    assert!(head.starts_with("POST /api/v2/alerts HTTP/1.1\r\n"), "{head}");
+    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
+    let mut body = vec![0; length.parse().unwrap()];
+    reader.read_exact(&mut body).ok()?;
+    Some(serde_json::from_slice(&body).expect("an array of alerts"))
+}
+
+/// An Alertmanager, which ends with the test program: its address, and all alerts that it has accepted.
+fn alertmanager() -> (String, Arc<Mutex<Vec<Value>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let accepted = Arc::new(Mutex::new(Vec::new()));
+    let alerts = Arc::clone(&accepted);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let Some(new) = posted(&mut stream) else { continue };
+            alerts.lock().unwrap().extend(new);
+            // The agent may have been killed.
+            let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    (address, accepted)
+}
+
+/// An alert of Alertmanager fires while its cause persists, is neither acknowledged nor muted, and ends with it.
+#[test]
+fn alertmanager_has_the_present_causes() {
+    let mesh = Mesh::of(&["a", "b"]);
+    let directory = &mesh.directories[0];
+    let (address, alerts) = alertmanager();
+    add(directory, &format!("\n[alerts]\nalertmanager = \"{address}\"\n"));
+    let _a = Agent::start(directory);
+    let client = mesh.client(0);
+    let peer = Agent::start(&mesh.directories[1]);
+    run(&client, "finished");
+    peer.kill();
+    run(&client, "not_run");
+    run(&client, "not_run");
+    let newest = || {
+        let alerts = alerts.lock().unwrap();
+        alerts.iter().rfind(|alert| alert["labels"]["cause"] == "no_result").cloned()
+    };
+    let wait_for = |what: &str, has_ended: bool| {
+        wait_until(what, || newest().filter(|alert| alert["endsAt"].is_string() == has_ended))
+    };
+    let fired = wait_for("the alert", false);
+    let labels = serde_json::json!({
+        "alertname": "LongfatCause", "from": "a", "to": "b", "cause": "no_result", "severity": "critical"
+    });
+    assert_eq!(fired["labels"], labels);
+    assert_eq!(fired["annotations"]["summary"], "a to b: no result");
+    let description = fired["annotations"]["description"].as_str().unwrap();
+    assert!(description.starts_with("Tests from a to b have had no result since 2"), "{description}");
+    let start: jiff::Timestamp = fired["startsAt"].as_str().unwrap().parse().unwrap();
+    let rows = client.results(Filter { limit: 10, ..Filter::default() }).unwrap();
+    let first = rows.iter().rfind(|row| row.reason_kind.as_deref() == Some("unreachable")).unwrap();
+    assert_eq!(start.as_second(), first.start_us.div_euclid(1_000_000));
+
+    let pair = || PairName { from: "a".into(), to: "b".into() };
+    client.mute(pair(), Duration::from_secs(3600), "").unwrap();
+    let muted = wait_for("the end of the alert by the mute", true);
+    assert_eq!(muted["startsAt"], fired["startsAt"]);
+    client.mute(pair(), Duration::ZERO, "").unwrap();
+    wait_for("the alert after the mute", false);
+    client.acknowledge(pair(), None, "known").unwrap();
+    wait_for("the end of the alert by the acknowledgement", true);
+}
+
+/// When the cause has gone, the alert ends; an agent that was killed meanwhile fires the present cause again.
+#[test]
+fn an_alert_of_alertmanager_ends_with_its_cause() {
+    let mesh = Mesh::of(&["a", "b"]);
+    let directory = &mesh.directories[0];
+    let (address, alerts) = alertmanager();
+    add(directory, &format!("\n[alerts]\nalertmanager = \"{address}\"\n"));
+    let a = Agent::start(directory);
+    let client = mesh.client(0);
+    run(&client, "not_run");
+    run(&client, "not_run");
+    let count = || {
+        let alerts = alerts.lock().unwrap();
+        let mine = alerts.iter().filter(|alert| alert["labels"]["cause"] == "no_result");
+        let (ended, firing): (Vec<&Value>, Vec<&Value>) = mine.partition(|alert| alert["endsAt"].is_string());
+        (firing.len(), ended.len())
+    };
+    wait_until("the alert", || (count().0 > 0).then_some(()));
+    a.kill();
+    let before = count().0;
+    let _a = Agent::start(directory);
+    wait_until("the alert of the next agent", || (count().0 > before).then_some(()));
+    assert_eq!(count().1, 0, "the cause persists");
+    let _peer = Agent::start(&mesh.directories[1]);
+    // Two tests in succession have to find the same cause, which a busy machine may prevent for some tests.
+    wait_until("the end of the alert", || {
+        run(&client, "finished");
+        (count().1 > 0).then_some(())
+    });
 }

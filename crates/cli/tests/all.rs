@@ -1,6 +1,7 @@
 //! The tests of this crate: one program with a module per file, so that only one program is linked.
 
 mod agent_demo;
+mod agent_page;
 mod bad_input;
 mod cc;
 mod class_sheet;

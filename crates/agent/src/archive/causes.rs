@@ -124,7 +124,7 @@ mod tests {
     use crate::{
         State,
         archive::{
-            Archive,
+            Archive, CauseChange,
             pairs::tests::{finished, test},
         },
     };
@@ -161,6 +161,23 @@ mod tests {
         assert_eq!(archive.pending_changes().unwrap(), []);
         let since = |since_us| archive.changes("a", "b", "throughput", since_us).unwrap().len();
         assert_eq!((since(2000), since(4000)), (2, 1), "the cause at the beginning too");
+    }
+
+    #[test]
+    fn the_newest_test_that_found_a_cause_states_the_remedy() {
+        let mut archive = archive();
+        archive.put(&finished(1, "path_rate"), &[]).unwrap();
+        for number in 2..5 {
+            let mut row = finished(number, "receive_window");
+            row.figures.evidence = Some(format!("the window was full; to fix it: on b: step {number}"));
+            archive.put(&row, &[]).unwrap();
+        }
+        archive.put(&finished(5, "loss"), &[]).unwrap();
+        let cause = archive.pair("a", "b").unwrap().unwrap().cause.unwrap();
+        assert_eq!((cause.cause.as_str(), cause.since_us), ("receive_window", 2000));
+        assert_eq!(archive.remedy(&cause).unwrap().as_deref(), Some("on b: step 4"));
+        let later = CauseChange { since_us: 4001, ..cause };
+        assert_eq!(archive.remedy(&later).unwrap(), None, "of an earlier time");
     }
 
     /// The clock was wrong for two tests, and was corrected.

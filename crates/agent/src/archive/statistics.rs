@@ -3,10 +3,11 @@
 use super::{
     Archive, CauseChange, PairFacts,
     causes::{CHANGE, read_change},
+    columns::{self, COLUMNS},
     pairs::{read_pair, read_pairs},
 };
 use crate::{
-    Error,
+    Error, cause,
     database::sql::{Field, Value, read_all, read_first, values},
 };
 
@@ -55,6 +56,23 @@ impl Archive {
              ORDER BY start_us DESC LIMIT 1";
         let values = values![change.from, change.to, change.kind, change.since_us];
         read_first(&*self.database, query, values, |row| row.next()).map_err(self.failed("read"))
+    }
+
+    /// The change that would remove a cause, as the newest test that found the cause states it; `None` if it states none.
+    pub fn remedy(&self, change: &CauseChange) -> Result<Option<String>, Error> {
+        // Tests without a result have no verdict.
+        if change.cause == cause::NO_RESULT {
+            return Ok(None);
+        }
+        let query = format!(
+            "SELECT {COLUMNS} FROM tests WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us >= ?4 AND verdict = ?5
+             ORDER BY start_us DESC LIMIT 1"
+        );
+        let CauseChange { from, to, kind, since_us, cause, .. } = change;
+        let newest =
+            read_first(&*self.database, &query, values![from, to, kind, since_us, cause], columns::read);
+        let newest = newest.map_err(self.failed("read"))?;
+        Ok(newest.and_then(|row| row.figures.remedy().map(str::to_owned)))
     }
 
     /// Marks a change as alerted: its alert was sent, or is too old.

@@ -89,6 +89,7 @@ impl EventLoop {
     pub(super) fn check_alerts(&mut self, now: Now) {
         if self.config.alerts.is_some() {
             self.maintenance.alert_at.get_or_insert(now.steady);
+            self.alertmanager.check_soon(now.steady);
         }
     }
 
@@ -150,6 +151,7 @@ impl EventLoop {
             point: self.config.name.0.clone(),
             previous,
             goodput_bps: last.first().and_then(|row| row.figures.goodput_bps),
+            remedy: self.archive.remedy(&change)?,
             change,
         };
         tracing::info!("alert: {}", alert.text());

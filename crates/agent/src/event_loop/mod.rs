@@ -3,9 +3,10 @@
 //! All events arrive in one queue. All waiting events are handled as one batch: the calendar's events are written in one transaction, then
 //! messages are sent, then tests are started. An error of the storage ends the agent: a new start rebuilds the point from its events.
 //!
-//! All parts work on the same [`state`], and call each other in one direction: [`run`], [`requests`], [`tests`],
-//! [`maintenance`], [`members`], [`reports`].
+//! All parts work on the same [`state`], and call each other in one direction: [`run`] calls [`requests`], then come [`tests`],
+//! [`maintenance`], [`alertmanager`], [`members`] and [`reports`].
 
+mod alertmanager;
 mod batch;
 mod maintenance;
 mod maintenance_schedule;

@@ -233,6 +233,7 @@ impl EventLoop {
         // A mute of 0 s ends an earlier one. Changes may be waiting for that end.
         if self.config.alerts.is_some() {
             self.maintenance.alert_now(now.steady);
+            self.alertmanager.check_soon(now.steady);
         }
         Ok("muted")
     }

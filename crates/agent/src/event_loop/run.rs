@@ -15,6 +15,7 @@ use tokio::{sync::mpsc, time::timeout};
 use units::Time;
 
 use super::{
+    alertmanager::AlertmanagerState,
     batch::Batch,
     maintenance_schedule::MaintenanceSchedule,
     reports::ok,
@@ -68,6 +69,7 @@ impl EventLoop {
         let mut rules = Rules::new(config.limits.clone());
         rules.set_members(&members);
         let started = now.steady;
+        let alertmanager = config.alerts.as_ref().and_then(|alerts| alerts.alertmanager.clone());
         let mut agent = EventLoop {
             config,
             file,
@@ -82,6 +84,7 @@ impl EventLoop {
             next_run: 1,
             outbox_due: Some(started),
             maintenance: MaintenanceSchedule::new(started),
+            alertmanager: AlertmanagerState::new(alertmanager, started),
             removal_guard,
             may_remove,
             requested_calendars: Vec::new(),
@@ -234,6 +237,7 @@ impl EventLoop {
         }
         self.repeat(now, &mut batch)?;
         self.run_maintenance(now, &mut batch)?;
+        self.run_alertmanager(now)?;
         self.publish_announcements(&mut batch)?;
         self.commit(now, batch)
     }
@@ -252,7 +256,7 @@ impl EventLoop {
         let now = self.now();
         let check = now.steady + if self.point.state().open_count() > 0 { CLOCK_CHECK } else { MAX_SLEEP };
         let due = self.point.next_timeout(now).into_iter().chain(self.outbox_due).chain(self.ask_due());
-        let due = due.chain([self.maintenance.due()]);
+        let due = due.chain([self.maintenance.due()]).chain(self.alertmanager.due());
         due.fold(check, Time::min).saturating_sub(now.steady)
     }
 
@@ -272,6 +276,7 @@ impl EventLoop {
             Inbound::Serving { id, run, endpoint } => self.on_serving(&id, run, endpoint, batch),
             Inbound::Forwarded { number } => self.archive.forwarded(number)?,
             Inbound::Alerted { change, sent } => self.on_alerted(now, change, sent)?,
+            Inbound::AlertmanagerReplied { error } => self.on_alertmanager_replied(error),
             Inbound::Ended { id, run, ended } => self.on_ended(now, &id, run, *ended, batch)?,
         }
         Ok(())

@@ -9,7 +9,7 @@ use reservation::{Now, Point, PointName, ReservationId};
 use tokio::sync::{mpsc, oneshot};
 use units::Time;
 
-use super::{maintenance_schedule::MaintenanceSchedule, test_run::TestRun};
+use super::{alertmanager::AlertmanagerState, maintenance_schedule::MaintenanceSchedule, test_run::TestRun};
 use crate::{
     CalendarFile, Config, Error, Members, StepObserver,
     archive::{Archive, Forwarder},
@@ -40,6 +40,7 @@ pub(crate) struct EventLoop {
     /// When unconfirmed results are resent.
     pub(super) outbox_due: Option<Time>,
     pub(super) maintenance: MaintenanceSchedule,
+    pub(super) alertmanager: AlertmanagerState,
     pub(super) removal_guard: RemovalGuard,
     /// Whether the thread of the common archive may remove old results.
     pub(super) may_remove: Arc<AtomicBool>,

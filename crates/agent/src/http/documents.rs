@@ -225,6 +225,8 @@ pub struct PairDocument {
     pub hours: Vec<HourRow>,
     /// Changes of the cause, oldest first; the first one may be before the requested time.
     pub changes: Vec<NamedChange>,
+    /// The change that would remove the present cause, as the newest test that found it states it.
+    pub remedy: Option<String>,
 }
 
 /// A change of a pair's cause, with its words.

@@ -169,7 +169,58 @@ fn pairs(text: &mut String, mesh: &MeshDocument) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::json;
+
     use super::*;
+
+    /// The metrics of a point that has a common archive, and a pair with all figures.
+    fn complete() -> String {
+        let status = json!({
+            "name": "a", "address": "a.example:4862", "version": "1", "uptime_s": 1, "clock_error_us": 1, "authority": "a",
+            "members": [], "open_reservations": 0, "running": [], "tests": [], "archive": { "finished": 1 },
+            "unsent_results": 0, "unforwarded_results": 1, "resident_bytes": 1,
+        });
+        let pair = json!({
+            "from": "a", "to": "b", "state": "limited", "cause": "loss", "cause_text": "lost packets", "since_us": 1,
+            "goodput_bps": 1.0, "best_goodput_bps": 1.0, "loss_share": 0.0, "min_rtt_us": 1.0, "typical_rtt_us": 1.0,
+            "tested_us": 1, "tests": { "finished": 1, "failed": 0, "refused": 0, "not_run": 0 },
+        });
+        let mesh = json!({ "schema": "", "point": "a", "now_us": 1, "points": [], "pairs": [pair] });
+        let (status, mesh) = (serde_json::from_value(status).unwrap(), serde_json::from_value(mesh).unwrap());
+        super::text(&status, &mesh, Some(1))
+    }
+
+    #[test]
+    fn the_alerting_rules_use_metrics_that_exist() {
+        let text = complete();
+        let samples = text.lines().filter(|line| !line.starts_with('#'));
+        let metrics: BTreeSet<&str> = samples.filter_map(|line| line.split(['{', ' ']).next()).collect();
+        let rules = include_str!("../../../../packaging/prometheus-rules.yml");
+        let lines = || rules.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+        let expressions: Vec<&str> = lines().filter_map(|line| line.strip_prefix("expr: ")).collect();
+        assert_eq!(expressions.len(), lines().filter(|line| line.starts_with("- alert: ")).count());
+        let mut used = BTreeSet::new();
+        for expression in &expressions {
+            let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            let names: Vec<&str> =
+                words.filter(|word| word.starts_with("longfat_") || word.starts_with("process_")).collect();
+            // `up` is a metric of Prometheus.
+            assert!(!names.is_empty() || expression.starts_with("up{"), "{expression}");
+            used.extend(names);
+        }
+        for name in &used {
+            assert!(metrics.contains(name), "{name} is not a metric: {metrics:?}");
+        }
+        for name in [
+            "longfat_cause_timestamp_seconds",
+            "longfat_test_timestamp_seconds",
+            "longfat_results_unforwarded",
+        ] {
+            assert!(used.contains(name), "no rule uses {name}");
+        }
+    }
 
     #[test]
     fn values_of_labels_are_escaped() {

@@ -368,9 +368,9 @@ fn respond(site: &Site, route: &Route, query: &str) -> Result<Response, Refusal>
             let since_us = filter.since_us.unwrap_or(0);
             // Only changes found by the kind of tests that determines the cause: other kinds have other names for causes.
             let cause = archive.pair(&from, &to)?.and_then(|pair| pair.cause);
-            let changes = match cause {
-                Some(cause) => archive.changes(&from, &to, &cause.kind, since_us)?,
-                None => Vec::new(),
+            let (changes, remedy) = match cause {
+                Some(cause) => (archive.changes(&from, &to, &cause.kind, since_us)?, archive.remedy(&cause)?),
+                None => (Vec::new(), None),
             };
             json(&PairDocument {
                 schema: SCHEMA.into(),
@@ -378,6 +378,7 @@ fn respond(site: &Site, route: &Route, query: &str) -> Result<Response, Refusal>
                 tests: archive.list(&filter)?,
                 hours: archive.hours(&from, &to, since_us)?,
                 changes: changes.into_iter().map(NamedChange::of).collect(),
+                remedy,
                 from,
                 to,
             })

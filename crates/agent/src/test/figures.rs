@@ -9,6 +9,11 @@ use schema::{FlowKind, FlowSummary, RunSummary, Summary};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::cause;
+
+/// Separates the evidence from the change that would remove the limit, in [`Figures::evidence`].
+const TO_FIX_IT: &str = "; to fix it: ";
+
 /// The figures of a test.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figures {
@@ -22,7 +27,7 @@ pub struct Figures {
     pub typical_rtt_us: Option<f64>,
     /// What limited TCP: a cause of the record, or the kind of a diagnosis.
     pub verdict: Option<String>,
-    /// The evidence in words.
+    /// The evidence in words; the change that would remove the limit follows `; to fix it: `.
     pub evidence: Option<String>,
 }
 
@@ -46,13 +51,16 @@ impl Figures {
         let loss = share(count(|flow| flow.retransmitted_segs), count(|flow| flow.sent_segs))
             .or_else(|| first.and_then(|flow| flow.loss_share))
             .or_else(|| share(count(|flow| flow.pings_lost), count(|flow| flow.pings_sent)));
+        let verdict = first.and_then(|flow| flow.verdict).map(|cause| cause.name().to_owned());
+        let evidence = first.and_then(|flow| flow.evidence.first().cloned());
+        let remedy = first.and_then(|flow| flow.remedy.as_deref());
         Figures {
             goodput_bps: sum(&mut flows().map(|flow| flow.goodput_bps)),
             loss_share: loss,
             min_rtt_us: run.flows.iter().filter_map(|flow| flow.min_rtt_us).reduce(f64::min),
             typical_rtt_us: first.and_then(|flow| flow.median_rtt_us.or(flow.mean_rtt_us)),
-            verdict: first.and_then(|flow| flow.verdict).map(|cause| cause.name().into()),
-            evidence: first.and_then(|flow| flow.evidence.first().cloned()),
+            evidence: with_remedy(evidence, verdict.as_deref(), remedy),
+            verdict,
         }
     }
 }
@@ -62,6 +70,30 @@ impl Figures {
     pub(crate) fn without_verdict(self) -> Figures {
         Figures { verdict: None, evidence: None, ..self }
     }
+
+    /// The evidence without the change that would remove the limit.
+    pub fn finding(&self) -> Option<&str> {
+        let evidence = self.evidence.as_deref()?;
+        Some(evidence.split_once(TO_FIX_IT).map_or(evidence, |(finding, _)| finding))
+    }
+
+    /// The change that would remove the limit, as in `on d: sysctl -w ...`.
+    pub fn remedy(&self) -> Option<&str> {
+        Some(self.evidence.as_deref()?.split_once(TO_FIX_IT)?.1)
+    }
+}
+
+/// The evidence together with the change that would remove the limit: one text, because archives and points of earlier versions have no column
+/// for the change. The rate of the path is no limit that could be removed.
+pub(super) fn with_remedy(
+    evidence: Option<String>,
+    verdict: Option<&str>,
+    remedy: Option<&str>,
+) -> Option<String> {
+    let verdict = verdict.filter(|cause| !cause::is_good(cause));
+    let (Some(verdict), Some(remedy)) = (verdict, remedy) else { return evidence };
+    let evidence = evidence.unwrap_or_else(|| format!("the cause is {}", verdict.replace('_', " ")));
+    Some(format!("{evidence}{TO_FIX_IT}{remedy}"))
 }
 
 /// The title that marks a record as that of a reservation.
@@ -120,6 +152,24 @@ mod tests {
     use schema::{EngineName, SUMMARY_SCHEMA};
 
     use super::*;
+
+    #[test]
+    fn the_remedy_is_kept_with_the_evidence_of_a_limit() {
+        let kept = |evidence: Option<&str>, verdict, remedy| Figures {
+            evidence: with_remedy(evidence.map(str::to_owned), verdict, remedy),
+            ..Figures::default()
+        };
+        let remedy = Some("on d: sysctl -w net.ipv4.tcp_rmem=\"4096 131072 4194304\"");
+        let figures = kept(Some("the window was full"), Some("receive_window"), remedy);
+        assert_eq!((figures.finding(), figures.remedy()), (Some("the window was full"), remedy));
+        let figures = kept(None, Some("receive_window"), remedy);
+        assert_eq!((figures.finding(), figures.remedy()), (Some("the cause is receive window"), remedy));
+        for (verdict, remedy) in [(Some("path_rate"), remedy), (None, remedy), (Some("loss"), None)] {
+            let figures = kept(Some("x"), verdict, remedy);
+            assert_eq!((figures.finding(), figures.remedy()), (Some("x"), None), "{verdict:?}");
+        }
+        assert_eq!((Figures::default().finding(), Figures::default().remedy()), (None, None));
+    }
 
     #[test]
     fn the_record_of_a_diagnosis_is_that_of_its_tcp_test() {

@@ -215,17 +215,20 @@ fn diagnose(job: &LeadJob, endpoint: &Endpoint) -> Measured {
     };
     let flow = found.observed.flow.as_ref();
     let limit = found.ranking.limits.first().filter(|_| !found.ranking.healthy);
+    let verdict = match limit {
+        Some(limit) => serde_json::to_value(limit.kind).ok().and_then(|kind| Some(kind.as_str()?.to_owned())),
+        None => Some("healthy".into()),
+    };
+    let evidence = limit.and_then(|limit| limit.evidence.first().cloned());
+    let remedy = limit.and_then(|limit| limit.change.as_deref());
     let figures = Figures {
         goodput_bps: flow.and_then(|flow| flow.goodput_bps),
         loss_share: flow
             .and_then(|flow| Some(flow.retransmitted_segs? as f64 / flow.sent_segs?.max(1) as f64)),
         min_rtt_us: Some(found.observed.rtt.as_micros_f64()),
         typical_rtt_us: flow.and_then(|flow| flow.mean_rtt_us),
-        verdict: match limit {
-            Some(limit) => serde_json::to_value(limit.kind).ok().and_then(|kind| Some(kind.as_str()?.into())),
-            None => Some("healthy".into()),
-        },
-        evidence: limit.and_then(|limit| limit.evidence.first().cloned()),
+        evidence: figures::with_remedy(evidence, verdict.as_deref(), remedy),
+        verdict,
     };
     Measured { figures, record, error: None }
 }

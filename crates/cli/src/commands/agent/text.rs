@@ -297,11 +297,12 @@ fn result(row: &TestRow) -> String {
     let colon = if parts.is_empty() { "" } else { ": " };
     let mut lines = vec![format!("  {} {} to {}{colon}{}", kind(row), row.from, row.to, parts.join(", "))];
     if let Some(verdict) = &figures.verdict {
-        let evidence = figures.evidence.as_ref().map_or(String::new(), |text| format!(": {text}"));
+        let evidence = figures.finding().map_or(String::new(), |text| format!(": {text}"));
         lines.push(match verdict.as_str() {
             "healthy" => "  healthy: TCP reaches the rate of the path".into(),
             limit => format!("  limited by {}{evidence}", limit.replace('_', " ")),
         });
+        lines.extend(figures.remedy().map(|remedy| format!("  to fix it: {remedy}")));
     } else {
         lines.extend(figures.evidence.as_ref().map(|text| format!("  {text}")));
     }

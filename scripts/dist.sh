@@ -1,9 +1,7 @@
 #!/usr/bin/env bash
 # Makes the packages in target/dist: a static program in a tar file, an OCI image, a .deb with manual pages, completions and systemd units, and
 # a .deb of the pScheduler tool. For this machine's architecture, and on x86_64 also for aarch64 if the cross toolchain can be installed.
-#
-# Static with glibc, not musl: libbpf needs libelf and zlib, which Debian has as static libraries for glibc only. A static
-# program has no dynamic loader; crates/cc/src/native/static_image.rs loads congestion controls instead.
+# scripts/program.sh builds the program.
 set -eu
 cd "$(dirname "$0")/.."
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
@@ -13,24 +11,11 @@ export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/n
 
 say() { echo "dist: $*" >&2; }
 
-# The static program of a Rust target, without debugging information.
-build() {
-    local triple=$1 strip=$2
-    # With --target the flag applies to the program only, not to build scripts and macros.
-    RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked -p longfat --target "$triple" >&2
-    mkdir -p "$out/$triple"
-    $strip -o "$out/$triple/longfat" "$target/$triple/release/longfat"
-    if readelf -d "$out/$triple/longfat" | grep -q NEEDED; then
-        say "$triple: the program still needs libraries"
-        exit 1
-    fi
-}
-
 # Manual pages, completions, unit, licences: the same for each architecture, made by a program that runs here.
 share() {
     local program=$1 tree=$out/share shell
     rm -rf "$tree"
-    mkdir -p "$tree/man/man1" "$tree/completions" "$tree/doc/docs"
+    mkdir -p "$tree/man/man1" "$tree/completions" "$tree/doc/crates/guest"
     "$program" man -o "$tree/man/man1"
     for shell in bash zsh fish; do
         "$program" completions $shell >"$tree/completions/longfat.$shell"
@@ -39,10 +24,11 @@ share() {
         while ((getline line < "LICENSE-MIT") > 0) print line == "" ? " ." : " " line
         next
     } { print }' packaging/copyright >"$tree/doc/copyright"
-    cp README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE "$tree/doc"
-    # README.md links to the pages, and these to each other and to the pictures.
-    cp docs/*.md docs/*.svg docs/*.png "$tree/doc/docs"
-    cp -r docs/tutorials "$tree/doc/docs"
+    # The pages with their pictures and decision records, and the files to which they link, in the repository's layout.
+    cp README.md ARCHITECTURE.md CONTRIBUTING.md SECURITY.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE "$tree/doc"
+    cp crates/guest/kernel.config "$tree/doc/crates/guest"
+    cp -r docs "$tree/doc"
+    scripts/check-docs.sh "$tree/doc"
 }
 
 # Gets Rust's library, libelf and zlib for aarch64. apt downloads them into a folder of the build; the machine gets no
@@ -118,9 +104,12 @@ deb() {
     install -D -m 644 "$out/share/completions/longfat.zsh" "$tree/usr/share/zsh/vendor-completions/_longfat"
     install -D -m 644 "$out/share/completions/longfat.fish" "$tree/usr/share/fish/vendor_completions.d/longfat.fish"
     install -D -m 644 -t "$tree/usr/lib/systemd/system" packaging/longfat.service packaging/longfat-agent.service
-    install -D -m 644 -t "$tree/usr/share/doc/longfat" "$out/share/doc/copyright" README.md packaging/grafana-longfat-mesh.json
-    install -D -m 644 -t "$tree/usr/share/doc/longfat/docs" docs/*.md docs/*.svg docs/*.png
-    install -D -m 644 -t "$tree/usr/share/doc/longfat/docs/tutorials" docs/tutorials/*.md
+    mkdir -p "$tree/usr/share/doc"
+    cp -r "$out/share/doc" "$tree/usr/share/doc/longfat"
+    install -m 644 packaging/grafana-longfat-mesh.json "$tree/usr/share/doc/longfat"
+    # Debian has the licences in `copyright`.
+    rm "$tree"/usr/share/doc/longfat/{LICENSE-MIT,LICENSE-APACHE}
+    chmod -R u=rwX,go=rX "$tree/usr/share/doc/longfat"
     gzip -9nc CHANGELOG.md >"$tree/usr/share/doc/longfat/changelog.gz"
     mkdir "$tree/DEBIAN"
     install -m 755 packaging/postinst packaging/prerm packaging/postrm "$tree/DEBIAN"
@@ -136,7 +125,10 @@ rm -rf "$out"
 mkdir -p "$out"
 machine=$(uname -m)
 triple=$machine-unknown-linux-gnu
-build "$triple" strip
+# Once: the same module is in the programs of all architectures.
+LONGFAT_PLAYGROUND_WASM=$(scripts/playground.sh path)
+export LONGFAT_PLAYGROUND_WASM
+scripts/program.sh "$triple" "$out/$triple/longfat"
 share "$out/$triple/longfat"
 archive "$triple" "$machine"
 image "$triple" "$machine"
@@ -150,7 +142,7 @@ if [ "$machine" = x86_64 ]; then
     # In a subshell: the settings are for this build only.
     (
         prepare_aarch64 || { say "skipping aarch64"; exit 0; }
-        build aarch64-unknown-linux-gnu aarch64-linux-gnu-strip
+        scripts/program.sh aarch64-unknown-linux-gnu "$out/aarch64-unknown-linux-gnu/longfat"
         archive aarch64-unknown-linux-gnu aarch64
         image aarch64-unknown-linux-gnu aarch64
         deb aarch64-unknown-linux-gnu arm64

@@ -20,8 +20,10 @@ demo: build ## install missing packages, build, run Lab 8, print where the repor
 	echo "The ping report:                        $(abspath $(DEMO))/lab8-ping.html"; \
 	exit $$status
 
+# With the simulator for browsers where its tools are; `LONGFAT_PLAYGROUND_WASM= make build` builds without it.
 build: setup ## build the program: target/release/longfat
-	cargo build --release --locked -p longfat
+	@module=$$(scripts/playground.sh path) && \
+	LONGFAT_PLAYGROUND_WASM="$$module" cargo build --release --locked -p longfat
 
 test: ## install the tools that tests compare with, run all tests
 	@scripts/setup.sh tests

@@ -32,7 +32,8 @@ for file in usr/share/man/man1/longfat.1.gz usr/share/man/man1/longfat-run.1.gz 
     usr/lib/systemd/system/longfat-agent.service \
     usr/share/bash-completion/completions/longfat usr/share/zsh/vendor-completions/_longfat \
     usr/share/fish/vendor_completions.d/longfat.fish usr/share/doc/longfat/copyright \
-    usr/share/doc/longfat/grafana-longfat-mesh.json usr/share/doc/longfat/prometheus-rules.yml; do
+    usr/share/doc/longfat/grafana-longfat-mesh.json usr/share/doc/longfat/prometheus-rules.yml \
+    usr/share/doc/longfat/docs/decisions/README.md; do
     [ -s "$root/$file" ] || fail "$file is missing"
 done
 in_root bash -c '. /usr/share/bash-completion/completions/longfat && complete -p longfat' >/dev/null

@@ -76,7 +76,13 @@ class Stop:
 
 class Stepped:
     def __init__(
-        self, scenario: Scenario, variant: Optional[str], flow: str, columns: Sequence[str], cwnd_segs: int
+        self,
+        scenario: Scenario,
+        variant: Optional[str],
+        flow: str,
+        columns: Sequence[str],
+        cwnd_segs: int,
+        pacing_bps: Optional[int],
     ) -> None: ...
     def sample(self) -> Optional[tuple[int, list[float]]]: ...
     def step(self, cwnd_segs: int, pacing_bps: Optional[int]) -> Optional[tuple[int, list[float]]]: ...

@@ -22,10 +22,11 @@ def scenario_flow(scenario):
     return longfat.run(scenario, "model").flow()["name"]
 
 
-def test_the_environment_conforms_to_gymnasiums_interface():
+@pytest.mark.parametrize("action", ["cwnd", "pacing"])
+def test_the_environment_conforms_to_gymnasiums_interface(action):
     from gymnasium.utils.env_checker import check_env
 
-    one = env()
+    one = env(action=action)
     check_env(one, skip_render_check=True)
     one.close()
 
@@ -50,6 +51,28 @@ def test_actions_set_the_window():
     one.close()
     with pytest.raises(RuntimeError):
         one.step(np.array([0.0]))
+
+
+def test_actions_set_the_pacing_rate():
+    one = env(action="pacing", initial_pacing_bps=40_000_000, max_pacing_bps=60_000_000)
+    one.reset(seed=1)
+    rates, goodputs, ended = [], [], False
+    while not ended:
+        observation, _, _, ended, info = one.step(np.array([0.0]))
+        rates.append(observation[0])
+        goodputs.append(info["sample"]["goodput_bps"])
+    # The rate applies from the first ACK on.
+    assert set(rates[5:]) == {40e6}
+    # The window does not limit: 40 Mb/s of 100 Mb/s, without a queue.
+    assert np.mean(goodputs[10:-1]) == pytest.approx(40e6, rel=0.05)
+    assert info["sample"]["srtt_us"] < 1.2 * info["sample"]["min_rtt_us"]
+    one.reset()
+    # A round trip after the action at the latest.
+    for changes, rate_bps in (([-1.0, 0.0, 0.0, 0.0], 20e6), ([1.0, 1.0, 1.0, 0.0, 0.0], 60e6)):
+        for change in changes:
+            observation, *_ = one.step(np.array([change]))
+        assert observation[0] == rate_bps
+    one.close()
 
 
 def test_episodes_with_the_same_seed_are_equal():
@@ -94,6 +117,10 @@ def test_errors_name_wrong_flows_and_columns():
     scenario = longfat.Scenario.path("100mbit", "20ms", duration="1s")
     from longfat.gym import PathEnv
 
+    with pytest.raises(longfat.BadInput, match="there are cwnd and pacing"):
+        PathEnv(scenario, "none", action="rate")
+    with pytest.raises(longfat.BadInput, match="initial value 10 is not from 1 to 5"):
+        PathEnv(scenario, "none", max_cwnd=5)
     with pytest.raises(longfat.BadInput, match="no TCP flow"):
         PathEnv(scenario, "none").reset()
     with pytest.raises(longfat.BadInput, match="apples"):

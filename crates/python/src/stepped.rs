@@ -46,7 +46,8 @@ impl Drop for Stepped {
 
 #[pymethods]
 impl Stepped {
-    /// Starts a simulation of the scenario in which the caller controls `flow`. Samples have these columns of the flow's series.
+    /// Starts a simulation of the scenario in which the caller controls `flow`, with this congestion window and pacing rate (or no pacing)
+    /// before its first step. Samples have these columns of the flow's series.
     #[new]
     fn new(
         py: Python<'_>,
@@ -55,6 +56,7 @@ impl Stepped {
         flow: String,
         columns: Vec<String>,
         cwnd_segs: u32,
+        pacing_bps: Option<u64>,
     ) -> PyResult<Self> {
         let unknown = columns.iter().find(|name| FlowSample::column(name).is_none());
         if let Some(name) = unknown {
@@ -69,7 +71,7 @@ impl Stepped {
         let (actions, received_actions) = channel();
         let (sender, samples) = channel();
         let experiment = scenario.experiment.clone();
-        let initial = FlowControl { cwnd_segs, pacing_bps: None };
+        let initial = FlowControl { cwnd_segs, pacing_bps };
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {

@@ -10,6 +10,7 @@ use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
     process::{Command, Output},
+    sync::LazyLock,
 };
 
 use tempfile::TempDir;
@@ -137,8 +138,16 @@ pub fn with_default_signals(command: &Command) -> Command {
     with_defaults
 }
 
+/// The program under test: the one that cargo has built, or a packaged one, which `LONGFAT_PACKAGED` names (relative to the repository).
 pub fn binary() -> &'static str {
-    env!("CARGO_BIN_EXE_longfat")
+    static PACKAGED: LazyLock<Option<String>> = LazyLock::new(|| {
+        let named = std::env::var_os("LONGFAT_PACKAGED")?;
+        // cargo starts tests in the package's directory, and tests start the program in theirs.
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(named);
+        let path = path.canonicalize().expect("LONGFAT_PACKAGED names a program");
+        Some(path.to_str().expect("the path is Unicode").to_owned())
+    });
+    PACKAGED.as_deref().unwrap_or(env!("CARGO_BIN_EXE_longfat"))
 }
 
 /// Installs a copy of the binary that all users may run. A separate program copies it: children that other

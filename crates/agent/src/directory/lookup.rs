@@ -352,6 +352,9 @@ mod tests {
         assert!(Lookup::parse(texts, &members).unwrap_err().to_string().contains("not an IP address"));
         let texts = LookupTexts { capability: Some("magic".into()), ..LookupTexts::default() };
         let error = Lookup::parse(texts, &members).unwrap_err().to_string();
-        assert!(error.contains("there are throughput, latency, diagnose, probe, trace, stream, transfer, udp"), "{error}");
+        assert!(
+            error.contains("there are throughput, latency, diagnose, probe, trace, stream, transfer, udp"),
+            "{error}"
+        );
     }
 }

@@ -505,7 +505,8 @@ mod tests {
             assert_eq!((&before.spec, &before.recurrence), (&after.spec, &after.recurrence), "{index}");
         }
         assert_eq!(after.tests.len(), 4);
-        let long = "[[tests]]\nname = \"t\"\nto = \"b\"\nkind = \"trace\"\nduration = \"90s\"\nevery = \"1h\"\n";
+        let long =
+            "[[tests]]\nname = \"t\"\nto = \"b\"\nkind = \"trace\"\nduration = \"90s\"\nevery = \"1h\"\n";
         let exported = export_psconfig(&config(long, &members), &members);
         assert_eq!(exported.notes, ["the duration of the trace t is dropped"]);
     }

@@ -80,7 +80,7 @@ impl Trace {
 
     /// The next packet; `None` when the trace is complete.
     pub fn next_packet(&self) -> Option<HopProbe> {
-        (!self.is_complete).then(|| HopProbe { ttl: self.hops.len() as u8, bytes: PACKET_BYTES })
+        (!self.is_complete).then_some(HopProbe { ttl: self.hops.len() as u8, bytes: PACKET_BYTES })
     }
 
     /// Adds the reply to the packet of [`Trace::next_packet`]; `None` without a reply.

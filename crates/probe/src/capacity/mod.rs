@@ -347,7 +347,7 @@ mod tests {
         let limits = ProbeLimits { max_bytes_per_second: 12_500_000, mtu: 1500, resolution_ns: 100.0 };
         let mut capacity = Capacity::new(limits);
         let observation = TrainObservation { host_drops: 1, ..TrainObservation::default() };
-        capacity.add_observations(&[observation.clone()]);
+        capacity.add_observations(std::slice::from_ref(&observation));
         capacity.add_observations(&[observation]);
         let reasons = capacity.result().validity.reasons;
         assert_eq!(reasons.iter().filter(|reason| reason.contains("a host dropped packets")).count(), 1);

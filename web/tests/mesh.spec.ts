@@ -92,6 +92,7 @@ test('the page names the cause of a fault, marks the change, and fits the screen
     const pair = (await response.json()) as PairDocument;
     const hour: HourRow = {
       kind: 'latency',
+      options: null,
       start_us: pair.now_us - 86_400e6,
       finished: 1,
       failed: 0,

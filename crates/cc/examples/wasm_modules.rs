@@ -81,9 +81,10 @@ fn build_all(folder: &Path) -> Result<()> {
             .arg(&module);
         run(&mut link)?;
         let parameters: String = parameters.iter().map(parameter_text).collect();
+        // The paths are relative to the table, so that the folder can be moved.
+        let module = module.file_name().unwrap_or_default();
         table.push_str(&format!(
-            "    Algorithm {{ name: {name:?}, operations: {operations:?}, module: include_bytes!({:?}), parameters: &[{parameters}] }},\n",
-            fs::canonicalize(&module)?
+            "    Algorithm {{ name: {name:?}, operations: {operations:?}, module: include_bytes!({module:?}), parameters: &[{parameters}] }},\n",
         ));
     }
     table.push(']');

@@ -132,10 +132,17 @@ fn the_local_queue_limits_ravots_host_and_each_remedy_removes_it() {
         assert!(share(limited) > 0.9, "{engine}: {limited}");
     }
     let simulated = &as_shipped[1].1;
-    assert_eq!(simulated["retransmitted_segs"], 0, "the device queue delays packets and loses none: {simulated}");
+    assert_eq!(
+        simulated["retransmitted_segs"], 0,
+        "the device queue delays packets and loses none: {simulated}"
+    );
     let remedies = settings(simulated["remedy"].as_str().unwrap());
     // 1 Gb/s x 117 ms / (9014 x 8 bit) = 1622.5 packets.
-    assert_eq!(remedies, ["hosts.cern.nic.tx_queue=1623", "hosts.cern.local_congestion=false"], "{simulated}");
+    assert_eq!(
+        remedies,
+        ["hosts.cern.nic.tx_queue=1623", "hosts.cern.local_congestion=false"],
+        "{simulated}"
+    );
     for remedy in remedies {
         for (engine, limited) in &as_shipped {
             let remedied = flow(engine, remedy);

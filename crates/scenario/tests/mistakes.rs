@@ -891,6 +891,18 @@ against = "rneo""#,
         (
             r#"metric = "flows.bulk.goodput""#,
             r#"metric = "flows.bulk.goodput"
+beside = "rneo""#,
+            r#"f.toml:36:10: unknown variant "rneo"; did you mean "reno"?"#,
+        ),
+        (
+            r#"metric = "flows.bulk.goodput""#,
+            r#"metric = "flows.bulk.goodput"
+beside = "reno""#,
+            r#"f.toml:36:10: "beside" needs another variant than that of the figure; the figure has a variant with today's kernel, and "beside" names that with the source's"#,
+        ),
+        (
+            r#"metric = "flows.bulk.goodput""#,
+            r#"metric = "flows.bulk.goodput"
 known_miss = { simulator = "why" }"#,
             r#"f.toml:36:16: unknown key "simulator" in a text per engine; expected one of: model, sim, lab, kernel, hosts"#,
         ),

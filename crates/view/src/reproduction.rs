@@ -83,12 +83,8 @@ pub(crate) enum FigurePart {
 }
 
 impl FigurePart {
-    pub(crate) const ALL: [FigurePart; 4] = [
-        FigurePart::Compared,
-        FigurePart::WithoutFigure,
-        FigurePart::TodaysKernel,
-        FigurePart::Regression,
-    ];
+    pub(crate) const ALL: [FigurePart; 4] =
+        [FigurePart::Compared, FigurePart::WithoutFigure, FigurePart::TodaysKernel, FigurePart::Regression];
 
     fn of(figure: &PublishedResult) -> Self {
         match figure.kind {

@@ -255,6 +255,7 @@ export interface PublishedResult {
   kind: string;
   claim?: string;
   variant: string | null;
+  beside?: string;
   published: number | null;
   bound?: string;
   unit: string;

@@ -214,7 +214,8 @@ fn the_page_of_reproduced_results_has_the_rows_of_the_command() {
     let written = std::fs::read_to_string(test_dir.path("new.md")).unwrap();
     assert_eq!(page_rows(&committed).len(), page_rows(&written).len());
     // Simulated figures are checked below; the model's of scenarios without a kernel are for the machine that wrote the page.
-    assert_eq!(missing_rows(&committed, &written, &["simulated", "lab", "model", "verdict"]), [""; 0]);
+    let measured = ["simulated", "lab", "model", "source's kernel", "today's kernel", "verdict"];
+    assert_eq!(missing_rows(&committed, &written, &measured), [""; 0]);
     let own_kernel = |page: &str| -> Vec<String> {
         let of = |row: &BTreeMap<String, String>| {
             let figure = row.get("figure")?;
@@ -269,6 +270,25 @@ fn the_page_matches_the_output_of_the_command() {
         committed_page(),
         "make reproduced"
     );
+}
+
+#[test]
+fn todays_kernel_is_shown_beside_the_sources() {
+    let test_dir = TestDir::new("");
+    let ran = test_dir.run(&["reproduce", "H-900", "--engine", "sim", "--markdown", "new.md", "--json"]);
+    let document = ran.parsed();
+    let figure = |variant| figure(&document, "H-900", variant, "flows.bulk.goodput").clone();
+    let (source, today) = (figure("queue-100p"), figure("queue-100p-linux-6-18"));
+    assert_eq!((&today["beside"], &today["verdict"]), (&"queue-100p".into(), &"no_figure".into()));
+    assert!(source["beside"].is_null(), "{source}");
+    let written = std::fs::read_to_string(test_dir.path("new.md")).unwrap();
+    let rows = page_rows(&written);
+    let row = rows.iter().find(|row| row.get("beside").is_some_and(|beside| beside == "queue-100p")).unwrap();
+    assert!(row["figure"].starts_with("h-900 queue-100p-linux-6-18: "), "{row:?}");
+    let mbps = |figure: &Value| format!("{:.1} Mb/s", figure["sim"].as_f64().unwrap() / 1e6);
+    assert_eq!((&row["source's kernel"], &row["today's kernel"]), (&mbps(&source), &mbps(&today)));
+    // In no other table.
+    assert_eq!(rows.iter().filter(|other| other["figure"] == row["figure"]).count(), 1, "{rows:?}");
 }
 
 #[test]

@@ -109,6 +109,55 @@ fn the_local_queue_is_named_and_both_remedies_work() {
     assert_eq!(model["runs"][0]["flows"][0]["verdict"], "local_queue");
 }
 
+/// The settings that a remedy names, as in `hosts.h1.nic.tx_queue=407`.
+fn settings(remedy: &str) -> Vec<&str> {
+    let names = remedy.split("--set ").skip(1);
+    names.filter_map(|rest| rest.split([' ', ';', ')']).next()).collect()
+}
+
+/// Ravot's host as shipped, for a minute of its 20: slow start fills the device queue in the first second.
+#[test]
+fn the_local_queue_limits_ravots_host_and_each_remedy_removes_it() {
+    let test_dir = TestDir::new(&crate::common::bundled_scenario("g-endbuf.toml"));
+    let flow = |engine: &str, setting: &str| {
+        let of_file = ["run", "s.toml", "--variant", "queue-100p", "--json", "--no-record"];
+        let changes = ["--engine", engine, "--set", "duration=60s", "--set", setting];
+        test_dir.run(&[of_file.as_slice(), &changes].concat()).json()["runs"][0]["flows"][0].clone()
+    };
+    let share = |flow: &Value| flow["limited_steady"]["local_queue"].as_f64().unwrap();
+    let goodput = |flow: &Value| flow["goodput_bps"].as_f64().unwrap();
+    let as_shipped = ["model", "sim"].map(|engine| (engine, flow(engine, "title=short")));
+    for (engine, limited) in &as_shipped {
+        assert_eq!(limited["verdict"], "local_queue", "{engine}: {limited}");
+        assert!(share(limited) > 0.9, "{engine}: {limited}");
+    }
+    let simulated = &as_shipped[1].1;
+    assert_eq!(
+        simulated["retransmitted_segs"], 0,
+        "the device queue delays packets and loses none: {simulated}"
+    );
+    let remedies = settings(simulated["remedy"].as_str().unwrap());
+    // 1 Gb/s x 117 ms / (9014 x 8 bit) = 1622.5 packets.
+    assert_eq!(
+        remedies,
+        ["hosts.cern.nic.tx_queue=1623", "hosts.cern.local_congestion=false"],
+        "{simulated}"
+    );
+    for remedy in remedies {
+        for (engine, limited) in &as_shipped {
+            let remedied = flow(engine, remedy);
+            assert_eq!(remedied["verdict"], "path_rate", "{engine} {remedy}: {remedied}");
+            assert!(share(&remedied) == 0.0, "{engine} {remedy}: {remedied}");
+            assert!(
+                goodput(&remedied) > 1.2 * goodput(limited),
+                "{engine} {remedy}: {} after {} bit/s",
+                goodput(&remedied),
+                goodput(limited)
+            );
+        }
+    }
+}
+
 #[test]
 fn the_published_bound_holds_behind_a_switch_of_100_packets() {
     // H-100m a-1, as shipped: below 20 Mb/s; a-2 with a device queue that is not congestion uses the path.

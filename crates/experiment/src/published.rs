@@ -102,6 +102,7 @@ fn compare_one(
         },
         claim: published.claim.clone(),
         variant: published.variant.clone(),
+        beside: published.beside.clone(),
         published: published.value,
         bound: match published.comparison {
             Comparison::About => None,

@@ -22,6 +22,7 @@ pub(crate) const PUBLISHED: Keys = Keys {
         "claim",
         "variant",
         "against",
+        "beside",
         "variants",
         "knee_over",
         "metric",
@@ -55,6 +56,8 @@ pub struct Published {
     pub variant: Option<String>,
     /// How the runs of several variants make one figure.
     pub across: Across,
+    /// For the same experiment with today's kernel: the variant with the source's kernel, whose figure is shown beside this one.
+    pub beside: Option<String>,
     /// The metric.
     pub figure: MetricPath,
     /// The part of the run over which a goodput is taken; `None`: the part that the metric itself defines.
@@ -277,6 +280,7 @@ fn decode_published_figure(
             None
         }
     };
+    let beside = decode_beside(variants, variant.as_deref(), &mut reader);
     reader.required("metric", "\"flows.bulk.goodput\"");
     let figure = decode_figure("metric", base, &mut reader);
     let over = decode_figure("over", base, &mut reader);
@@ -305,6 +309,7 @@ fn decode_published_figure(
         claim,
         variant,
         across,
+        beside,
         figure: figure?,
         between,
         over,
@@ -420,6 +425,23 @@ fn decode_variant(variants: &[&str], reader: &mut Reader) -> Option<String> {
         );
     }
     Some(variant)
+}
+
+/// Decodes the variant with the source's kernel that belongs to `variant`, which has today's.
+fn decode_beside(variants: &[&str], variant: Option<&str>, reader: &mut Reader) -> Option<String> {
+    let beside = reader.text("beside")?;
+    if !variants.contains(&beside.as_str()) {
+        let help = suggest(&beside, variants.iter().copied());
+        reader.report("beside", format!("unknown variant \"{beside}\""), help);
+        return None;
+    }
+    if variant.is_none_or(|own| own == beside) {
+        let help =
+            "the figure has a variant with today's kernel, and \"beside\" names that with the source's";
+        reader.report("beside", "\"beside\" needs another variant than that of the figure", help);
+        return None;
+    }
+    Some(beside)
 }
 
 fn decode_figure(key: &str, base: &Scenario, reader: &mut Reader) -> Option<MetricPath> {

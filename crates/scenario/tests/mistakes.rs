@@ -158,7 +158,7 @@ f.toml:10:1: unknown key "nams" in switches; did you mean "names"?"#,
             "tolerance =",
             "tolerance_percent = ",
             r#"f.toml:32:1: a published figure needs "tolerance"; for example tolerance = "10%"
-f.toml:37:1: unknown key "tolerance_percent" in a published figure; expected one of: id, kind, claim, variant, against, variants, knee_over, metric, between, over, window, value, tolerance, holds_for, contradiction, known_miss, does_not_apply, why"#,
+f.toml:37:1: unknown key "tolerance_percent" in a published figure; expected one of: id, kind, claim, variant, against, beside, variants, knee_over, metric, between, over, window, value, tolerance, holds_for, contradiction, known_miss, does_not_apply, why"#,
         ),
     ]);
 }
@@ -887,6 +887,18 @@ kind = "measured""#,
             r#"metric = "flows.bulk.goodput"
 against = "rneo""#,
             r#"f.toml:36:11: unknown variant "rneo"; did you mean "reno"?"#,
+        ),
+        (
+            r#"metric = "flows.bulk.goodput""#,
+            r#"metric = "flows.bulk.goodput"
+beside = "rneo""#,
+            r#"f.toml:36:10: unknown variant "rneo"; did you mean "reno"?"#,
+        ),
+        (
+            r#"metric = "flows.bulk.goodput""#,
+            r#"metric = "flows.bulk.goodput"
+beside = "reno""#,
+            r#"f.toml:36:10: "beside" needs another variant than that of the figure; the figure has a variant with today's kernel, and "beside" names that with the source's"#,
         ),
         (
             r#"metric = "flows.bulk.goodput""#,

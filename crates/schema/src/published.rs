@@ -20,6 +20,9 @@ pub struct PublishedResult {
     /// The variant it belongs to.
     #[serde(default)]
     pub variant: Option<String>,
+    /// If the variant has today's kernel: the variant with the source's, whose figure belongs beside this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<String>,
     /// The published figure, in `unit`; `null` where the source gives none.
     pub published: Option<f64>,
     /// If the published figure is a bound: whether figures above or below it agree.

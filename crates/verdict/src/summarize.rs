@@ -168,8 +168,12 @@ fn rate_of_arrivals(rows: &[&FlowSample], received: &Cumulative, from_us: i64, t
     Some(in_order - earlier.max(0.0) / ((to_us - from_us) as f64 * 1e-6)).map(|rate| rate.max(0.0))
 }
 
+/// Linux 2.4 smooths round-trip times that it measures in ticks of 10 ms, so its smoothed value can be below the exact minimum,
+/// which the simulator computes. Such a value counts as the minimum.
 fn round_trips(rows: &[&FlowSample], summary: &mut FlowSummary) {
-    let mut rtts: Vec<i64> = rows.iter().filter_map(|r| r.srtt_us).collect();
+    let smallest = rows.iter().filter_map(|r| r.min_rtt_us).min();
+    let smoothed = rows.iter().filter_map(|r| r.srtt_us);
+    let mut rtts: Vec<i64> = smoothed.map(|rtt| smallest.map_or(rtt, |min| rtt.max(min))).collect();
     rtts.sort_unstable();
     summary.mean_rtt_us = mean(rtts.iter().map(|rtt| *rtt as f64));
     summary.max_rtt_us = rtts.last().map(|rtt| *rtt as f64);
@@ -181,8 +185,7 @@ fn round_trips(rows: &[&FlowSample], summary: &mut FlowSummary) {
         n if n % 2 == 1 => Some(rtts[n / 2] as f64),
         n => Some((rtts[n / 2 - 1] + rtts[n / 2]) as f64 / 2.0),
     };
-    let smallest = rows.iter().filter_map(|r| r.min_rtt_us).min().or(rtts.first().copied());
-    summary.min_rtt_us = smallest.map(|rtt| rtt as f64);
+    summary.min_rtt_us = smallest.or(rtts.first().copied()).map(|rtt| rtt as f64);
 }
 
 /// The standard deviation of echoes, as ping computes `mdev`.
@@ -581,6 +584,21 @@ mod tests {
         assert_eq!(part_goodput(&rows, "f", 10_000, 30_000), Some(4e6));
         assert_eq!(part_goodput(&rows, "f", 10_000, 50_000), None, "after the last sample");
         assert_eq!(part_goodput(&rows, "g", 0, 20_000), None);
+    }
+
+    #[test]
+    fn smoothed_round_trips_in_ticks_are_not_below_the_minimum() {
+        // Linux 2.4 on a path of 117 ms: its smoothed value varies between 11 and 12 ticks of 10 ms.
+        let sample = |(i, srtt_us)| FlowSample {
+            srtt_us: Some(srtt_us),
+            min_rtt_us: Some(117_000),
+            ..row(i, Cause::PathRate)
+        };
+        let rows: Vec<FlowSample> = (0..).zip([110_000, 112_000, 112_000, 121_000]).map(sample).collect();
+        let mut summary = FlowSummary::default();
+        round_trips(&rows.iter().collect::<Vec<_>>(), &mut summary);
+        assert_eq!((summary.min_rtt_us, summary.median_rtt_us), (Some(117_000.0), Some(117_000.0)));
+        assert_eq!((summary.mean_rtt_us, summary.max_rtt_us), (Some(118_000.0), Some(121_000.0)));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use schema::{
 use crate::escape::escape;
 use crate::label::fairness;
 use crate::number;
+use crate::reproduction::KernelPair;
 use crate::style::cause_class;
 use crate::table::sustainable;
 use crate::words;
@@ -205,6 +206,28 @@ pub(crate) fn published_table(results: &[PublishedResult]) -> String {
             .chain(&result.why)
             .map(|text| escape(text));
         table.classed("why", &why.collect::<Vec<_>>().join("<br>"));
+        table.end_row();
+    }
+    table.finish()
+}
+
+/// Figures with the source's kernel and with today's.
+pub(crate) fn kernel_table<'a>(pairs: impl Iterator<Item = KernelPair<'a>>) -> String {
+    let mut table = Table::new(&[""]);
+    table.head(["source\u{2019}s kernel", "today\u{2019}s kernel"], true);
+    for pair in pairs {
+        let figure = &pair.today.figure;
+        let variant = figure.variant.as_deref().unwrap_or_default();
+        table.cell(&format!(
+            "<b>{}</b><br><small><code>{}</code> ({}, {})</small>",
+            escape(&figure.id),
+            escape(&words::metric_scope(&figure.metric)),
+            escape(pair.source_variant),
+            escape(variant)
+        ));
+        for text in [pair.source.clone(), pair.today()] {
+            table.number(&escape(text.as_deref().unwrap_or("\u{2013}")));
+        }
         table.end_row();
     }
     table.finish()

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use schema::{EngineName, PublishedResult};
 
 use crate::{
-    reproduction::{FigurePart, Reproduced, ReproducedFigure, figures},
+    reproduction::{FigurePart, Reproduced, ReproducedFigure, figures, kernel_pairs},
     table::{fitted, kernels},
     text_table::{UNKNOWN, texts},
     words,
@@ -46,6 +46,9 @@ fn remarks(one: &ReproducedFigure) -> Vec<String> {
 
 /// A part of the figures as rows of cells, the first with the headings.
 fn rows(results: &[Reproduced], part: FigurePart) -> Vec<Vec<String>> {
+    if part == FigurePart::TodaysKernel {
+        return kernel_rows(results);
+    }
     let part_figures = || figures(results, part).map(|(_, one)| one);
     let kernels = kernels(part_figures().map(|one| &one.figure));
     let mut heads = texts(["ID", "FIGURE", "KIND", "PUBLISHED"]);
@@ -67,7 +70,7 @@ fn rows(results: &[Reproduced], part: FigurePart) -> Vec<Vec<String>> {
     let unused: Vec<usize> = (4..last).rev().filter(|column| is_unused(*column)).collect();
     let needless: &[usize] = match part {
         FigurePart::Compared => &[],
-        FigurePart::WithoutFigure => &[3, 2],
+        FigurePart::WithoutFigure | FigurePart::TodaysKernel => &[3, 2],
         FigurePart::Regression => &[2],
     };
     let verdict = (part == FigurePart::WithoutFigure).then_some(last);
@@ -76,6 +79,18 @@ fn rows(results: &[Reproduced], part: FigurePart) -> Vec<Vec<String>> {
     }
     if part == FigurePart::Regression {
         rows[0][2] = "MEASURED BEFORE".into();
+    }
+    rows
+}
+
+/// The figures with the source's kernel and with today's as rows of cells, the first with the headings.
+fn kernel_rows(results: &[Reproduced]) -> Vec<Vec<String>> {
+    let mut rows = vec![texts(["ID", "FIGURE", "BESIDE", "SOURCE'S KERNEL", "TODAY'S KERNEL"])];
+    for pair in kernel_pairs(results) {
+        let cell = |text: Option<String>| text.unwrap_or_else(|| UNKNOWN.to_owned());
+        let id = pair.today.figure.id.clone();
+        let (today, beside) = (pair.today(), pair.source_variant.to_owned());
+        rows.push(vec![id, what(pair.today), beside, cell(pair.source), cell(today)]);
     }
     rows
 }
@@ -113,7 +128,8 @@ pub fn reproduced(results: &[Reproduced], width: Option<usize>) -> String {
     for part in FigurePart::ALL {
         let rows = rows(results, part);
         if rows.len() > 1 {
-            let is_number = |name: &String| !["ID", "FIGURE", "KIND", "VERDICT"].contains(&name.as_str());
+            let is_number =
+                |name: &String| !["ID", "FIGURE", "KIND", "BESIDE", "VERDICT"].contains(&name.as_str());
             let right_aligned: Vec<bool> = rows[0].iter().map(is_number).collect();
             let gap = if out.is_empty() { "" } else { "\n" };
             let _ = write!(out, "{gap}{}\n{}", part.title(), fitted(rows, &right_aligned, width, &["KIND"]));

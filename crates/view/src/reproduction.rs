@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use crate::escape::escape;
 use crate::report::{ReportExtra, page_head, section};
-use crate::report_parts::published_table;
+use crate::report_parts::{kernel_table, published_table};
+use crate::words;
 
 /// A published result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -51,7 +52,11 @@ pub fn reproduction(results: &[Reproduced], sections: &[String], extra: &ReportE
         let figures: Vec<PublishedResult> =
             figures(results, part).map(|(_, one)| one.figure.clone()).collect();
         if !figures.is_empty() {
-            section(&mut page, part.title(), part.about(), &published_table(&figures));
+            let table = match part {
+                FigurePart::TodaysKernel => kernel_table(kernel_pairs(results)),
+                _ => published_table(&figures),
+            };
+            section(&mut page, part.title(), part.about(), &table);
         }
     }
     section(&mut page, "Not compared with a run", "", &facts(results));
@@ -71,17 +76,20 @@ pub(crate) enum FigurePart {
     Compared,
     /// Experiments for which the source has no figure.
     WithoutFigure,
+    /// Experiments of the sources with today's kernel, beside those with the source's.
+    TodaysKernel,
     /// Figures that this project measured.
     Regression,
 }
 
 impl FigurePart {
-    pub(crate) const ALL: [FigurePart; 3] =
-        [FigurePart::Compared, FigurePart::WithoutFigure, FigurePart::Regression];
+    pub(crate) const ALL: [FigurePart; 4] =
+        [FigurePart::Compared, FigurePart::WithoutFigure, FigurePart::TodaysKernel, FigurePart::Regression];
 
     fn of(figure: &PublishedResult) -> Self {
         match figure.kind {
             FigureKind::MeasuredByUs => FigurePart::Regression,
+            _ if figure.beside.is_some() => FigurePart::TodaysKernel,
             _ if figure.published.is_none() => FigurePart::WithoutFigure,
             _ => FigurePart::Compared,
         }
@@ -91,6 +99,7 @@ impl FigurePart {
         match self {
             FigurePart::Compared => "Published and derived figures beside ours",
             FigurePart::WithoutFigure => "Experiments without a figure in the source",
+            FigurePart::TodaysKernel => "Today\u{2019}s kernel beside the source\u{2019}s",
             FigurePart::Regression => "Regression figures, measured by this project",
         }
     }
@@ -103,11 +112,50 @@ impl FigurePart {
                  \u{201c}Contradicts itself\u{201d}: the source\u{2019}s figure contradicts the remainder of the source, and our figure agrees with that remainder."
             }
             FigurePart::WithoutFigure => "There is nothing to compare these with.",
+            FigurePart::TodaysKernel => {
+                "The same experiments, simulated with the kernel of the source and with today\u{2019}s. The sources are older than today\u{2019}s \
+                 kernel, so they have no figure for it."
+            }
             FigurePart::Regression => {
                 "No reproduction: these compare this program with an earlier measurement."
             }
         }
     }
+}
+
+/// A figure with today's kernel and that with the source's.
+pub(crate) struct KernelPair<'a> {
+    /// The figure with today's kernel.
+    pub(crate) today: &'a ReproducedFigure,
+    /// The variant with the source's kernel.
+    pub(crate) source_variant: &'a str,
+    /// Our figure with the source's kernel in its unit; `None` without a run.
+    pub(crate) source: Option<String>,
+}
+
+impl KernelPair<'_> {
+    /// Our figure with today's kernel in its unit; `None` without a run.
+    pub(crate) fn today(&self) -> Option<String> {
+        simulated(self.today)
+    }
+}
+
+fn simulated(one: &ReproducedFigure) -> Option<String> {
+    one.figure.sim.map(|value| words::figure(value, &one.figure.unit))
+}
+
+/// The figures with today's kernel, each with that of the same metric with the source's.
+pub(crate) fn kernel_pairs(results: &[Reproduced]) -> impl Iterator<Item = KernelPair<'_>> {
+    figures(results, FigurePart::TodaysKernel).filter_map(|(result, today)| {
+        let source_variant = today.figure.beside.as_deref()?;
+        let is_source = |other: &&ReproducedFigure| {
+            other.scenario == today.scenario
+                && other.figure.metric == today.figure.metric
+                && other.figure.variant.as_deref() == Some(source_variant)
+        };
+        let source = result.figures.iter().find(is_source).and_then(simulated);
+        Some(KernelPair { today, source_variant, source })
+    })
 }
 
 /// The figures of one part, each with its result.

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The built-in scenarios with published figures, without excerpts of others.
-const WITH_FIGURES: [&str; 23] = [
+const WITH_FIGURES: [&str; 24] = [
     "areas",
     "closed-forms",
     "g-endbuf",
@@ -35,6 +35,7 @@ const WITH_FIGURES: [&str; 23] = [
     "lab8-kernel-6-1",
     "lab8-ping",
     "u-buffers",
+    "u-web100",
     "zero-window",
 ];
 

@@ -89,6 +89,7 @@ fn summary() -> Summary {
         claim: None,
         judged: Vec::new(),
         variant: None,
+        beside: None,
         published: Some(5e5),
         bound: None,
         unit: "bit/s".into(),

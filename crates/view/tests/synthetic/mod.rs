@@ -232,6 +232,7 @@ fn published() -> Vec<PublishedResult> {
                 claim: None,
                 judged: Vec::new(),
                 variant: Some(variant.into()),
+                beside: None,
                 published: Some(published),
                 bound: None,
                 unit: "bit/s".into(),

@@ -16,6 +16,7 @@ use std::{
 
 use crate::{
     Error,
+    buffers::Buffer,
     error::failed,
     evidence::{Meter, Task},
 };
@@ -42,13 +43,13 @@ pub(crate) fn hash_prefix(
 /// Hashes parts of a file, which it reads into one buffer.
 pub(crate) struct FileHasher {
     hasher: blake3::Hasher,
-    buffer: Vec<u8>,
+    buffer: Buffer,
 }
 
 impl FileHasher {
     /// Continues a hash.
     pub(crate) fn new(hasher: blake3::Hasher) -> Self {
-        FileHasher { hasher, buffer: Vec::new() }
+        FileHasher { hasher, buffer: Buffer::with_capacity(READ_BYTES) }
     }
 
     /// Adds a part of a file, unless it is cancelled.
@@ -64,7 +65,7 @@ impl FileHasher {
             if is_cancelled.load(Ordering::Relaxed) {
                 return Err(Error::Interrupted);
             }
-            self.buffer.resize(READ_BYTES, 0);
+            self.buffer.resize(READ_BYTES);
             let length = READ_BYTES.min(usize::try_from(part.end - at).unwrap_or(usize::MAX));
             let count = match file.read_at(&mut self.buffer[..length], at) {
                 Ok(0) => return Err(Error::Shrunk(path.display().to_string())),

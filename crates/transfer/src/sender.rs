@@ -24,6 +24,7 @@ use units::BitRate;
 
 use crate::{
     EndEvidence, Error, FileReport, Observer, Session, Transport, UdtStream,
+    buffers::Buffer,
     control::{Control, Frame, HANDSHAKE_TIMEOUT, control_check},
     data_stream::{
         DEFAULT_QUIC_CONGESTION, DataStream, MSS_RANGE, SabulStream, datagram_mss, quic_congestion,
@@ -551,13 +552,13 @@ fn send_file(
             reader.finish()?
         }
         Data::Tcp | Data::Stream(_) => {
-            let mut buffer = Vec::new();
+            let mut buffer = Buffer::with_capacity(COPIED_BYTES);
             while let Some(part) = reader.next()? {
                 let end = part.end;
                 match data {
                     Data::Stream(stream) => {
                         for begin in part.step_by(COPIED_BYTES) {
-                            buffer.resize(COPIED_BYTES.min((end - begin) as usize), 0);
+                            buffer.resize(COPIED_BYTES.min((end - begin) as usize));
                             reader.read_at(begin, &mut buffer)?;
                             stream.write_all(&buffer, control)?;
                         }

@@ -19,6 +19,7 @@ use traffic::udp::{Incoming, Outgoing, bind_bulk, elapsed};
 
 use crate::{
     Error,
+    buffers::Buffer,
     control::{CHECK_INTERVAL, Control, Frame, IDLE_TIMEOUT},
     data_stream::with_port,
     error::failed,
@@ -271,7 +272,7 @@ impl Receiving {
 #[derive(Default)]
 struct Pending {
     offset: u64,
-    bytes: Vec<u8>,
+    bytes: Buffer,
 }
 
 impl Pending {

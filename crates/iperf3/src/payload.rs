@@ -7,6 +7,7 @@ use std::{
     path::Path,
 };
 
+use os::AlignedBuffer;
 use socket2::Socket;
 use traffic::{Attempted, Error, sys};
 
@@ -104,12 +105,12 @@ pub(crate) fn fill(bytes: &mut [u8], repeating: bool) -> io::Result<()> {
 
 /// The sink of received data.
 pub(super) enum Sink {
-    Memory(Vec<u8>),
+    Memory(AlignedBuffer),
     /// Discarded by the kernel without copying (`--skip-rx-copy`).
     Nowhere,
     File {
         file: File,
-        block: Vec<u8>,
+        block: AlignedBuffer,
     },
 }
 
@@ -117,9 +118,9 @@ impl Sink {
     /// Creates the file, or truncates it.
     pub(super) fn new(spec: &TestSpec) -> Result<Sink, Error> {
         Ok(match &spec.file {
-            Some(path) => Sink::File { file: create(path)?, block: vec![0; READ_BYTES] },
+            Some(path) => Sink::File { file: create(path)?, block: AlignedBuffer::zeroed(READ_BYTES) },
             None if spec.skip_rx_copy => Sink::Nowhere,
-            None => Sink::Memory(vec![0; READ_BYTES]),
+            None => Sink::Memory(AlignedBuffer::zeroed(READ_BYTES)),
         })
     }
 

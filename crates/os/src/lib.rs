@@ -1,9 +1,10 @@
 //! Linux system calls that several crates need and the standard library does not offer, each as one small safe function, and the
-//! transport of rtnetlink.
+//! transport of rtnetlink. Beside them, a buffer for the kernel's copies.
 //!
 //! All errors are plain [`std::io::Error`]s: callers add the operation and its object. System calls that only one crate needs
 //! are in that crate's `sys` module and use [`check()`] and [`check_len`].
 
+mod buffer;
 mod clock;
 mod device;
 pub mod file;
@@ -16,6 +17,7 @@ mod thread;
 mod transmit;
 mod user;
 
+pub use buffer::AlignedBuffer;
 pub use clock::{
     boottime, clock_error, clock_steps, monotonic_ns, realtime, realtime_ns, reduce_timer_slack, sleep_until,
 };

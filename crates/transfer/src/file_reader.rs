@@ -14,9 +14,10 @@ use std::{
     thread::{self, JoinHandle},
 };
 
+use os::AlignedBuffer;
+
 use crate::{
     Error,
-    buffers::Buffer,
     error::failed,
     evidence::{Meter, Task},
 };
@@ -43,13 +44,13 @@ pub(crate) fn hash_prefix(
 /// Hashes parts of a file, which it reads into one buffer.
 pub(crate) struct FileHasher {
     hasher: blake3::Hasher,
-    buffer: Buffer,
+    buffer: AlignedBuffer,
 }
 
 impl FileHasher {
     /// Continues a hash.
     pub(crate) fn new(hasher: blake3::Hasher) -> Self {
-        FileHasher { hasher, buffer: Buffer::with_capacity(READ_BYTES) }
+        FileHasher { hasher, buffer: AlignedBuffer::with_capacity(READ_BYTES) }
     }
 
     /// Adds a part of a file, unless it is cancelled.

@@ -18,11 +18,11 @@ use std::{
     time::{Duration, Instant, UNIX_EPOCH},
 };
 
-use os::file::TEMPORARY_SUFFIX;
+use os::{AlignedBuffer, file::TEMPORARY_SUFFIX};
 
 use crate::{
     Error,
-    buffers::{Buffer, Buffers},
+    buffers::Buffers,
     error::failed,
     evidence::{Meter, Task},
     file_reader::hash_prefix,
@@ -214,7 +214,7 @@ struct Shared {
 }
 
 enum Piece {
-    Data(u64, Buffer),
+    Data(u64, AlignedBuffer),
     /// Every byte before this one was queued.
     Complete(u64),
 }
@@ -341,11 +341,11 @@ pub(crate) struct FileWriter {
 
 impl FileWriter {
     /// Writes bytes; waits while the queue is full.
-    pub(crate) fn write(&self, offset: u64, bytes: impl Into<Buffer>) -> Result<(), Error> {
+    pub(crate) fn write(&self, offset: u64, bytes: impl Into<AlignedBuffer>) -> Result<(), Error> {
         self.meter.wait_for_file(|| self.write_when_possible(offset, bytes.into()))
     }
 
-    fn write_when_possible(&self, offset: u64, bytes: Buffer) -> Result<(), Error> {
+    fn write_when_possible(&self, offset: u64, bytes: AlignedBuffer) -> Result<(), Error> {
         while self.is_full() {
             thread::sleep(Duration::from_millis(1));
         }
@@ -370,7 +370,7 @@ impl FileWriter {
     }
 
     /// A buffer of `length` arbitrary bytes for [`FileWriter::write`].
-    pub(crate) fn buffer(&self, length: usize) -> Buffer {
+    pub(crate) fn buffer(&self, length: usize) -> AlignedBuffer {
         self.shared.buffers.take(length)
     }
 

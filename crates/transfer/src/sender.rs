@@ -17,6 +17,7 @@ use bulk::{
 };
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use iperf3::Token;
+use os::AlignedBuffer;
 use quic::{Identity, QuicOptions, QuicStream};
 use socket2::{SockRef, Socket};
 use traffic::sys::set_max_pacing_rate;
@@ -24,7 +25,6 @@ use units::BitRate;
 
 use crate::{
     EndEvidence, Error, FileReport, Observer, Session, Transport, UdtStream,
-    buffers::Buffer,
     control::{Control, Frame, HANDSHAKE_TIMEOUT, control_check},
     data_stream::{
         DEFAULT_QUIC_CONGESTION, DataStream, MSS_RANGE, SabulStream, datagram_mss, quic_congestion,
@@ -552,7 +552,7 @@ fn send_file(
             reader.finish()?
         }
         Data::Tcp | Data::Stream(_) => {
-            let mut buffer = Buffer::with_capacity(COPIED_BYTES);
+            let mut buffer = AlignedBuffer::with_capacity(COPIED_BYTES);
             while let Some(part) = reader.next()? {
                 let end = part.end;
                 match data {

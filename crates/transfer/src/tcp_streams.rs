@@ -13,12 +13,12 @@ use std::{
     time::Instant,
 };
 
+use os::AlignedBuffer;
 use socket2::{Domain, SockRef, Socket, Type};
 use traffic::{begin_to_connect, sys::send_file_at};
 
 use crate::{
     Error,
-    buffers::Buffer,
     control::{CHECK_INTERVAL, Control, HANDSHAKE_TIMEOUT, IDLE_TIMEOUT},
     error::failed,
     file_reader::FileReader,
@@ -334,7 +334,7 @@ impl OutgoingBlock {
 #[derive(Default)]
 struct IncomingBlock {
     header: [u8; HEADER_BYTES],
-    bytes: Buffer,
+    bytes: AlignedBuffer,
     /// Number of bytes received, including the header.
     received: usize,
 }
@@ -365,7 +365,7 @@ impl IncomingBlock {
     }
 
     /// Takes a complete block.
-    fn take(&mut self) -> Option<(u64, Buffer)> {
+    fn take(&mut self) -> Option<(u64, AlignedBuffer)> {
         if self.bytes.is_empty() || self.received < HEADER_BYTES + self.bytes.len() {
             return None;
         }
@@ -434,7 +434,7 @@ pub(crate) fn fuzz(bytes: &[u8]) {
     for header in bytes.chunks_exact(HEADER_BYTES) {
         let block = IncomingBlock {
             header: header.try_into().unwrap_or_default(),
-            bytes: Buffer::default(),
+            bytes: AlignedBuffer::default(),
             received: HEADER_BYTES,
         };
         let Ok(Some((offset, length))) = block.header() else { continue };
@@ -491,7 +491,7 @@ mod tests {
         assert_eq!(&wire[HEADER_BYTES..][..100], [7; 100]);
         let receiving = IncomingBlock {
             header: wire[..HEADER_BYTES].try_into().unwrap(),
-            bytes: Buffer::default(),
+            bytes: AlignedBuffer::default(),
             received: HEADER_BYTES,
         };
         assert_eq!(receiving.header().unwrap(), Some((200, 100)));

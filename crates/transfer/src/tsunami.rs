@@ -13,13 +13,12 @@ use bulk::{
         wire::{CHALLENGE_BYTES, Parameters},
     },
 };
-use os::fill_random;
+use os::{AlignedBuffer, fill_random};
 use socket2::{SockAddr, Socket};
 use traffic::udp::{Incoming, Outgoing, bind_bulk, elapsed};
 
 use crate::{
     Error,
-    buffers::Buffer,
     control::{CHECK_INTERVAL, Control, Frame, IDLE_TIMEOUT},
     data_stream::with_port,
     error::failed,
@@ -272,7 +271,7 @@ impl Receiving {
 #[derive(Default)]
 struct Pending {
     offset: u64,
-    bytes: Buffer,
+    bytes: AlignedBuffer,
 }
 
 impl Pending {

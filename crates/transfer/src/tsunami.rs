@@ -29,6 +29,8 @@ use crate::{
 
 /// Timeout of the dialogue before the first block.
 const DIALOGUE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Bytes of the file that the sending end reads together.
+const BUFFER_BYTES: usize = 256 << 10;
 /// Pieces are written when they have this size.
 const WRITE_BYTES: usize = 256 << 10;
 /// Maximum number of frames of the dialogue that are handled before the data.
@@ -36,7 +38,7 @@ const MAX_FRAMES: usize = 256;
 /// A server that sleeps between blocks sleeps at least this long.
 const MIN_SLEEP: Duration = Duration::from_micros(100);
 
-/// The sending end's file.
+/// The sending end's file. Blocks in order are copied from a buffer, others are read one by one.
 pub(crate) struct Source<'a> {
     bytes: u64,
     /// Has the counts of the files before.
@@ -44,23 +46,39 @@ pub(crate) struct Source<'a> {
     reader: FileReader,
     /// The reader has read up to this byte.
     ahead: u64,
+    buffer: AlignedBuffer,
+    /// Where the buffer begins in the file.
+    buffer_begin: u64,
 }
 
 impl<'a> Source<'a> {
     /// `reader` reads up to byte `bytes`.
     pub(crate) fn new(reader: FileReader, bytes: u64, counts: &'a SharedCounts) -> Self {
-        Source { bytes, counts, reader, ahead: 0 }
+        let buffer = AlignedBuffer::with_capacity(BUFFER_BYTES);
+        Source { bytes, counts, reader, ahead: 0, buffer, buffer_begin: 0 }
     }
 
     /// Appends `length` bytes at `offset` to `out`.
     fn read(&mut self, offset: u64, length: usize, out: &mut Vec<u8>) -> Result<(), Error> {
-        while self.ahead < offset + length as u64 {
-            let Some(part) = self.reader.next()? else { break };
-            self.ahead = part.end;
+        let end = offset + length as u64;
+        if offset < self.buffer_begin {
+            let begin = out.len();
+            out.resize(begin + length, 0);
+            return self.reader.read_at(offset, &mut out[begin..]);
         }
-        let begin = out.len();
-        out.resize(begin + length, 0);
-        self.reader.read_at(offset, &mut out[begin..])
+        if end > self.buffer_begin + self.buffer.len() as u64 {
+            while self.ahead < end {
+                let Some(part) = self.reader.next()? else { break };
+                self.ahead = part.end;
+            }
+            let available = usize::try_from(self.ahead.max(end) - offset).unwrap_or(usize::MAX);
+            self.buffer.resize(available.min(BUFFER_BYTES));
+            self.reader.read_at(offset, &mut self.buffer)?;
+            self.buffer_begin = offset;
+        }
+        let begin = (offset - self.buffer_begin) as usize;
+        out.extend_from_slice(&self.buffer[begin..begin + length]);
+        Ok(())
     }
 
     /// The hash of the whole file.

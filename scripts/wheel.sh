@@ -20,7 +20,8 @@ fi
 host=$(rustc -vV | sed -n 's/^host: //p')
 scripts/program.sh "$host" "$scripts/longfat" "$profile"
 rm -f "$target"/dist/longfat-*.whl
-(cd python && CARGO_TARGET_DIR=$target "$venv/bin/maturin" build --profile "$profile" --locked --out "$target/dist")
+# The library has no page. A relative path of the module would be relative to a folder of the build.
+(cd python && LONGFAT_PLAYGROUND_WASM= CARGO_TARGET_DIR=$target "$venv/bin/maturin" build --profile "$profile" --locked --out "$target/dist")
 wheel=$(ls "$target"/dist/longfat-*.whl)
 
 size=$(stat -c %s "$wheel")

@@ -20,7 +20,7 @@ if readelf -d "$output" | grep -q NEEDED; then
     echo "program: $triple: the program still needs libraries" >&2
     exit 1
 fi
-if [ "${triple%%-*}" = "$(uname -m)" ]; then
+if [ "$triple" = "$(rustc -vV | sed -n 's/^host: //p')" ]; then
     # Cargo strips the profile `packaged`.
     [ "$profile" != dev ] || strip "$output"
     scripts/test-program.sh "$output" "$LONGFAT_PLAYGROUND_WASM"

@@ -16,9 +16,12 @@ if [ ! -x "$venv/bin/maturin" ]; then
     python3 -m venv "$venv"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check 'maturin>=1.9,<2'
 fi
-scripts/program.sh "$(uname -m)-unknown-linux-gnu" "$scripts/longfat" "$profile"
+# Not by `uname -m`: Rust calls riscv64 riscv64gc, and the machine may be 64-bit with 32-bit programs.
+host=$(rustc -vV | sed -n 's/^host: //p')
+scripts/program.sh "$host" "$scripts/longfat" "$profile"
 rm -f "$target"/dist/longfat-*.whl
-(cd python && CARGO_TARGET_DIR=$target "$venv/bin/maturin" build --profile "$profile" --locked --out "$target/dist")
+# The library has no page. A relative path of the module would be relative to a folder of the build.
+(cd python && LONGFAT_PLAYGROUND_WASM= CARGO_TARGET_DIR=$target "$venv/bin/maturin" build --profile "$profile" --locked --out "$target/dist")
 wheel=$(ls "$target"/dist/longfat-*.whl)
 
 size=$(stat -c %s "$wheel")

@@ -1,5 +1,5 @@
 //! Builds the algorithms for WebAssembly: `wasm_modules FOLDER` writes FOLDER/NAME.wasm and FOLDER/algorithms.rs, the table that
-//! crate `playground` includes.
+//! crate `playground` includes. The folder can be moved: the table names the files relative to itself.
 //!
 //! Each file becomes a side module (position-independent, with the linker's option `--shared`), which uses the memory and the table
 //! of the module that instantiates it. Descriptions of parameters are those of the native build. Needs a clang with the target
@@ -82,9 +82,8 @@ fn build_all(folder: &Path) -> Result<()> {
         run(&mut link)?;
         let parameters: String = parameters.iter().map(parameter_text).collect();
         // The paths are relative to the table, so that the folder can be moved.
-        let module = module.file_name().unwrap_or_default();
         table.push_str(&format!(
-            "    Algorithm {{ name: {name:?}, operations: {operations:?}, module: include_bytes!({module:?}), parameters: &[{parameters}] }},\n",
+            "    Algorithm {{ name: {name:?}, operations: {operations:?}, module: include_bytes!(\"{name}.wasm\"), parameters: &[{parameters}] }},\n"
         ));
     }
     table.push(']');

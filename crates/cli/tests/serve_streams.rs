@@ -42,7 +42,7 @@ fn udp_test(host: &str, port: u16, direction: Direction) -> Result<u64, String> 
 fn results_of_streams_are_printed_if_a_later_one_fails() {
     let server = start_server(&[]);
     let port = server.port.to_string();
-    let args = ["stream", "127.0.0.1", "-p", &port, "--rate", "1mbit,2mbit", "--time", "1s", "--no-record"];
+    let args = ["stream", "127.0.0.1", "-p", &port, "--rate", "1mbit,2mbit", "--time", "3s", "--no-record"];
     let mut client = Command::new(binary())
         .args(args)
         .args(["--tolerate-loss", "90"])

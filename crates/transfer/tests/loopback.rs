@@ -218,7 +218,6 @@ fn names_outside_of_the_directory_are_refused() {
     assert!(running.directory.path().join("a/b/f").exists());
 }
 
-/// Connections of others to the port for several streams do not become a part of the transfer.
 #[test]
 fn another_address_of_the_receiver_is_tried() {
     let source = tempfile::tempdir().unwrap();
@@ -234,6 +233,7 @@ fn another_address_of_the_receiver_is_tried() {
     assert_eq!(fs::read(&path).unwrap(), fs::read(running.directory.path().join("f")).unwrap());
 }
 
+/// Connections of others to the port for several streams do not become a part of the transfer.
 #[test]
 fn streams_need_the_sessions_key() {
     let source = tempfile::tempdir().unwrap();

@@ -108,10 +108,7 @@ fn of_device_queue(
     let bytes = f64::from(packets) * f64::from(path.mtu + first.overhead);
     let overflows = window(inputs) > bdp(inputs)? + bytes;
     (is_slowest && !has_queue_behind && inputs.law != ControlLaw::Bbr && overflows).then(|| {
-        format!(
-            "the closed form ignores the device queue of {} before link {name}, which overflows",
-            flow.from
-        )
+        format!("the closed form ignores that the device queue of {} on link {name} overflows", flow.from)
     })
 }
 

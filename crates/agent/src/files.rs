@@ -24,7 +24,7 @@ pub(crate) fn replace(path: &Path, text: &[u8]) -> Result<(), Error> {
     os::file::replace(path, text, 0o600).map_err(failed("write", path))
 }
 
-/// Creates a file that does not exist.
+/// Creates a file; fails if it exists.
 pub(crate) fn create(path: &Path, text: &[u8]) -> Result<(), Error> {
     if path.exists() {
         return Err(failed("create", path)(io::ErrorKind::AlreadyExists.into()));

@@ -2,15 +2,15 @@
 
 use units::{KernelRequirement, KernelVersion};
 
-/// Prefix of their names in Debian and Ubuntu: linux-source-6.1, linux-source-6.8.0.
+/// Prefix of the names of source packages in Debian and Ubuntu: linux-source-6.1, linux-source-6.8.0.
 pub(crate) const PREFIX: &str = "linux-source-";
 
 /// A version of a source package that apt can get.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Package {
-    /// Its name.
+    /// The name of the package.
     pub(crate) name: String,
-    /// Its version, such as 6.12.117-1~deb12u1.
+    /// The version of the package, such as 6.12.117-1~deb12u1.
     pub(crate) version: String,
     /// The kernel's version.
     pub(crate) kernel: KernelVersion,

@@ -176,10 +176,10 @@ fn drive(
     options: &RunOptions<'_>,
     lab: &Lab,
     recorder: &mut Recorder<'_>,
-    alone: bool,
+    has_processor: bool,
 ) -> Result<DriveResult, Error> {
     let network: Network<Frame> = build_network(scenario)?;
-    let placement = Placement::choose(alone);
+    let placement = Placement::choose(has_processor);
     let buffers = Buffers::for_links(&scenario.links);
     let time = RunTime::begin(options.time);
     let flows: Vec<Arc<Flow>> = scenario

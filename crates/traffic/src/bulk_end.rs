@@ -15,7 +15,7 @@ use socket2::Socket;
 const MIN_SLEEP: Duration = Duration::from_micros(100);
 /// Maximum time between two calls of `publish`.
 const PUBLISH_INTERVAL: Duration = Duration::from_millis(20);
-/// Maximum number of rounds of receiving until timers run again.
+/// Maximum number of batches that are received before timers run and packets are sent.
 const MAX_ROUNDS: usize = 8;
 
 /// The sockets of one end.
@@ -27,11 +27,11 @@ pub struct Sockets {
     pub control: Option<ControlSocket>,
 }
 
-/// Runs one end until `publish`, which gets the end and the datagrams dropped at its socket, returns true. It is called at least
-/// every 20 ms.
+/// Runs one end until `publish` returns true. `publish` is called at least every 20 ms, with the end and the number of datagrams
+/// that its socket dropped.
 ///
 /// # Errors
-/// If a socket fails, or the end does.
+/// If a socket or the end fails.
 pub fn drive<E: End>(
     mut end: E,
     sockets: Sockets,
@@ -93,7 +93,7 @@ pub struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// The end with this connection.
+    /// Makes the connection non-blocking.
     ///
     /// # Errors
     /// If the socket cannot be made non-blocking.

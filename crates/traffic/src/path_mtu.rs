@@ -24,7 +24,7 @@ pub fn forbid_fragments(socket: &Socket, v4: bool) -> Result<(), Error> {
     os::set_option(socket, level, name, value).attempted(|| "cannot forbid fragments".into())
 }
 
-/// The MTU of a connected socket's route in the kernel's routing cache, bytes of IP.
+/// The MTU of a connected socket's route in the kernel's routing cache, bytes with the IP header.
 ///
 /// # Errors
 /// If the socket is not connected.
@@ -39,8 +39,8 @@ pub fn mtu_of(socket: &Socket, peer: SocketAddr) -> Result<u32, Error> {
     Ok(u32::try_from(mtu).unwrap_or(DEFAULT_MTU))
 }
 
-/// The MTU of the route to an address, whatever its port, in the kernel's routing cache, bytes of IP: the device's MTU, or less if a
-/// router reported less.
+/// The MTU of the route to an address in the kernel's routing cache, bytes with the IP header: the device's MTU, or less if a
+/// router reported less. The port of the address is ignored.
 ///
 /// # Errors
 /// If there is no route to the address.

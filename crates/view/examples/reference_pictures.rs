@@ -21,8 +21,8 @@ const HEAD: &str = "# The simulator against the real kernel
 
 Goodput, window and round-trip time of single flows in the simulator (seed 1) and in Linux 6.1.192 (HZ 250), in virtual time, over one
 drop-tail queue. Each cell is *simulator / kernel*; the second half begins in the middle of the run.
-`cargo test -p longfat-sim --test all reference::` compares every figure with its tolerance, and the runs with random loss with the
-spread of the kernel's repeats.
+`cargo test -p longfat-sim --test all reference::` checks that every difference is within its tolerance, and
+compares the runs with random loss with the spread of the kernel's repeats.
 
 `scripts/docs-pictures.sh` (`cargo run --release -p longfat-view --example reference_pictures -- docs`) writes this page from
 `crates/sim/tests/reference/`. Cases: `1a` 100 Mb/s, 100 ms, a queue of 1 BDP; `1b` the same with 0.1 BDP; `1c` 200 Mb/s, 40 ms, 0.5 BDP;

@@ -109,7 +109,7 @@ impl FigurePart {
             FigurePart::Compared => {
                 "Published: the source prints the figure or states the claim. Derived: computed from the source\u{2019}s own formula \
                  or figures. Each engine is judged, and the worst verdict of those that apply is the row\u{2019}s. \
-                 \u{201c}Contradicts itself\u{201d}: the source\u{2019}s figure contradicts the remainder of the source, and our figure agrees with that remainder."
+                 \u{201c}Contradicts itself\u{201d}: the source\u{2019}s figure contradicts other statements of the source, with which our figure agrees."
             }
             FigurePart::WithoutFigure => "There is nothing to compare these with.",
             FigurePart::TodaysKernel => {

@@ -5,7 +5,7 @@ use units::Time;
 use super::{End, Plan, ReceiverCounts, SenderCounts};
 use crate::udt::{Arrival, CloseReason, Config, Connection, Listener, RateChoice, wire};
 
-/// The data, piece by piece.
+/// The data of a flow is zeros, written in blocks of this size.
 const ZEROS: [u8; 16_384] = [0; 16_384];
 /// The send buffer is filled up to this number of packets that were not yet sent, so that it holds little more
 /// than the data in flight.

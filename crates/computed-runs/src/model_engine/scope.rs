@@ -87,7 +87,7 @@ fn of_loss(path: &FlowPath<'_>, inputs: &PathInputs) -> Option<String> {
         return Some(format!("the model has no relation of loss and throughput for {}", inputs.cc));
     }
     (path.rtt == Time::ZERO).then(|| {
-        "the path has no delay: the hosts' own round-trip time decides how fast a flow recovers from its losses".into()
+        "on a path without delay the hosts' own round-trip time decides how fast a flow recovers from its losses".into()
     })
 }
 
@@ -108,10 +108,7 @@ fn of_device_queue(
     let bytes = f64::from(packets) * f64::from(path.mtu + first.overhead);
     let overflows = window(inputs) > bdp(inputs)? + bytes;
     (is_slowest && !has_queue_behind && inputs.law != ControlLaw::Bbr && overflows).then(|| {
-        format!(
-            "the closed form ignores the device queue of {} before link {name}, which overflows",
-            flow.from
-        )
+        format!("the closed form ignores that the device queue of {} on link {name} overflows", flow.from)
     })
 }
 
@@ -139,7 +136,7 @@ fn of_queue(path: &FlowPath<'_>, inputs: &PathInputs) -> Option<String> {
     let is_full = used > FULL_USE;
     (duration < MIN_RECOVERIES * recovery && path.rtt > Time::ZERO && !is_full).then(|| {
         format!(
-            "the closed form is for the steady sawtooth: here slow start overflows the queue, the window takes {recovery:.0} s to grow back, and the run ends after {duration:.0} s"
+            "the closed form describes the steady sawtooth, but here slow start overflows the queue, the window takes {recovery:.0} s to grow back, and the run ends after {duration:.0} s"
         )
     })
 }

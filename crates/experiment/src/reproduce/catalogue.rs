@@ -226,7 +226,7 @@ pub const CATALOGUE: &[CatalogueEntry] = &[
     ),
     fact(
         "H-directory",
-        "a directory of points that one may measure to",
+        "a directory of points to which measurements are permitted",
         "needs hosts of other operators",
         &[],
         &["longfat agent directory"],

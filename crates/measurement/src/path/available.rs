@@ -11,7 +11,7 @@ use units::BitRate;
 
 use super::{Error as PathError, series::TestSeries};
 
-/// The server may still be completing a test.
+/// Timeout for opening a session: the server may still be completing a test.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum duration of this measurement in a diagnosis: a lossy path may take minutes.
 const MAX_TIME: Duration = Duration::from_secs(20);
@@ -52,8 +52,8 @@ impl Method for WithDeadline {
     }
 }
 
-/// The available bandwidth of a session's path, as far as it is known at `until`; then the result is not valid. Trains that are on their way
-/// are completed. `None`: the session's maximum rate allows no useful train.
+/// Measures the available bandwidth of a session's path until `until`. If the measurement is not complete then, the result is the
+/// estimate so far, marked invalid. Trains on their way are completed. `None`: the session's maximum rate allows no useful train.
 ///
 /// # Errors
 /// If a socket fails, the server closes the connection, or `stop` is set.

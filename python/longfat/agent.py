@@ -42,6 +42,8 @@ __all__ = ["Agent", "AgentError"]
 _DEFAULT_URL = "http://127.0.0.1:4863"
 # Phases in which a reservation has ended.
 _OVER = ("finished", "failed", "not_run")
+# Separates the evidence of a test from the change that would remove the limit.
+_TO_FIX_IT = "; to fix it: "
 # Pause between requests for the state of a reservation, seconds.
 _POLL_S = 0.5
 
@@ -118,7 +120,10 @@ class Agent:
         """What limited a test, the ``result`` of a reservation; ``None`` without a verdict."""
         if test is None:
             return None
-        return Verdict.of({"verdict": test["verdict"], "evidence": [test["evidence"]] if test["evidence"] else []})
+        evidence, _, remedy = (test["evidence"] or "").partition(_TO_FIX_IT)
+        return Verdict.of(
+            {"verdict": test["verdict"], "evidence": [evidence] if evidence else [], "remedy": remedy or None}
+        )
 
     def pair(self, from_: str, to: str, *, since: Optional[Time] = None, limit: Optional[int] = None) -> PairDocument:
         """One pair over time: its tests (the newest first), hourly averages of older ones, and the changes of its cause.

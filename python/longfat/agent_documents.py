@@ -457,7 +457,8 @@ NewReservation = TypedDict(
         "from": str,
         # The other end.
         "to": str,
-        # The kind of test: `throughput`, `latency`, `diagnose`, `probe`, `trace`, or `transfer` for the program's own transfer.
+        # The kind of test: `throughput`, `latency`, `diagnose`, `probe`, `trace`, or `transfer` for the program's own
+        # transfer.
         "kind": str,
         # Its duration, microseconds; if absent, the default of its kind.
         "duration_us": Optional[int],

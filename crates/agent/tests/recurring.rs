@@ -117,3 +117,23 @@ fn tests_and_limits_are_read_again_and_broken_files_are_refused() {
     reload(directory);
     wait_for_tests(&a, &["last", "new-b"]);
 }
+
+#[test]
+fn a_running_test_continues_when_it_is_removed_from_the_configuration() {
+    let mesh = Mesh::of(&["a", "b"]);
+    let directory = &mesh.directories[0];
+    let path = directory.join("agent.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let table = "\n[[tests]]\nname = \"t\"\nto = \"b\"\nkind = \"latency\"\nduration = \"10s\"\nevery = \"60s\"\nslip = \"50s\"\n";
+    add(directory, table);
+    let _agents: Vec<Agent> = mesh.directories.iter().map(|directory| Agent::start(directory)).collect();
+    let a = mesh.client(0);
+    let running = wait_until("a running test", || {
+        a.why("t").unwrap().into_iter().find(|known| known.phase == "running")
+    });
+    std::fs::write(&path, text).unwrap();
+    reload(directory);
+    wait_for_tests(&a, &[]);
+    let ended = end(&a, &running.id);
+    assert_eq!(ended.phase, "finished", "{ended:?}");
+}

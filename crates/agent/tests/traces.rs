@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent::{Filter, NewReservation, State, TestRow};
+use agent::{Filter, NewReservation, PairName, State, TestRow};
 
 use crate::agents::{Agent, Mesh, end, wait_until, wanted};
 
@@ -79,6 +79,11 @@ fn hosts_that_know_nothing_of_the_mesh_are_traced_as_a_recurring_test() {
     });
     assert_eq!((row.from.as_str(), row.to.as_str()), ("a", "far"));
     assert_is_loopback(&row);
+    // Alerts of the pair can be muted.
+    for from in ["a", "*"] {
+        let pair = PairName { from: from.into(), to: "far".into() };
+        a.mute(pair, Duration::from_secs(60), "").unwrap();
+    }
     // It has no service for other tests.
     let error = a.reserve(wanted("a", "far", "latency")).unwrap_err().to_string();
     assert!(error.contains("the server far has no service for a test of the kind latency"), "{error}");

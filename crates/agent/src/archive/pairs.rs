@@ -511,6 +511,8 @@ pub(super) mod tests {
         assert_eq!(shown(&archive), (921_000, None, Some(100.0), "receive_window".into()));
         archive.put(&with("parallel=8", finished(930, "path_rate")), &[]).unwrap();
         assert_eq!(shown(&archive).0, 921_000);
+        let cause = pair(&archive).cause.unwrap();
+        assert_eq!(archive.last_goodput(&cause).unwrap(), Some(100.0), "of an alert");
         assert_eq!(pair(&archive).tests.finished, 6);
         // When the tests without options have ended for long, others decide.
         let later = 921 + OPTIONS_TIMEOUT_US / 1000 + 1;

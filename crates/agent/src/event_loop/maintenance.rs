@@ -140,17 +140,10 @@ impl EventLoop {
         };
         let Some((change, progress)) = self.next_change(now)? else { return Ok(()) };
         let previous = self.archive.cause_before(&change)?;
-        let last = self.archive.list(&crate::Filter {
-            from: Some(change.from.clone()),
-            to: Some(change.to.clone()),
-            kind: Some(change.kind.clone()),
-            since_us: None,
-            limit: 1,
-        })?;
         let alert = Alert {
             point: self.config.name.0.clone(),
             previous,
-            goodput_bps: last.first().and_then(|row| row.figures.goodput_bps),
+            goodput_bps: self.archive.last_goodput(&change)?,
             remedy: self.archive.remedy(&change)?,
             change,
         };

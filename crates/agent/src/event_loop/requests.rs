@@ -221,8 +221,11 @@ impl EventLoop {
         seconds: u64,
         text: String,
     ) -> Result<&'static str, Error> {
+        // Also pairs with servers outside the mesh, and with points that were removed.
+        let is_known_pair = self.archive.pair(&pair.from, &pair.to)?.is_some();
         for name in [&pair.from, &pair.to] {
-            if name != EACH {
+            let is_server = self.config.servers.iter().any(|server| server.name == *name);
+            if name != EACH && !is_server && !is_known_pair {
                 self.member(name)?;
             }
         }

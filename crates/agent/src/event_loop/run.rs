@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use reservation::{Action, Event, Now, Point, PointName, ReservationId, TaskName};
+use reservation::{Action, Event, Now, Phase, Point, PointName, ReservationId, TaskName};
 use tokio::{sync::mpsc, time::timeout};
 use units::Time;
 
@@ -128,7 +128,7 @@ impl EventLoop {
     }
 
     /// Replaces the recurring tests by those of the configuration and the members. Occurrences of a changed test that have not run are
-    /// cancelled.
+    /// cancelled; one that runs continues.
     pub(super) fn set_tasks(&mut self, now: Now, batch: &mut Batch) {
         let wanted = self.config.tasks(&self.members);
         let known: Vec<TaskName> = self.point.state().tasks().map(|(task, _)| task.name.clone()).collect();
@@ -142,7 +142,8 @@ impl EventLoop {
         for name in changed {
             batch.add(self.point.remove_task(now, &name, &self.rules));
             let its_reservations = self.point.reservations().filter(|known| {
-                !known.has_ended() && known.task.as_ref().is_some_and(|occurrence| occurrence.task == name)
+                !matches!(known.phase, Phase::Running | Phase::Ended(_))
+                    && known.task.as_ref().is_some_and(|occurrence| occurrence.task == name)
             });
             let ids: Vec<ReservationId> = its_reservations.map(|known| known.request.id.clone()).collect();
             for id in ids {

@@ -152,7 +152,7 @@ fn invalid_imports_are_reported_and_write_nothing() {
     std::fs::write(test_dir.path("text.json"), "iperf 3.12\n").unwrap();
     std::fs::write(test_dir.path("other.json"), r#"{"a": 1}"#).unwrap();
     std::fs::write(test_dir.path("empty.json"), "").unwrap();
-    std::fs::write(test_dir.path("binary.json"), [0xff, 0xfe, 0]).unwrap();
+    std::fs::write(test_dir.path("binary.json"), [0x80, 0xff, 0]).unwrap();
     let whole = std::fs::read_to_string(fixture("tcp.client.json")).unwrap();
     std::fs::write(test_dir.path("cut.json"), &whole[..whole.len() / 2]).unwrap();
     std::fs::copy(fixture("refused.client.json"), test_dir.path("refused.json")).unwrap();

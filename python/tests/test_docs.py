@@ -74,8 +74,8 @@ def check_knee(texts):
     assert numbers(r"bandwidth-delay product: (\d+) kB", text) == [250]
     knee, half_width = numbers(r"knee at (\d+) ± (\d+) KiB", text)
     (law,) = numbers(r"the law predicts (\d+) KiB", texts[-1])
-    # The sizes beside the knee are 128 and 160 KiB.
-    assert 128 <= knee <= 160 and half_width <= 32 and abs(knee - law) <= 32, (knee, half_width, law)
+    # A tenth of the law's value.
+    assert half_width <= 16 and abs(knee - law) <= 16, (knee, half_width, law)
 
 
 def check_congestion_control(texts):

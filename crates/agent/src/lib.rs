@@ -41,7 +41,6 @@ mod percent_encoding;
 mod planning;
 mod psconfig;
 mod received;
-mod recurring;
 mod reload_handle;
 mod rules;
 mod session;

@@ -1,8 +1,8 @@
 //! Executes the commands of docs/agent.md for two and three points on one machine as a reader would.
 
-use std::{net::TcpListener, path::Path, process::Command};
+use std::{net::TcpListener, path::Path};
 
-use crate::common::{TestDir, binary};
+use crate::common::TestDir;
 
 /// The first and the heading after the last of the page's parts that are executed.
 const PARTS: [&str; 2] = ["## Two points on one machine", "## Commands"];
@@ -74,12 +74,7 @@ fn three_points_test_each_other_on_one_machine() {
     for point in ["a", "b", "c"] {
         script += &format!("longfat agent status --dir {point} | grep ' throughput '\n");
     }
-    let folder = Path::new(binary()).parent().unwrap().display();
-    let mut command = Command::new("bash");
-    command.current_dir(dir.dir.path()).args(["-c", &script]).env("NO_COLOR", "1");
-    command.env("PATH", format!("{folder}:{}", std::env::var("PATH").unwrap()));
-    command.env("XDG_CONFIG_HOME", dir.path("no-configuration")).env_remove("LONGFAT_RUNS");
-    let output = command.output().unwrap();
+    let output = dir.with_longfat("bash").args(["-c", &script]).output().unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{}\n{script}\n{stdout}\n{stderr}", output.status);
     let printed = format!("{stderr}\n{stdout}");

@@ -1,9 +1,8 @@
 //! Runs the commands of docs/write-your-own-cc.md as a user would.
 
 use crate::common;
-use std::process::Command;
 
-use common::{CommandOutput, TestDir, binary, is_root, lab_slots::acquire_lab_slot};
+use common::{CommandOutput, TestDir, is_root, lab_slots::acquire_lab_slot};
 
 const GUIDE: &str = include_str!("../../../docs/write-your-own-cc.md");
 
@@ -23,11 +22,7 @@ fn commands() -> Vec<&'static str> {
 
 /// Runs one line of shell in the test directory; `longfat` is the program under test.
 fn run_line(test_dir: &TestDir, line: &str) -> CommandOutput {
-    let folder = std::path::Path::new(binary()).parent().unwrap().display().to_string();
-    let path = format!("{folder}:{}", std::env::var("PATH").unwrap());
-    let mut shell = Command::new("sh");
-    shell.current_dir(test_dir.dir.path()).args(["-c", line]).env("PATH", path).env("NO_COLOR", "1");
-    CommandOutput::from(shell.env_remove("LONGFAT_RUNS").output().unwrap())
+    CommandOutput::from(test_dir.with_longfat("sh").args(["-c", line]).output().unwrap())
 }
 
 fn with_files() -> TestDir {

@@ -1,10 +1,10 @@
 //! Executes the examples of docs/planning.md: two points, a planned transfer, a session, and look-ups in the directory.
 
-use std::{net::TcpListener, path::Path, process::Command};
+use std::{net::TcpListener, path::Path};
 
 use testing::Missing;
 
-use crate::common::{TestDir, binary, is_root, lab::lab_name, lab_slots::acquire_lab_slot};
+use crate::common::{TestDir, is_root, lab::lab_name, lab_slots::acquire_lab_slot};
 
 /// Ports in the examples, which may be in use on this machine.
 const PORTS: [&str; 3] = ["4901", "4902", "4903"];
@@ -26,7 +26,6 @@ fn commands() -> Vec<String> {
 
 /// Runs lines of shell with the program under test; agents end with the shell.
 fn shell(dir: &TestDir, lines: &[String]) -> String {
-    let folder = Path::new(binary()).parent().unwrap().display();
     let mut script = String::from("set -eu\ntrap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\n");
     for line in lines {
         script += &format!("{line}\n");
@@ -41,11 +40,7 @@ fn shell(dir: &TestDir, lines: &[String]) -> String {
             script += "sed -i 's/^allow_udp = false/allow_udp = true/' */limits.toml\n";
         }
     }
-    let mut command = Command::new("bash");
-    command.current_dir(dir.dir.path()).args(["-c", &script]).env("NO_COLOR", "1");
-    command.env("PATH", format!("{folder}:{}", std::env::var("PATH").unwrap()));
-    command.env("XDG_CONFIG_HOME", dir.path("no-configuration")).env_remove("LONGFAT_RUNS");
-    let output = command.output().unwrap();
+    let output = dir.with_longfat("bash").args(["-c", &script]).output().unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{script}\n{stdout}\n{stderr}");
     format!("{stderr}\n{stdout}")
@@ -183,12 +178,10 @@ fn three_stations_stream_in_the_lab_and_meet_their_deadlines() {
     }
     let _slot = acquire_lab_slot();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/evlbi/session.sh");
-    let folder = Path::new(binary()).parent().unwrap().display().to_string();
     for attempt in 1..=3 {
         let dir = TestDir::new("");
-        let mut command = Command::new(&script);
-        command.arg(dir.path("session")).env("LAB", lab_name()).env("NO_COLOR", "1");
-        command.env("PATH", format!("{folder}:{}", std::env::var("PATH").unwrap()));
+        let mut command = dir.with_longfat(&script);
+        command.arg(dir.path("session")).env("LAB", lab_name());
         command.envs([
             ("RATE", "4mbit"),
             ("SCAN_S", "5"),
@@ -196,7 +189,6 @@ fn three_stations_stream_in_the_lab_and_meet_their_deadlines() {
             ("SPARE_S", "12"),
             ("REHEARSAL", "5s"),
         ]);
-        command.env("XDG_CONFIG_HOME", dir.path("no-configuration")).env_remove("LONGFAT_RUNS");
         let output = command.output().unwrap();
         let (printed, errors) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

@@ -1,8 +1,8 @@
 //! Executes the commands of docs/tutorials as a reader would.
 
-use std::{path::Path, process::Command};
+use std::path::Path;
 
-use crate::common::{CommandOutput, TestDir, binary, lab::lab_name, lab_slots::acquire_lab_slot};
+use crate::common::{CommandOutput, TestDir, lab::lab_name, lab_slots::acquire_lab_slot};
 
 /// The lines of a tutorial's shell examples.
 fn commands(tutorial: &str) -> Vec<String> {
@@ -15,12 +15,7 @@ fn commands(tutorial: &str) -> Vec<String> {
 
 /// Executes a line of shell in the test directory; `longfat` is the program under test.
 fn execute(dir: &TestDir, line: &str) -> CommandOutput {
-    let folder = Path::new(binary()).parent().unwrap().display().to_string();
-    let path = format!("{folder}:{}", std::env::var("PATH").unwrap());
-    let mut shell = Command::new("sh");
-    shell.current_dir(dir.dir.path()).args(["-c", line]).env("PATH", path).env("NO_COLOR", "1");
-    shell.env("XDG_CONFIG_HOME", dir.path("no-configuration"));
-    CommandOutput::from(shell.env_remove("LONGFAT_RUNS").output().unwrap())
+    CommandOutput::from(dir.with_longfat("sh").args(["-c", line]).output().unwrap())
 }
 
 /// Executes all commands of a tutorial that needs no lab, and returns what they printed.

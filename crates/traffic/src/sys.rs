@@ -7,6 +7,7 @@ use std::{
     io::{self, Read, Write},
     mem,
     net::{Ipv6Addr, TcpStream},
+    ops::Range,
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd},
         unix::fs::FileExt,
@@ -16,7 +17,7 @@ use std::{
 
 use socket2::Socket;
 
-/// Bytes that one call of [`send_file_at`] copies at most.
+/// Bytes that one call of [`send_file_part`] copies at most.
 const COPIED_BYTES: usize = 64 << 10;
 
 /// Receives and discards up to `len` bytes without copying them (MSG_TRUNC, see tcp(7)); 0 at the end.
@@ -61,9 +62,7 @@ impl Pages {
     /// # Errors
     /// The errors of sendfile(2).
     pub fn send(&self, socket: &Socket, len: usize) -> io::Result<usize> {
-        let mut from: libc::off_t = 0;
-        // SAFETY: both descriptors are open, and `from` lives across the call.
-        os::check_len(unsafe { libc::sendfile(socket.as_raw_fd(), self.0.as_raw_fd(), &raw mut from, len) })
+        sendfile(&self.0, socket.as_fd(), Some(0), len)
     }
 }
 
@@ -73,29 +72,32 @@ impl Pages {
 /// # Errors
 /// The errors of sendfile(2).
 pub fn send_file(file: &File, socket: &Socket, len: usize) -> io::Result<usize> {
-    // SAFETY: both descriptors are open; without an offset the call uses and advances the file's position.
-    os::check_len(unsafe { libc::sendfile(socket.as_raw_fd(), file.as_raw_fd(), std::ptr::null_mut(), len) })
+    sendfile(file, socket.as_fd(), None, len)
 }
 
-/// Sends `len` bytes of `file` from `offset` on, or some of them, if possible without copying them (sendfile(2)); 0 at the end of the
-/// file.
+/// Sends a part of `file`, or the beginning of the part, if possible without copying it (sendfile(2)); 0 at the end of the file.
 ///
 /// # Errors
 /// The errors of sendfile(2), or of read(2) and send(2) for files that it does not support.
-pub fn send_file_at(file: &File, socket: &TcpStream, offset: u64, len: usize) -> io::Result<usize> {
-    let mut from = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
-    // SAFETY: both descriptors are open, and `from` lives across the call.
-    let sent =
-        os::check_len(unsafe { libc::sendfile(socket.as_raw_fd(), file.as_raw_fd(), &raw mut from, len) });
-    match sent {
+pub fn send_file_part(file: &File, mut socket: &TcpStream, part: &Range<u64>) -> io::Result<usize> {
+    let len = usize::try_from(part.end - part.start).unwrap_or(usize::MAX);
+    match sendfile(file, socket.as_fd(), Some(part.start), len) {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
             let mut buffer = vec![0; len.min(COPIED_BYTES)];
-            let count = file.read_at(&mut buffer, offset)?;
-            let mut socket = socket;
+            let count = file.read_at(&mut buffer, part.start)?;
             if count == 0 { Ok(0) } else { socket.write(&buffer[..count]) }
         }
         sent => sent,
     }
+}
+
+/// Without an offset the call uses and advances the file's position.
+fn sendfile(file: &File, socket: BorrowedFd<'_>, offset: Option<u64>, len: usize) -> io::Result<usize> {
+    let offset = offset.map(libc::off_t::try_from).transpose();
+    let mut offset = offset.map_err(|_| io::ErrorKind::InvalidInput)?;
+    let from = offset.as_mut().map_or(std::ptr::null_mut(), |offset| &raw mut *offset);
+    // SAFETY: both descriptors are open, and `offset` lives across the call.
+    os::check_len(unsafe { libc::sendfile(socket.as_raw_fd(), file.as_raw_fd(), from, len) })
 }
 
 /// Time for which this thread has waited for a processor (Documentation/scheduler/sched-stats.rst); `None` if the

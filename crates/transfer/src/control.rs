@@ -1,6 +1,7 @@
 //! The control connection: messages with deadlines.
 
 use std::{
+    collections::VecDeque,
     io::{ErrorKind, Read, Write},
     net::{SocketAddr, TcpStream},
     ops::Range,
@@ -10,7 +11,7 @@ use std::{
 
 use serde_json::{from_slice, to_vec};
 use socket2::{SockRef, TcpKeepalive};
-use traffic::sys::send_file_at;
+use traffic::sys::send_file_part;
 
 use crate::{
     Error,
@@ -30,6 +31,8 @@ pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const STORE_TIMEOUT: Duration = Duration::from_secs(1800);
 /// Interval at which a wait checks for the end of the program.
 pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// Maximum number of frames that arrived before they were needed.
+const MAX_WAITING: usize = 8;
 /// Bytes of a frame's header: length and kind.
 const FRAME_BYTES: usize = 5;
 const JSON: u8 = 0;
@@ -52,8 +55,10 @@ pub(crate) struct Control<'a> {
     stop: &'a AtomicBool,
     /// The beginning of a frame. Never more than one frame, so that data can follow.
     partial: Vec<u8>,
-    /// A frame that arrived while data was sent or received.
-    waiting: Option<Frame>,
+    /// Frames that arrived while data was sent or received, oldest first.
+    waiting: VecDeque<Frame>,
+    /// When [`Control::check_at_intervals`] last looked for a frame.
+    checked: Instant,
     /// Data of a file is being sent on this connection: a message would become a part of the file.
     pub(crate) is_in_data: bool,
 }
@@ -67,7 +72,14 @@ impl<'a> Control<'a> {
         SockRef::from(&stream).set_tcp_keepalive(&keepalive).map_err(failed(what))?;
         stream.set_nonblocking(false).map_err(failed(what))?;
         stream.set_write_timeout(Some(CHECK_INTERVAL)).map_err(failed(what))?;
-        Ok(Control { stream, stop, partial: Vec::new(), waiting: None, is_in_data: false })
+        Ok(Control {
+            stream,
+            stop,
+            partial: Vec::new(),
+            waiting: VecDeque::new(),
+            checked: Instant::now(),
+            is_in_data: false,
+        })
     }
 
     pub(crate) fn stream(&self) -> &TcpStream {
@@ -120,9 +132,7 @@ impl<'a> Control<'a> {
     /// Sends a part of a file.
     pub(crate) fn send_part(&mut self, reader: &FileReader, mut part: Range<u64>) -> Result<(), Error> {
         while !part.is_empty() {
-            let length = usize::try_from(part.end - part.start).unwrap_or(usize::MAX);
-            let send = |stream: &TcpStream| send_file_at(reader.file(), stream, part.start, length);
-            match self.send_some(send)? {
+            match self.send_some(|stream| send_file_part(reader.file(), stream, &part))? {
                 0 => return Err(reader.shrunk()),
                 count => part.start += count as u64,
             }
@@ -157,7 +167,7 @@ impl<'a> Control<'a> {
 
     /// The peer's reason for a closed connection, if it has sent one.
     fn why_closed(&mut self, error: std::io::Error) -> Error {
-        match self.poll() {
+        match self.read_frame() {
             Err(reason @ Error::Peer(_)) => reason,
             _ if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => Error::Closed,
             _ => failed("cannot send")(error),
@@ -172,16 +182,16 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// A report of SABUL, if one has arrived. A message that has arrived is kept for the next call of [`Control::poll`].
+    /// A report of SABUL, if one has arrived. Messages that have arrived are kept for the next calls of [`Control::poll`].
     pub(crate) fn poll_report(&mut self) -> Result<Option<Vec<u8>>, Error> {
-        if matches!(self.waiting, Some(Frame::Message(_) | Frame::Tsunami(_))) {
-            return Ok(None);
-        }
-        match self.poll()? {
-            Some(Frame::Report(packet)) => Ok(Some(packet)),
-            other => {
-                self.waiting = other;
-                Ok(None)
+        loop {
+            if let Some(at) = self.waiting.iter().position(|frame| matches!(frame, Frame::Report(_)))
+                && let Some(Frame::Report(packet)) = self.waiting.remove(at)
+            {
+                return Ok(Some(packet));
+            }
+            if !self.keep_next_frame()? {
+                return Ok(None);
             }
         }
     }
@@ -201,21 +211,42 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Ends with an error if the peer has failed or the program is to end. A message that has arrived is kept for the next call of
+    /// Ends with an error if the peer has failed or the program is to end. Frames that have arrived are kept for the next calls of
     /// [`Control::poll`].
     pub(crate) fn check(&mut self) -> Result<(), Error> {
         self.check_stop()?;
-        if self.waiting.is_none() {
-            self.waiting = self.poll()?;
+        self.keep_next_frame().map(drop)
+    }
+
+    /// Like [`Control::check`], but looks for a frame only a few times a second.
+    pub(crate) fn check_at_intervals(&mut self) -> Result<(), Error> {
+        if self.checked.elapsed() < CHECK_INTERVAL {
+            return self.check_stop();
         }
-        Ok(())
+        self.checked = Instant::now();
+        self.check()
+    }
+
+    /// Reads a frame before it is needed, if there is one and space for it.
+    fn keep_next_frame(&mut self) -> Result<bool, Error> {
+        if self.waiting.len() == MAX_WAITING {
+            return Ok(false);
+        }
+        let frame = self.read_frame()?;
+        let is_kept = frame.is_some();
+        self.waiting.extend(frame);
+        Ok(is_kept)
     }
 
     /// A frame, if a whole one has arrived. A `failed` message is an error.
     pub(crate) fn poll(&mut self) -> Result<Option<Frame>, Error> {
-        if let Some(frame) = self.waiting.take() {
-            return Ok(Some(frame));
+        match self.waiting.pop_front() {
+            Some(frame) => Ok(Some(frame)),
+            None => self.read_frame(),
         }
+    }
+
+    fn read_frame(&mut self) -> Result<Option<Frame>, Error> {
         loop {
             let header: Option<[u8; FRAME_BYTES]> =
                 self.partial.get(..FRAME_BYTES).and_then(|header| header.try_into().ok());
@@ -302,14 +333,79 @@ fn printable(text: &str) -> String {
     text.chars().take(1000).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// Ends waits if the peer reports a failure or the program ends; polls the connection a few times a second.
+/// Ends waits if the peer reports a failure or the program ends.
 pub(crate) fn control_check<'a>(control: &'a mut Control<'_>) -> impl FnMut() -> Result<(), Error> + 'a {
-    let mut checked = Instant::now();
-    move || {
-        if checked.elapsed() < CHECK_INTERVAL {
-            return Ok(());
+    || control.check_at_intervals()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::TcpListener, thread};
+
+    use super::*;
+
+    /// Both ends of a connection.
+    fn connected(stop: &AtomicBool) -> (Control<'_>, Control<'_>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (other, _) = listener.accept().unwrap();
+        (Control::new(one, stop).unwrap(), Control::new(other, stop).unwrap())
+    }
+
+    /// The error of the first check that fails.
+    fn failed_check(mut check: impl FnMut() -> Result<(), Error>) -> Error {
+        let begin = Instant::now();
+        loop {
+            match check() {
+                Err(error) => return error,
+                Ok(()) => assert!(begin.elapsed() < Duration::from_secs(60), "no check fails"),
+            }
+            thread::sleep(Duration::from_millis(1));
         }
-        checked = Instant::now();
-        control.check()
+    }
+
+    #[test]
+    fn a_failure_after_an_early_message_is_noticed() {
+        let stop = AtomicBool::new(false);
+        let (mut sender, mut receiver) = connected(&stop);
+        sender.send(&Message::Sent { hash: "1".into() }).unwrap();
+        sender.send_report(&[1, 2]).unwrap();
+        sender.send(&Message::Working).unwrap();
+        sender.send(&Message::Failed { why: "its disk".into() }).unwrap();
+        let error = failed_check(|| control_check(&mut receiver)());
+        assert!(matches!(&error, Error::Peer(why) if why == "its disk"), "{error}");
+        // A report does not wait for the messages before it.
+        assert_eq!(receiver.poll_report().unwrap(), Some(vec![1, 2]));
+        let kept: Vec<Frame> = (0..2).map(|_| receiver.poll().unwrap().unwrap()).collect();
+        assert_eq!(
+            kept,
+            [Frame::Message(Message::Sent { hash: "1".into() }), Frame::Message(Message::Working)]
+        );
+    }
+
+    #[test]
+    fn a_hostile_peer_cannot_fill_the_memory_with_early_messages() {
+        let stop = AtomicBool::new(false);
+        let (mut sender, mut receiver) = connected(&stop);
+        (0..2 * MAX_WAITING).for_each(|_| sender.send(&Message::Working).unwrap());
+        let begin = Instant::now();
+        while receiver.waiting.len() < MAX_WAITING && begin.elapsed() < Duration::from_secs(60) {
+            receiver.check().unwrap();
+        }
+        (0..10).for_each(|_| receiver.check().unwrap());
+        assert_eq!(receiver.waiting.len(), MAX_WAITING);
+        // None is lost.
+        let rest = (0..2 * MAX_WAITING).map(|_| receiver.receive("message", HANDSHAKE_TIMEOUT).unwrap());
+        assert!(rest.into_iter().all(|message| message == Message::Working));
+    }
+
+    #[test]
+    fn the_end_of_the_program_ends_waits_that_are_short_but_many() {
+        let stop = AtomicBool::new(false);
+        let (mut control, _peer) = connected(&stop);
+        assert!(control_check(&mut control)().is_ok());
+        stop.store(true, Ordering::Release);
+        let error = control_check(&mut control)().unwrap_err();
+        assert!(matches!(error, Error::Interrupted), "{error}");
     }
 }

@@ -538,6 +538,7 @@ fn receive_file(
                 // The writer would wait without serving the stream.
                 meter.wait_for_file(|| {
                     while writer.is_full() {
+                        control.check_at_intervals()?;
                         stream.serve(Duration::ZERO, control)?;
                         thread::sleep(FULL_WRITER_PAUSE);
                     }

@@ -15,7 +15,7 @@ use std::{
 
 use os::AlignedBuffer;
 use socket2::{Domain, SockRef, Socket, Type};
-use traffic::{begin_to_connect, sys::send_file_at};
+use traffic::{begin_to_connect, sys::send_file_part};
 
 use crate::{
     Error,
@@ -323,8 +323,7 @@ impl OutgoingBlock {
                 SockRef::from(stream).send_with_flags(header, libc::MSG_MORE | libc::MSG_NOSIGNAL)?;
             return Ok(Some(0));
         }
-        let length = usize::try_from(self.part.end - self.part.start).unwrap_or(usize::MAX);
-        let count = send_file_at(file, stream, self.part.start, length)? as u64;
+        let count = send_file_part(file, stream, &self.part)? as u64;
         self.part.start += count;
         Ok((count > 0).then_some(count))
     }

@@ -126,8 +126,7 @@ impl PairFacts {
     /// not comparable: those with the options of the newest result decide. A result of a test without options takes their place; other
     /// tests do so after [`OPTIONS_TIMEOUT_US`]. Tests that start after `latest_start_us` are in the future by mistake.
     fn is_decided_by(&self, row: &TestRow, latest_start_us: i64) -> bool {
-        let newest = self.throughput.as_ref().filter(|newest| newest.kind == row.kind);
-        let Some(newest) = newest.filter(|newest| newest.options != row.options) else { return true };
+        let Some(newest) = self.newest_with_other_options(row) else { return true };
         let later_us = row.start_us.saturating_sub(newest.start_us);
         let takes_place = newest.start_us > latest_start_us
             || (later_us >= 0 && row.options.is_none() && shows_path(row))
@@ -135,10 +134,10 @@ impl PairFacts {
         takes_place && row.start_us <= latest_start_us
     }
 
-    /// Whether the newest throughput test had other options than this one.
-    fn has_other_options(&self, row: &TestRow) -> bool {
+    /// The newest throughput test, if it had other options than this one.
+    fn newest_with_other_options(&self, row: &TestRow) -> Option<&NewestResult> {
         let newest = self.throughput.as_ref().filter(|newest| newest.kind == row.kind);
-        newest.is_some_and(|newest| newest.options != row.options)
+        newest.filter(|newest| newest.options != row.options)
     }
 
     /// The kind of tests from which the cause is taken: throughput tests; if there are none, diagnoses.
@@ -245,7 +244,7 @@ pub(super) fn update_pair(
     }
     if pair.is_decided_by(row, latest_start_us) {
         let deciding = pair.deciding_kind().map(str::to_owned);
-        let has_new_options = pair.has_other_options(row);
+        let has_new_options = pair.newest_with_other_options(row).is_some();
         pair.add_newest(row, latest_start_us);
         pair.add_best(row, deciding.as_deref(), has_new_options);
         if let Some(change) = update_cause(database, row, latest_start_us)? {

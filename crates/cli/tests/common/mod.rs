@@ -8,6 +8,7 @@ pub mod terminal;
 
 use std::{
     collections::BTreeSet,
+    ffi::OsStr,
     path::{Path, PathBuf},
     process::{Command, Output},
     sync::LazyLock,
@@ -54,11 +55,24 @@ impl TestDir {
 
     /// The command `longfat` with these arguments and this working directory.
     pub fn longfat(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(binary());
-        command.current_dir(self.dir.path()).args(args).env("NO_COLOR", "1").env_remove("LONGFAT_RUNS");
+        let mut command = self.command(binary());
+        with_default_signals(command.args(args))
+    }
+
+    /// Another program with this working directory, which finds the program under test as `longfat`.
+    pub fn with_longfat(&self, program: impl AsRef<OsStr>) -> Command {
+        let folder = Path::new(binary()).parent().unwrap().display();
+        let mut command = self.command(program);
+        command.env("PATH", format!("{folder}:{}", std::env::var("PATH").unwrap()));
+        command
+    }
+
+    fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(self.dir.path()).env("NO_COLOR", "1").env_remove("LONGFAT_RUNS");
         // Ignore the configuration of the user who runs the tests.
-        command.env("XDG_CONFIG_HOME", self.dir.path().join("no-configuration"));
-        with_default_signals(&command)
+        command.env("XDG_CONFIG_HOME", self.path("no-configuration"));
+        command
     }
 
     /// Network namespaces that programs started from here use or have open, including their own. Those of other programs on

@@ -39,8 +39,6 @@ const MAX_PARTS: usize = 1 << 18;
 struct Turns {
     /// When data was last sent or received.
     moved: Instant,
-    /// When the control connection was last checked.
-    checked: Instant,
 }
 
 impl Turns {
@@ -54,10 +52,7 @@ impl Turns {
         has_progress: bool,
         what: &'static str,
     ) -> Result<bool, Error> {
-        if self.checked.elapsed() > CHECK_INTERVAL {
-            control.check()?;
-            self.checked = Instant::now();
-        }
+        control.check_at_intervals()?;
         if has_progress {
             self.moved = Instant::now();
         } else if self.moved.elapsed() > IDLE_TIMEOUT {
@@ -203,7 +198,7 @@ impl TcpStreams {
         let mut blocks: Vec<OutgoingBlock> = self.streams.iter().map(|_| OutgoingBlock::default()).collect();
         let mut sent = from;
         let mut is_read = false;
-        let mut turns = Turns { moved: Instant::now(), checked: Instant::now() };
+        let mut turns = Turns { moved: Instant::now() };
         loop {
             let mut has_progress = false;
             for (stream, block) in self.streams.iter().zip(&mut blocks) {
@@ -250,7 +245,7 @@ impl TcpStreams {
         let mut arrived =
             ArrivedBlocks { from, bytes, contiguous: from, total: from, later: BTreeMap::new() };
         let mut blocks: Vec<IncomingBlock> = self.streams.iter().map(|_| IncomingBlock::default()).collect();
-        let mut turns = Turns { moved: Instant::now(), checked: Instant::now() };
+        let mut turns = Turns { moved: Instant::now() };
         while arrived.total < bytes {
             let mut has_progress = false;
             for (stream, block) in self.streams.iter().zip(&mut blocks) {

@@ -1,4 +1,4 @@
-//! A large archive for benchmarks, written faster than an agent adds results one by one.
+//! Writes a large archive for benchmarks in bulk, which is faster than adding the results one by one as an agent does.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ const EVIDENCE: &str = "in 82 % of the samples after 0.8 s the receive window of
 pub struct Size {
     /// Single tests.
     pub tests: u64,
-    /// Rows of hours.
+    /// Hourly averages.
     pub hours: u64,
 }
 
@@ -30,7 +30,7 @@ pub fn point(number: usize) -> String {
 }
 
 /// Fills an archive with a year of results of a mesh, until `now_us`: each pair is tested every six hours by a throughput test and a latency
-/// test. Single tests cover the time of the default retention; rows of hours cover the time before it.
+/// test. Single tests cover the time of the default retention; hourly averages cover the time before it.
 ///
 /// # Errors
 /// If SQLite fails.
@@ -52,7 +52,7 @@ pub fn fill_archive(path: &Path, points: usize, now_us: i64) -> Result<Size, Err
     Ok(size)
 }
 
-/// Lets an archive replace its oldest hour of tests; returns whether there was one.
+/// Replaces the oldest hour of tests in an archive by hourly averages; returns whether there was one.
 ///
 /// # Errors
 /// If SQLite fails.

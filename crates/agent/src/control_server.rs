@@ -19,12 +19,12 @@ use crate::{
 
 /// Maximum number of simultaneous requests.
 const MAX_REQUESTS: usize = 32;
-/// The longest request, bytes: longer than a document of the HTTP interface, which becomes one.
+/// Maximum size of a request, bytes. It is larger than the documents of the HTTP interface, because such a document becomes a request.
 const MAX_REQUEST_BYTES: usize = 1 << 16;
-/// Timeout of the agent's own work on a request.
+/// Time within which the agent must reply to a request.
 const WORK_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Opens the socket, for the owner of the state directory. This process holds the calendar's lock, so an existing socket is left over from a killed agent.
+/// Creates the socket, which only its owner can open. This process holds the calendar's lock, so an existing socket is left over from a killed agent.
 pub(crate) fn bind(state: &Path) -> Result<UnixListener, Error> {
     let path = control::socket(state);
     if path.exists() {
@@ -75,7 +75,7 @@ async fn serve(mut stream: UnixStream, inbox: &mpsc::Sender<Inbound>) -> std::io
     };
     let mut reply = replied.unwrap_or_else(no_reply);
     if framing::encode(&reply).is_err() {
-        reply = Reply::Error("the reply is too long: ask for fewer rows, or for a shorter time".into());
+        reply = Reply::Error("the reply is too long: request fewer rows, or a shorter time".into());
     }
     framing::send(&mut stream, &reply).await
 }
@@ -118,11 +118,11 @@ mod tests {
                 let Some(Inbound::Control { reply, .. }) = request else { panic!("no request") };
                 reply.send(Reply::Ok("a".repeat(MAX_FRAME_BYTES).into())).unwrap();
             };
-            let asked = async {
+            let exchange = async {
                 framing::send(&mut client, &Request::Status).await.unwrap();
                 framing::receive::<Reply>(&mut client, FRAME_TIMEOUT, MAX_FRAME_BYTES).await.unwrap()
             };
-            let (reply, (), served) = tokio::join!(asked, agent, serve(server, &inbox));
+            let (reply, (), served) = tokio::join!(exchange, agent, serve(server, &inbox));
             served.unwrap();
             reply
         });

@@ -116,10 +116,10 @@ enum Command {
     Export(export::ExportCommand),
     /// Print the manual page, or write the pages of all commands
     Man(manual::ManArgs),
-    /// Inside a guest kernel: the processes that `--engine kernel` starts
+    /// Run a process of a guest kernel, for `--engine kernel`
     #[command(subcommand, hide = true)]
     Guest(guest::GuestCommand),
-    /// Restores the settings of this machine that a run has changed, when the run's process has ended
+    /// Restore the settings of this machine that a run has changed, after the run's process has ended
     #[command(hide = true)]
     GuardSettings,
     /// Show the settings of the configuration files and where each comes from
@@ -229,8 +229,8 @@ mod tests {
 
     use super::*;
 
-    /// The commands of a page's shell examples, each with its line number. Only those of longfat, without
-    /// `sudo` and redirections.
+    /// The longfat commands of a page's shell examples, each with its line number, without `sudo` and
+    /// redirections.
     fn commands(page: &str) -> Vec<(usize, Vec<String>)> {
         let mut in_example = false;
         let mut found = Vec::new();
@@ -249,7 +249,7 @@ mod tests {
                 continued.pop();
                 continue;
             }
-            // Comments are omitted.
+            // `shlex::split` drops comments.
             let words = shlex::split(&std::mem::take(&mut continued)).unwrap_or_default();
             let words = words.iter().flat_map(|word| match word.strip_suffix(';') {
                 Some(last) => vec![last, ";"],
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn documented_commands_have_these_arguments() {
+    fn commands_in_the_docs_have_valid_arguments() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let docs = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
         let pages = docs.filter(|path| path.extension().is_some_and(|end| end == "md"));

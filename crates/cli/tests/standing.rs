@@ -40,7 +40,7 @@ fn links_change_while_the_lab_runs() {
     assert!((10.0..13.0).contains(&lab.rtt_ms("h1", "h2")));
     assert_eq!(lab.shell(&["link s1-h2 delay 15ms"]).code, 0);
     assert!((40.0..43.0).contains(&lab.rtt_ms("h1", "h2")), "10 + 15 + 15 ms");
-    // Both on a switch's port, as in the lab sheet, and on the host's device.
+    // netem works on a switch's port, as in the lab sheet, and on a host's device.
     assert_eq!(
         lab.exec("s1", &["tc", "qdisc", "add", "dev", "s1-eth2", "root", "netem", "delay", "5ms"]).code,
         0
@@ -67,13 +67,13 @@ fn links_change_while_the_lab_runs() {
 }
 
 #[test]
-fn mtus_are_set_with_the_commands_of_the_class() {
+fn mtus_are_set_with_ifconfig_and_ip_link() {
     let _slot = acquire_lab_slot();
     let test_dir = TestDir::new(SMALL);
     let lab = Lab::up(&test_dir, &["--set", "hosts.*.mtu=9000"]);
     let jumbo =
         |lab: &Lab| lab.exec("h1", &["ping", "-M", "do", "-s", "8000", "-c", "2", "-W", "1", "h2"]).code == 0;
-    assert!(jumbo(&lab), "a link without an MTU carries all");
+    assert!(jumbo(&lab), "a link without an MTU carries packets of any size");
     assert_eq!(lab.exec("s1", &["ifconfig", "s1-eth1", "mtu", "1500"]).code, 0);
     assert!(!jumbo(&lab));
     assert_eq!(lab.exec("s1", &["ip", "link", "set", "dev", "s1-eth1", "mtu", "9000"]).code, 0);
@@ -89,7 +89,7 @@ fn packets_are_captured_while_the_lab_runs() {
     assert_eq!(lab.exec("h1", &["ping", "-c", "3", "-i", "0.2", "h2"]).code, 0);
     let stopped = lab.shell(&["pcap stop h1.pcapng", "pcap stop link.pcapng"]);
     assert_eq!(stopped.code, 0, "{stopped:?}");
-    // Two ARP packets, three echo requests and replies; on the link a broadcast, then unicast in one direction only.
+    // At h1: 2 ARP packets, 3 echo requests and 3 echo replies. On the link, in one direction only: the ARP request and the 3 echo requests.
     assert!(stopped.stdout.contains("8 packets in"), "{stopped:?}");
     assert!(stopped.stdout.contains("4 packets in"), "{stopped:?}");
     let file = std::fs::read(test_dir.path("h1.pcapng")).unwrap();
@@ -130,7 +130,7 @@ fn unprivileged_users_can_keep_labs_up() {
     if !is_root() {
         testing::skip(
             testing::Missing::Privilege,
-            "only root can become an ordinary user; the other tests ran as one",
+            "only root can become an unprivileged user; the other tests already ran as one",
         );
         return;
     }

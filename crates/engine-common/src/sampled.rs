@@ -1,4 +1,4 @@
-//! Which directions of links have rows in the record.
+//! Selects the directions of links that have rows in the record.
 
 use net::{Direction, PipeId};
 use scenario::Scenario;
@@ -21,7 +21,7 @@ impl SampledPipe {
     }
 }
 
-/// The directions that limit, delay or lose, now or after a change. Ideal directions have no rows.
+/// The directions of links that are not ideal, from the start or after a change: they limit, delay or lose packets.
 pub fn sampled_pipes(scenario: &Scenario) -> Vec<SampledPipe> {
     let mut pipes = Vec::new();
     for (index, link) in scenario.links.iter().enumerate() {

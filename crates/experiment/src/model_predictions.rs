@@ -11,9 +11,9 @@ use crate::{
     run_figure::metric as metric_of,
 };
 
-/// The model's predictions of the published figures of a file.
+/// The model's predictions of the published figures in a scenario file.
 pub(crate) struct ModelPredictions<'a> {
-    /// The file.
+    /// The scenario file with the published figures.
     pub file: &'a ScenarioFile,
 }
 

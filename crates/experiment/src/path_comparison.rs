@@ -6,21 +6,22 @@ use units::{BitRate, Time};
 
 use crate::flow_context::FlowPath;
 
-/// A round-trip time is as described within this share, and within [`RTT_ERROR_US`].
+/// A round-trip time agrees with the scenario if it differs by at most this share or by at most [`RTT_ERROR_US`].
 const RTT_TOLERANCE: f64 = 0.05;
 /// Time that hosts and devices add to a round trip, microseconds.
 const RTT_ERROR_US: f64 = 300.0;
-/// A full path is as described within this share below the described rate, and within [`RATE_ABOVE`] above.
+/// The rate of a full path agrees with the scenario if it is at most this share below the scenario's rate, and at most
+/// [`RATE_ABOVE`] above it.
 const RATE_BELOW: f64 = 0.05;
 const RATE_ABOVE: f64 = 0.02;
-/// The share of lost segments is as described within this factor.
+/// The share of lost segments agrees with the scenario if it differs by at most this factor.
 const LOSS_FACTOR: f64 = 3.0;
-/// There is a queue if the median of the round-trip times is above this multiple of the smallest.
-const QUEUED: f64 = 1.2;
-/// A smaller share of lost segments is not compared.
+/// The flow fills a queue if the median of its round-trip times is above this multiple of the smallest.
+const QUEUED_RTT_RATIO: f64 = 1.2;
+/// Minimum share of lost segments, measured or expected, that is compared.
 const MIN_LOSS: f64 = 1e-6;
 
-/// The comparisons of all flows that show something of the path.
+/// Compares the path with the scenario, as far as the flows reveal its properties.
 pub(crate) fn compare(scenario: &Scenario, flows: &[FlowSummary]) -> Vec<PathComparison> {
     let mut all = Vec::new();
     for (spec, flow) in scenario.flows.iter().zip(flows) {
@@ -49,7 +50,7 @@ pub(crate) fn compare(scenario: &Scenario, flows: &[FlowSummary]) -> Vec<PathCom
     all
 }
 
-/// The path's rate, if the flow filled the path, or is faster than the described path.
+/// Compares the path's rate, if the flow filled the path or was faster than the scenario's path.
 fn rate(flow: &FlowSummary) -> Option<PathComparison> {
     let (expected, measured) = (flow.wire_limit_bps?, flow.steady_goodput_bps?);
     let is_full = flow.verdict == Some(Cause::PathRate);
@@ -63,14 +64,14 @@ fn rate(flow: &FlowSummary) -> Option<PathComparison> {
     })
 }
 
-/// The path's loss, if losses limited the flow.
+/// Compares the path's loss, if losses limited the flow and it filled no queue.
 fn loss(flow: &FlowSummary, expected: f64) -> Option<PathComparison> {
     let (retransmitted, sent) = (flow.retransmitted_segs?, flow.sent_segs.filter(|sent| *sent > 0)?);
     let measured = retransmitted as f64 / sent as f64;
     let is_limit = [flow.verdict, flow.verdict_also].contains(&Some(Cause::Loss));
     // Losses of a queue that the flow itself fills are not a property of the path.
     let has_queue =
-        flow.median_rtt_us.zip(flow.min_rtt_us).is_some_and(|(median, min)| median > QUEUED * min);
+        flow.median_rtt_us.zip(flow.min_rtt_us).is_some_and(|(median, min)| median > QUEUED_RTT_RATIO * min);
     (is_limit && !has_queue && measured.max(expected) >= MIN_LOSS).then(|| PathComparison {
         flow: flow.name.clone(),
         quantity: PathQuantity::Loss,
@@ -80,7 +81,7 @@ fn loss(flow: &FlowSummary, expected: f64) -> Option<PathComparison> {
     })
 }
 
-/// How the path of a run differs from the described one; `None` if no compared quantity differs.
+/// Describes how the path of a run differs from the scenario's; `None` if no compared quantity differs.
 pub(crate) fn difference(comparisons: &[PathComparison]) -> Option<String> {
     let differences = differences(comparisons);
     (!differences.is_empty())
@@ -108,8 +109,8 @@ fn differences(comparisons: &[PathComparison]) -> Vec<String> {
     comparisons.iter().filter(|one| !one.is_as_expected).map(text).collect()
 }
 
-/// `The path is not as the scenario describes it: the round-trip time of bulk is 25.1 ms; the scenario has 20 ms.`; `None`
-/// without comparisons.
+/// The result of the comparisons, as in `The path is not as the scenario describes it: the smallest round-trip time of
+/// bulk is 25.1 ms; the scenario has 20 ms.`; `None` without comparisons.
 pub fn sentence(comparisons: &[PathComparison]) -> Option<String> {
     if comparisons.is_empty() {
         return None;
@@ -185,7 +186,7 @@ mod tests {
         };
         let text = sentence_of(slow);
         assert!(text.contains("30 ms; the scenario has 20 ms") && text.contains("47 Mb/s"), "{text}");
-        // A flow that its window limits shows nothing of the rate.
+        // A flow that is limited by its window does not reveal the path's rate.
         let limited = FlowSummary {
             steady_goodput_bps: Some(47e6),
             min_rtt_us: Some(20_000.0),

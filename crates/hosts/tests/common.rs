@@ -25,7 +25,7 @@ pub fn with_server<T>(test: impl FnOnce(u16) -> T) -> T {
     let options = ServerOptions { bind: Some([127, 0, 0, 1].into()), port: 0, ..ServerOptions::default() };
     let server = Server::bind(options).unwrap().with_service(Box::new(HostService::default()));
     let (port, stop) = (server.address().port(), AtomicBool::new(false));
-    /// Ends the server also if the test fails.
+    /// Stops the server, even if the test fails.
     struct StopOnDrop<'a>(&'a AtomicBool);
     impl Drop for StopOnDrop<'_> {
         fn drop(&mut self) {

@@ -22,8 +22,8 @@ use crate::{
     wake_threshold::WakeThreshold,
 };
 
-/// Maximum size of a write if the buffer size is set by the user: Linux 6.18 checks the send buffer's limit
-/// about once a call, so larger writes exceed a small buffer several times over.
+/// Maximum size of a write if the user sets the buffer size. Linux 6.18 checks the limit of the send buffer about
+/// once per call, so a larger write exceeds a small buffer several times over.
 const WRITE_BYTES: usize = 64 << 10;
 /// Interval at which a paced sender checks for a stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(20);
@@ -33,7 +33,7 @@ const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 pub(crate) struct Stream {
     /// iperf3's number: 1, 3, 4, 5, ...
     pub(crate) id: u32,
-    /// This end sends on it.
+    /// Whether this end sends on the stream.
     pub(crate) sends: bool,
     pub(crate) socket: Socket,
     /// Payload sent or received so far; a UDP stream has its own counters.
@@ -44,11 +44,11 @@ pub(crate) struct Stream {
     pub(crate) sampler: StreamSampler,
 }
 
-/// A stream's counters at one instant, since its beginning.
+/// A stream's counters since its start, read at one instant.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StreamSnapshot {
     pub(crate) bytes: u64,
-    /// At the sender of a TCP stream.
+    /// Only at the sender of a TCP stream.
     pub(crate) tcp: Option<TcpInfo>,
     pub(crate) udp: Option<Datagrams>,
 }
@@ -86,8 +86,8 @@ impl Stream {
             || os::unacknowledged_bytes(&self.socket).map_or(true, |bytes| bytes == 0)
     }
 
-    /// Wakes a blocked thread: a receiver still reads the data that has arrived, and a sender's data is still
-    /// delivered.
+    /// Ends the stream and wakes its thread if it is blocked. A receiver still reads the data that has arrived, and
+    /// the kernel still delivers a sender's data.
     pub(crate) fn end(&self) {
         if let Some(udp) = &self.udp {
             return udp.end();

@@ -1,25 +1,26 @@
-//! The rate at which a host handles the packets of one flow: the closed form of its costs.
+//! The maximum rate at which a host can process the packets of one flow, as a closed form of its processing costs.
 //!
-//! A data packet costs the host c seconds of its processor, with its share in the ACKs of the other
-//! direction, and each direction's interrupts cost i seconds for m packets. At the rate r at which the
-//! processor is busy all the time,
+//! A data packet takes c seconds of processor time, including its share of the ACKs in the other direction (a per
+//! data packet). An interrupt takes i seconds and announces m packets of its direction. The processor is always
+//! busy at the rate r of data packets for which
 //!
 //! ```text
 //! r (c + i / m_data(r) + a i / m_acks(a r)) = 1,   m(r) = 1 + r delay
 //! ```
 //!
-//! because an interrupt announces the packet that started its delay and those that arrive in the delay. The
-//! left side grows with r, so the equation has one solution, found by bisection.
+//! An interrupt announces the packet that started its delay and the packets that arrive during the delay, or
+//! fewer if the card limits them. The left side grows with r, so the equation has one solution, which bisection
+//! finds.
 
 use units::BitRate;
 
-/// Bisections of the rate, each of which halves its error.
+/// Number of bisection steps; each halves the error of the rate.
 const BISECTIONS: u32 = 100;
 
 /// A host's processing costs of packets; times are in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct HostCost {
-    /// Processor time of a packet; a super-packet is one.
+    /// Processor time of a packet; a super-packet counts as one packet.
     pub per_packet: f64,
     /// Processor time of each frame, in addition.
     pub per_frame: f64,
@@ -35,12 +36,12 @@ pub struct HostCost {
     pub bus: Option<BitRate>,
 }
 
-/// When a card interrupts.
+/// When a network card raises an interrupt.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct InterruptModeration {
     /// Seconds from the first packet to the interrupt.
     pub delay: f64,
-    /// Frames that cause it earlier.
+    /// Number of frames that raise the interrupt before the delay is over; `None` if there is no such limit.
     pub frames: Option<u32>,
 }
 
@@ -56,22 +57,22 @@ pub enum HostRole {
 /// The packets of a flow as one of its hosts handles them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PacketStream {
-    /// Frames of a data packet; more than 1 is a super-packet.
+    /// Frames in a data packet; a packet with more than one is a super-packet.
     pub frames: u32,
-    /// Packets that the receiver's stack handles for each data packet: more than 1 where its card merges
-    /// fewer frames (GRO).
+    /// Packets that the receiver's stack handles for each data packet: more than 1 if GRO merges fewer frames
+    /// than a data packet has.
     pub received_as: u32,
     /// Payload of a frame, bytes.
     pub payload: u32,
     /// IP bytes of a frame.
     pub frame_bytes: u32,
-    /// ACKs for a data packet.
+    /// ACKs per data packet.
     pub acks: f64,
     /// IP bytes of an ACK.
     pub ack_bytes: u32,
 }
 
-/// The limit of a host.
+/// The resource that limits a host.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum HostLimit {
     /// Its processor.

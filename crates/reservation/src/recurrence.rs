@@ -15,7 +15,7 @@ pub struct Recurrence {
     pub every: Time,
     /// Maximum time from the nominal start of an occurrence to its start.
     pub slip: Time,
-    /// Whether the earliest start is drawn at random from the slip, so that points do not all measure at the full hour.
+    /// Whether the earliest start is drawn at random from the time span `slip`, so that points do not all measure at the full hour.
     pub random_start: bool,
     /// Latest nominal start of an occurrence, UTC.
     pub until: Option<Time>,
@@ -47,7 +47,7 @@ impl Recurrence {
         if !self.random_start {
             return (nominal, nominal + self.slip);
         }
-        // FNV-1a of the name: tasks of one point draw different starts.
+        // FNV-1a of the name, so that the tasks of one point draw different starts.
         let hash = name.0.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
         });
@@ -94,11 +94,11 @@ mod tests {
     }
 
     #[test]
-    fn passed_occurrences_are_skipped_by_their_latest_start() {
+    fn occurrences_are_skipped_after_their_latest_start() {
         let hourly = hourly();
         let at = |offset: u64| hourly.next_possible(0, Time::from_secs(1_000_000 + offset));
         assert_eq!((at(0), at(600), at(601), at(4200), at(4201)), (0, 0, 1, 1, 2));
-        assert_eq!(hourly.next_possible(4, Time::ZERO), 4, "a clock that is stepped back repeats nothing");
+        assert_eq!(hourly.next_possible(4, Time::ZERO), 4, "a clock stepped back repeats no occurrence");
     }
 
     #[test]

@@ -19,8 +19,9 @@ fn pacing_counts_payload() {
     assert_eq!(pair.dropped, 0);
 }
 
-/// Two initial windows of packets of 1460 bytes, with 256 bytes of headers and 320 of `skb_shared_info` in
-/// 2048 bytes, plus 256 of `sk_buff` each (`tcp_sndbuf_expand`), as on Linux 6.18 without wireless networks.
+/// The initial send buffer holds two initial windows of 10 packets (`tcp_sndbuf_expand`). On Linux 6.18 without
+/// wireless networks, a packet takes 2048 bytes (1460 of payload, 256 of headers and 320 of `skb_shared_info`,
+/// rounded up) and 256 bytes of `sk_buff`.
 #[test]
 fn the_initial_send_buffer_is_two_initial_windows() {
     let config = Config { profile: Profile::Linux6 { kernel: (6, 18) }, ..reference(1500, 6_291_456) };
@@ -29,8 +30,8 @@ fn the_initial_send_buffer_is_two_initial_windows() {
     assert_eq!(pair.sender.sk().sk_sndbuf, 2 * 10 * (2048 + 256));
 }
 
-/// A window smaller than a segment: the sender fills it with segments of at most half the window, on Linux 2.4 too, and needs no
-/// window probes (`tcp_bound_to_half_wnd`).
+/// If the window is smaller than a segment, the sender fills it with segments of at most half the window
+/// (`tcp_bound_to_half_wnd`, also in Linux 2.4). It needs no window probes.
 #[test]
 fn segments_are_at_most_half_the_peers_largest_window() {
     let rtt = 20_000_000;

@@ -13,8 +13,8 @@ fn linux24(mtu: u32, buffer: u32) -> Config {
     Config { mtu, rmem: [4096, buffer, buffer], wmem: [4096, 16_384, buffer], ..Config::linux24() }
 }
 
-/// Time that Reno needs to restore the window after one loss halves it, in units of half a window of round
-/// trips, that is C RTT^2 / (2 MSS). The window is `WINDOW` packets at the loss.
+/// Time that Reno needs to restore its window after one loss at `WINDOW` packets has halved it. The unit is
+/// C RTT^2 / (2 MSS): as many round trips as half the window has packets.
 fn responsiveness(config: Config) -> f64 {
     const WINDOW: u32 = 400;
     const RTT: u64 = 50_000_000;
@@ -64,8 +64,8 @@ fn the_first_window_is_two_to_four_segments() {
     assert_eq!(first_flight(reference(1500, 1_000_000), 100_000_000), 10, "Linux 6");
 }
 
-/// `tcp_adv_win_scale` is 2: all but a quarter of the buffer, which SO_RCVBUF doubles, minus the reserved
-/// segment.
+/// `tcp_adv_win_scale` is 2, so the window is three quarters of the buffer, minus the reserved segment. SO_RCVBUF
+/// doubles the buffer.
 #[test]
 fn three_quarters_of_the_buffer_are_window() {
     for mtu in [1500, 9000] {
@@ -108,11 +108,12 @@ fn times_are_in_ticks_and_packets_are_single_and_unpaced() {
     assert_eq!((info.pacing_rate_bps, pair.sender.sk().sk_gso_max_segs), (None, 1));
 }
 
-/// Rate halving: the round trip after a loss carries half a window, evenly; nothing is lost twice.
+/// Rate halving: in the round trip after a loss, the sender sends half a window of packets, evenly spaced. No
+/// retransmission is lost.
 #[test]
 fn a_recovery_sends_one_packet_for_two_acks() {
     let window = 200;
-    // A buffer of twice the window, as autotuned, may hold less than half a window of unsent data.
+    // An autotuned send buffer, twice the window, may hold less than half a window of unsent data.
     let (clamp, sndbuf) = (Some(window), Some(1_000_000));
     let config = Config { sndbuf, wmem_max: 1_000_000, ..linux24(1500, 4_000_000) };
     let config = Config { cwnd_clamp: clamp, ssthresh: clamp, ..config };
@@ -148,14 +149,14 @@ fn a_lost_retransmission_is_repaired() {
         pair.sender.keep_events(true);
         pair
     };
-    // The number of the retransmission.
+    // Without a second loss: the number of packets sent before the step that starts the recovery.
     let mut once = pair(u64::MAX);
     let mut number = 0;
     while once.sender.sk().ca_state() != CaState::Recovery {
         number = once.sent;
         assert!(once.step(20 * SECOND));
     }
-    // It is among the next packets, in any order.
+    // The retransmission is one of the four packets from this number on.
     let repaired_again = (number..number + 4).any(|number| {
         let mut twice = pair(number);
         twice.run(20 * SECOND);
@@ -171,7 +172,7 @@ fn a_lost_retransmission_is_repaired() {
     assert!(repaired_again, "none of the lost packets was the retransmission");
 }
 
-/// Runs until everything is read, and checks invariants at each step.
+/// Runs until the receiver has read `bytes`, and checks invariants at each step.
 fn transfer(pair: &mut Pair, bytes: u64) {
     while pair.read < bytes && pair.step(40_000 * SECOND) {
         let sk = pair.sender.sk();
@@ -180,8 +181,8 @@ fn transfer(pair: &mut Pair, bytes: u64) {
             panic!("at {} s: {wrong}", pair.now as f64 / 1e9);
         }
         let beyond = sk.snd_nxt.wrapping_sub(sk.snd_una.wrapping_add(sk.snd_wnd)) as i32;
-        // FIN; and windows are rounded down to their scale, 16 bytes at most here, so the right edge may move
-        // to the left.
+        // The FIN takes one sequence number. Windows are rounded down to a multiple of their scale, at most 16
+        // bytes here, so the right edge of the window may move left by up to 15 bytes.
         assert!(beyond <= 1 + 15 || sk.snd_wnd == 0, "{beyond} bytes beyond the window");
         if sk.packets_out > 0 {
             let latest = pair.now + u64::from(sk.icsk_rto + 1) * 10_000_000;

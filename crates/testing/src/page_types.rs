@@ -20,7 +20,7 @@ pub fn interfaces(source: &str) -> BTreeMap<String, BTreeMap<String, String>> {
     found
 }
 
-/// How a value differs from type `kind`; `None` if it conforms.
+/// Describes how a value differs from the type `kind`; `None` if it conforms.
 pub fn mistake(
     value: &Value,
     kind: &str,

@@ -1,5 +1,5 @@
-//! An object store for one test: moto's server with S3's protocol, which checks signatures and permissions. It has an empty bucket,
-//! and ends with the test.
+//! An object store for one test: moto's S3 server, which checks signatures and permissions. It has one empty bucket, and is killed at
+//! the end of the test.
 
 use std::{
     fs::File,
@@ -11,16 +11,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The bucket that exists.
+/// Name of the only bucket.
 pub const BUCKET: &str = "runs";
-/// Longer than the server needs to start on a busy machine.
+/// Timeout of the server's start, even on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(90);
-/// Requests without authentication: the user, the policy, the access key, the bucket.
+/// Number of requests that the server accepts without authentication: they create the user, its policy, its access key, and the bucket.
 const SETUP_REQUESTS: u32 = 4;
 const POLICY: &str =
     r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"s3:*","Resource":"*"}]}"#;
 
-/// A server, and the key of a user that may do everything in it.
+/// A server, and the access key of a user with all permissions.
 #[derive(Debug)]
 pub struct S3Server {
     server: Child,
@@ -37,7 +37,7 @@ fn program() -> Option<PathBuf> {
 }
 
 impl S3Server {
-    /// Starts a server; `None` if it is not installed.
+    /// Starts a server; `None` if moto is not installed.
     ///
     /// # Panics
     /// If it does not start.
@@ -68,7 +68,7 @@ impl S3Server {
         Some(server)
     }
 
-    /// Waits until it listens, and returns its address.
+    /// Waits until the server listens, and returns its address.
     fn wait(&mut self, log: &Path) -> String {
         let begin = Instant::now();
         loop {
@@ -116,7 +116,7 @@ impl S3Server {
         ]
     }
 
-    /// Stops the server's process without ending it: it accepts connections and does not reply.
+    /// Suspends the server's process (SIGSTOP): the kernel still accepts connections, but the server does not reply.
     ///
     /// # Panics
     /// If it has ended.

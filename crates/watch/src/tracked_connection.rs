@@ -8,9 +8,9 @@ use crate::{
 /// A connection that a [`Watcher`](crate::Watcher) tracks.
 #[derive(Debug, Clone)]
 pub struct TrackedConnection {
-    /// The name of its network namespace; empty for this process's own.
+    /// Name of the connection's network namespace; empty for the namespace of this process.
     pub namespace: String,
-    /// Its owner; `None` if unknown (other users' processes are not visible without root).
+    /// The process that owns it; `None` if unknown (other users' processes are not visible without root).
     pub process: Option<Process>,
     /// The latest sample.
     pub sample: SocketSample,
@@ -20,14 +20,15 @@ pub struct TrackedConnection {
     pub first_seen_ns: u64,
     /// Time when it was found closed, CLOCK_MONOTONIC, ns.
     pub closed_ns: Option<u64>,
-    /// Application bytes sent and acknowledged, and received, between the two latest samples, bit/s.
+    /// Rates between the two latest samples, bit/s: application bytes that the peer acknowledged, and application
+    /// bytes received.
     pub rates_bps: Option<(f64, f64)>,
     /// Counters since it was first seen.
     pub counters: ConnectionCounters,
-    /// The values from which the times of the latest sample are computed; only where eBPF samples, and until
-    /// it is closed.
+    /// The values from which the times of the latest sample are computed; `None` if eBPF does not sample the
+    /// connection, and after it closed.
     pub clocks: Option<Clocks>,
-    /// Limits of its windows; only where eBPF samples.
+    /// Limits of its windows; `None` if eBPF does not sample the connection.
     pub limits: Option<WindowLimits>,
 }
 

@@ -13,7 +13,7 @@ use crate::database::sql::{self, Database, Field, Row, read_first, values};
 /// Length of the spool's random name, bytes.
 const SPOOL_NAME_BYTES: usize = 16;
 
-/// Moves the hours of an earlier version, whose tests had no options, into the table of this version.
+/// Moves the hourly averages of an earlier version, whose tests had no options, into this version's table.
 pub(super) const RESTORE_HOURS: &str = "
     INSERT INTO hours (lead, peer, kind, options, hour_us, finished, failed, not_run, goodputs, goodput_sum_bps, min_goodput_bps,
         max_goodput_bps, losses, loss_sum, rtts, rtt_sum_us, min_rtt_us, verdict)
@@ -22,7 +22,7 @@ pub(super) const RESTORE_HOURS: &str = "
     DROP TABLE old_hours";
 
 /// Statements that change the tables of an earlier version, from the second on, so that those of this version can be created beside them.
-/// [`RESTORE_HOURS`] and, before the fourth version, [`pairs::convert`] follow.
+/// After creating the tables, run [`RESTORE_HOURS`] and, for versions before the fourth, [`pairs::convert`].
 pub(super) fn prepare_tables(version: i64) -> String {
     let pairs = match version {
         FOURTH_VERSION => {
@@ -42,7 +42,7 @@ pub(super) fn prepare_tables(version: i64) -> String {
     )
 }
 
-/// Creates missing tables in an embedded archive of this version.
+/// Creates the missing tables of an embedded archive, and converts an archive of an earlier `version`.
 pub(super) fn create(database: &dyn Database, version: Option<i64>) -> sql::Result<()> {
     let old = version.filter(|version| *version != FORMAT.version);
     match old {
@@ -72,7 +72,7 @@ pub(super) fn create(database: &dyn Database, version: Option<i64>) -> sql::Resu
     if version == FOURTH_VERSION { Ok(()) } else { pairs::convert(database, version == THIRD_VERSION) }
 }
 
-/// Prepares the spool, or removes it if nothing is forwarded. A new spool begins with all tests that the point `own` has led.
+/// Prepares the spool, or empties it if no results are forwarded. A new spool begins with all tests that the point `own` has led.
 pub(super) fn prepare_spool(database: &dyn Database, own: Option<&str>) -> sql::Result<()> {
     let Some(own) = own else {
         return database.batch("DELETE FROM spool; DELETE FROM spool_name");
@@ -177,7 +177,7 @@ pub(super) mod tests {
         }
     }
 
-    /// The tables of the third version, as both databases had them, with two pairs.
+    /// The tables of the third version, the same in SQLite and PostgreSQL, with two pairs.
     pub fn third_version() -> String {
         let columns = "id TEXT NOT NULL, lead TEXT NOT NULL, peer TEXT NOT NULL, kind TEXT NOT NULL, task TEXT,
             start_us INTEGER NOT NULL, duration_us INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT, goodput_bps REAL,
@@ -250,7 +250,7 @@ pub(super) mod tests {
         assert_eq!(archive.counts().unwrap(), [("finished".to_string(), 2)]);
     }
 
-    /// Checks the hour of [`third_version`], whose tests had no options.
+    /// Checks the hourly average of [`third_version`], whose tests had no options.
     fn check_hour(archive: &Archive) {
         let hours = archive.hours("a", "b", 0).unwrap();
         let [hour] = &hours[..] else { panic!("{hours:?}") };
@@ -269,7 +269,7 @@ pub(super) mod tests {
         archive.put(&row("a/3", 9), &[]).unwrap();
         let before = archive.pairs().unwrap();
         drop(archive);
-        // The differences between the two versions, backwards.
+        // Reverts what this version changed in the tables of the fourth.
         let old = rusqlite::Connection::open(&path).unwrap();
         let hours = third_version();
         let (_, hours) = hours.split_once("CREATE TABLE hours").unwrap();
@@ -303,7 +303,7 @@ pub(super) mod tests {
         check_third_version(&mut archive);
         let pairs = archive.pairs().unwrap();
         drop(archive);
-        // It is converted once.
+        // The second opening converts nothing.
         assert_eq!(Archive::open(&path, None).unwrap().pairs().unwrap(), pairs);
     }
 }

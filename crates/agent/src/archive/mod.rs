@@ -1,15 +1,15 @@
 //! The archive of a point: tests and their figures, an index over the records.
 //!
-//! There is one row for each reservation that this point leads and whose test has started or will not run, and for each result that another
-//! lead has sent. A row is on the disk before the calendar records the test's end, and stays in the outbox until the other points have
-//! confirmed it.
+//! A reservation that this point leads gets a row when its test starts, or when it is certain that the test will not run. Each result that
+//! another lead has sent gets a row too. A row is on the disk before the calendar records the test's end. It stays in the outbox until the
+//! other points have confirmed it.
 //!
 //! The same transaction updates the statistics of each pair of points: counts, the best goodput, the newest results, and changes of the
 //! cause ([`pairs`], [`causes`]). Old rows become hourly averages ([`retention`]).
 //!
-//! Each point has an embedded archive, a file of SQLite. A mesh may also have a common one in PostgreSQL ([`forward`]), with the same tables
-//! and the same statements ([`sql`](crate::database::sql)). The tables `outbox` and `spool` of rows to be sent, and acknowledgements and mutes
-//! of alerts ([`attention`]), exist in the embedded archive only.
+//! Each point has an embedded archive, an SQLite file. A mesh may also have a common archive in PostgreSQL ([`forward`]), with the same tables
+//! and the same statements ([`sql`](crate::database::sql)). Only embedded archives have the tables of rows to be sent (`outbox`, `spool`), and
+//! the acknowledgements and mutes of alerts ([`attention`]).
 
 mod attention;
 mod causes;

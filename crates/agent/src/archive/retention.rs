@@ -12,7 +12,7 @@ use crate::{
 /// Microseconds of an hour and of a day.
 pub(super) const HOUR_US: i64 = 3_600_000_000;
 pub(super) const DAY_US: i64 = 24 * HOUR_US;
-/// Maximum number of records that one step removes: the agent's loop waits meanwhile.
+/// Maximum number of records that one step removes: a step blocks the agent's event loop.
 const RECORDS_PER_STEP: u32 = 20;
 
 /// How long results are kept, days.
@@ -65,8 +65,9 @@ pub struct HourRow {
 }
 
 impl Archive {
-    /// Applies one step of the retention: an hour of rows, or some records. `remove` removes the record at this path, of a test that the point
-    /// `own` led; the paths of other tests name records on other hosts. Returns whether more steps are due.
+    /// Applies one step of the retention: removes at most `RECORDS_PER_STEP` records, or replaces an hour of rows. Returns whether more steps
+    /// are due. `remove` removes the record at a path; it is called for tests that the point `own` led, because the records of other tests are
+    /// on other hosts.
     pub fn apply_retention(
         &mut self,
         now_us: i64,
@@ -77,7 +78,7 @@ impl Archive {
         let before = |days: u32| now_us.saturating_sub(i64::from(days).saturating_mul(DAY_US));
         let records = self.records_before(before(retention.records_days))?;
         for (id, lead, record) in &records {
-            // The files first: if the agent is killed in between, a row without its record remains, not a record without its row.
+            // Files are removed first: if the agent is killed in between, a row without its record remains, not a record without its row.
             if lead == own {
                 remove(record);
             }
@@ -115,7 +116,7 @@ impl Archive {
         Ok(false)
     }
 
-    /// Ids, leads and paths of the oldest records.
+    /// Ids, leads and paths of the oldest records that are due, at most [`RECORDS_PER_STEP`].
     fn records_before(&self, time_us: i64) -> Result<Vec<(String, String, String)>, Error> {
         let query = "SELECT id, lead, record FROM tests WHERE record IS NOT NULL AND start_us < ?1 ORDER BY start_us LIMIT ?2";
         let values = values![time_us, i64::from(RECORDS_PER_STEP)];
@@ -124,7 +125,7 @@ impl Archive {
         rows.map_err(self.failed("read"))
     }
 
-    /// The condition for rows that can be replaced: their tests are not running, and the common archive has stored them.
+    /// The condition for rows that can be replaced: their tests are not running, and the common archive, if there is one, has stored them.
     fn replaceable_condition(&self) -> &'static str {
         match self.path {
             Some(_) => "state <> 'running' AND NOT EXISTS (SELECT 1 FROM spool WHERE spool.id = tests.id)",
@@ -140,7 +141,7 @@ impl Archive {
         read_first(&*self.database, &query, &[], |row| row.next()).map_err(self.failed("read"))
     }
 
-    /// Replaces the rows of an hour by one for each pair, kind and options of a test.
+    /// Replaces the rows of an hour by one hourly average for each pair, kind and options of tests.
     fn roll_up(&mut self, hour_us: i64) -> Result<(), Error> {
         let in_hour = "start_us >= ?1 AND start_us < ?2";
         let row_condition = format!("{} AND {in_hour}", self.replaceable_condition());
@@ -191,7 +192,7 @@ impl Archive {
         })
     }
 
-    /// The hours of a pair since a time, oldest first.
+    /// The hourly averages of a pair since a time, oldest first.
     pub fn hours(&self, from: &str, to: &str, since_us: i64) -> Result<Vec<HourRow>, Error> {
         let query =
             "SELECT kind, options, hour_us, finished, failed, not_run, goodputs, goodput_sum_bps, min_goodput_bps,
@@ -294,7 +295,7 @@ mod tests {
             ["runs/a/5", "runs/a/1", "runs/a/2"]
         );
         assert_eq!(rows(&archive).len(), 5);
-        // An hour is replaced only when it is over.
+        // The rows of an hour are replaced only when the whole hour is older than the retention.
         apply_retention(&mut archive, at(48, 59), &retention);
         assert_eq!(rows(&archive).len(), 5);
         apply_retention(&mut archive, at(49, 0), &retention);
@@ -337,7 +338,7 @@ mod tests {
         }
         let retention = Retention { records_days: 1, tests_days: 2, hours_days: 9 };
         apply_retention(&mut archive, 1003 * DAY_US, &retention);
-        // One that arrives late.
+        // A result that arrives late is added to its hour.
         archive.put(&with(Some("parallel=4"), "a/6", 500.0, "loss"), &[]).unwrap();
         apply_retention(&mut archive, 1003 * DAY_US, &retention);
         let hours = archive.hours("a", "b", 0).unwrap();
@@ -358,7 +359,7 @@ mod tests {
     #[test]
     fn records_of_other_leads_are_kept_and_rows_with_the_earliest_start_are_replaced() {
         let mut archive = Archive::open(Path::new(":memory:"), None).unwrap();
-        // A row as members with an earlier version could store it.
+        // A row that members with an earlier version could store: its start is before 1970.
         archive.put(&TestRow { from: "b".into(), ..row("b/1", i64::MIN, 1.0, "loss") }, &[]).unwrap();
         archive.put(&row("a/1", 5, 1.0, "loss"), &[]).unwrap();
         let retention = Retention { records_days: 1, tests_days: 1, hours_days: 1 };

@@ -20,8 +20,9 @@ use super::{
 
 /// Timeout of a statement that converts an archive of an earlier version.
 const CONVERSION_TIMEOUT: Duration = Duration::from_secs(3600);
-/// Key of the advisory lock of writers: "LFar".
+/// Key of the advisory lock of writers: "LFar" in ASCII.
 const WRITERS: i64 = 0x4c46_6172;
+
 /// An open connection.
 pub(crate) struct Postgres {
     /// Runs the connection while a statement waits for its reply.
@@ -129,7 +130,7 @@ impl ToSql for Value {
             Value::Null => Ok(IsNull::Yes),
             Value::Integer(number) => number.to_sql(kind, out),
             Value::Real(number) => number.to_sql(kind, out),
-            // PostgreSQL's texts cannot contain NUL.
+            // A text in PostgreSQL cannot contain NUL.
             Value::Text(text) => text.replace('\0', "\u{fffd}").to_sql(kind, out),
         }
     }

@@ -1,4 +1,4 @@
-//! TLS 1.3 with a PostgreSQL server, by rustls: the connector of tokio-postgres.
+//! TLS 1.3 to a PostgreSQL server with rustls: a connector for tokio-postgres.
 
 use std::{
     future::Future,
@@ -30,10 +30,10 @@ use crate::trust;
 /// The name of the protocol in TLS (ALPN); servers older than PostgreSQL 17 ignore it.
 const ALPN: &[u8] = b"postgresql";
 
-/// Connects by TLS.
+/// Connects over TLS.
 #[derive(Clone)]
 pub(super) struct Connector {
-    /// `None`: the address excludes TLS, and no connection uses it.
+    /// `None` if the address excludes TLS; no connection then uses the connector.
     config: Option<Arc<ClientConfig>>,
 }
 
@@ -76,8 +76,8 @@ fn client_config(tls: &TlsParameters) -> io::Result<Arc<ClientConfig>> {
     Ok(Arc::new(config))
 }
 
-/// Verifies the server's certificate to the extent that `sslmode` requires. A certificate that is itself in the file of authorities is
-/// trusted, as self-signed ones are.
+/// Verifies the server's certificate to the extent that `sslmode` requires. A certificate that is itself in the file of authorities, such as
+/// a self-signed one, is trusted without an issuer.
 #[derive(Debug)]
 struct ServerVerifier {
     verification: Verification,
@@ -218,14 +218,14 @@ mod tests {
 
     use crate::database::{DatabaseError, Postgres, PostgresAddress, sql::read_first};
 
-    /// OpenSSL treats a certificate whose subject equals its issuer as self-signed.
+    /// Sets the subject: OpenSSL treats a certificate whose subject equals its issuer as self-signed.
     fn named(name: &str, mut params: CertificateParams) -> CertificateParams {
         params.distinguished_name = DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, name);
         params
     }
 
-    /// A new authority.
+    /// A new certificate authority.
     fn authority(name: &str) -> CertifiedIssuer<'static, KeyPair> {
         let mut params = named(name, CertificateParams::default());
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -1,4 +1,4 @@
-//! Keeps the alerts of an Alertmanager as the causes of the pairs are.
+//! Keeps the alerts at an Alertmanager consistent with the causes that limit the pairs.
 
 use std::{collections::BTreeMap, thread};
 
@@ -18,7 +18,8 @@ use crate::{
 const RESEND_INTERVAL: Time = Time::from_secs(60);
 /// Minimum interval between two checks of the causes: a check reads all pairs.
 const MIN_CHECK_INTERVAL: Time = Time::from_secs(5);
-/// A cause whose last test is older is no longer known, microseconds: tests of the pair may have been removed. A weekly test may be a day late.
+/// Maximum age of the last test of an alert's pair, microseconds. After that, the cause is unknown: the pair may no longer be tested. A weekly
+/// test may be a day late.
 const MAX_TEST_AGE_US: i64 = 8 * 86_400_000_000;
 
 /// The alerts of the configured Alertmanager.
@@ -28,7 +29,7 @@ pub(super) struct AlertmanagerState {
     /// When the causes are checked next; `None` without an Alertmanager.
     check_at: Option<Time>,
     checked_at: Time,
-    /// When the alerts are sent even if none has begun or ended.
+    /// When the alerts are resent even if none has begun or ended.
     resend_at: Time,
     is_sending: bool,
 }
@@ -50,7 +51,7 @@ impl AlertmanagerState {
         self.check_at.filter(|_| !self.is_sending)
     }
 
-    /// A cause, an acknowledgement or a mute may have changed.
+    /// Schedules a check, because a cause, an acknowledgement or a mute may have changed.
     pub fn check_soon(&mut self, now: Time) {
         let earliest = now.max(self.checked_at + MIN_CHECK_INTERVAL);
         self.check_at = self.check_at.map(|at| at.min(earliest));
@@ -93,7 +94,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Handles the end of an attempt. After an error, all alerts are sent again after [`RESEND_INTERVAL`].
+    /// Handles the end of an attempt to send. After an error, all alerts are resent after [`RESEND_INTERVAL`].
     pub(super) fn on_alertmanager_replied(&mut self, error: Option<String>) {
         self.alertmanager.is_sending = false;
         match error {
@@ -102,8 +103,8 @@ impl EventLoop {
         }
     }
 
-    /// The alerts of the present causes: those of pairs that get no result, or less than the rate of the path, and that users have neither
-    /// acknowledged nor muted.
+    /// The alerts of the current causes. A pair has an alert if its tests give no result, or less than the rate of the path, and if no user has
+    /// acknowledged the cause or muted the pair.
     fn firing_alerts(&self, now_us: i64) -> Result<BTreeMap<AlertKey, CauseAlert>, Error> {
         let attention = self.archive.attention()?;
         let mut firing = BTreeMap::new();
@@ -112,10 +113,10 @@ impl EventLoop {
             let is_member = self.members.address(&PointName(change.from.clone())).is_some();
             let tested_us =
                 pair.conclusion.as_ref().map_or(change.since_us, |conclusion| conclusion.start_us);
-            let is_known = attention.acknowledgement(&change.from, &change.to, change.since_us).is_some()
+            let is_silenced = attention.acknowledgement(&change.from, &change.to, change.since_us).is_some()
                 || attention.muted_until(&change.from, &change.to, now_us).is_some();
             let is_old = now_us.saturating_sub(tested_us) > MAX_TEST_AGE_US;
-            if cause::is_good(&change.cause) || !is_member || is_known || is_old {
+            if cause::is_good(&change.cause) || !is_member || is_silenced || is_old {
                 continue;
             }
             let key =
@@ -149,7 +150,7 @@ impl EventLoop {
     }
 }
 
-/// Sends the alerts; why that failed.
+/// Sends the alerts. Returns a message if that failed.
 fn send(receiver: &Alertmanager, documents: &[Vec<u8>]) -> Option<String> {
     let error = receiver.send(documents).err()?;
     Some(format!("Alertmanager at {}: {error}", receiver.host()))

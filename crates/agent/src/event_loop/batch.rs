@@ -13,6 +13,7 @@ pub(super) struct Batch {
     pub(super) actions: Vec<Action>,
     pub(super) frames: Vec<(PointName, Frame)>,
     pub(super) replies: Vec<(oneshot::Sender<Reply>, Reply)>,
+    /// Replies to points that join the mesh.
     pub(super) joined: Vec<(oneshot::Sender<Frame>, Frame)>,
     /// Requests whose reply is the state of a reservation after the batch.
     pub(super) explanations: Vec<(oneshot::Sender<Reply>, ReservationId)>,

@@ -1,7 +1,7 @@
 //! The agent's event loop: passes events to the point, and executes its steps.
 //!
-//! All events arrive in one queue. All waiting events are handled as one batch: the calendar's events are written in one transaction, then
-//! messages are sent, then tests are started. An error of the storage ends the agent: a new start rebuilds the point from its events.
+//! All events arrive in one queue, and all queued events are handled as one batch: the calendar's events are written in one transaction,
+//! then messages are sent, then tests are started. A storage error ends the agent; at the next start, the point is rebuilt from its events.
 //!
 //! All parts work on the same [`state`], and call each other in one direction: [`run`] calls [`requests`], then come [`tests`],
 //! [`maintenance`], [`alertmanager`], [`members`] and [`reports`].

@@ -256,7 +256,7 @@ impl EventLoop {
     fn sleep(&self) -> Time {
         let now = self.now();
         let check = now.steady + if self.point.state().open_count() > 0 { CLOCK_CHECK } else { MAX_SLEEP };
-        let due = self.point.next_timeout(now).into_iter().chain(self.outbox_due).chain(self.ask_due());
+        let due = self.point.next_timeout(now).into_iter().chain(self.outbox_due).chain(self.endpoint_due());
         let due = due.chain([self.maintenance.due()]).chain(self.alertmanager.due());
         due.fold(check, Time::min).saturating_sub(now.steady)
     }
@@ -311,7 +311,7 @@ impl EventLoop {
 
     /// Repeats messages without reply: results, and requests for the address of a test's server.
     fn repeat(&mut self, now: Now, batch: &mut Batch) -> Result<(), Error> {
-        self.ask_again(now, batch);
+        self.repeat_endpoint_requests(now, batch);
         if self.outbox_due.is_none_or(|due| due > now.steady) {
             return Ok(());
         }

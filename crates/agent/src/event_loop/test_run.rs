@@ -22,7 +22,7 @@ pub(super) enum TestPart {
         /// Receives the address of the other end's server; `None` once it is known.
         endpoint: Option<Sender<Endpoint>>,
         /// When to repeat the request, steady clock.
-        ask_at: Time,
+        request_at: Time,
         /// The application's report of its transfer.
         report: Option<TransferReport>,
     },

@@ -1,4 +1,4 @@
-//! The tests that run: threads, servers and results.
+//! The running tests of this point: their threads, servers and results.
 
 use std::{
     sync::{
@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// Time between two requests for the address of a test's server.
-const ASK_AGAIN: Time = Time::from_secs(1);
+const REQUEST_INTERVAL: Time = Time::from_secs(1);
 
 impl EventLoop {
     /// Starts this point's part of a test.
@@ -45,7 +45,7 @@ impl EventLoop {
         let inbox = self.inbox.clone();
         let reservation_id = id.clone();
         let report = move |ended| {
-            // The agent has ended.
+            // Sending fails only if the agent has ended.
             let _ = inbox.blocking_send(Inbound::Ended {
                 id: reservation_id,
                 run: number,
@@ -93,7 +93,7 @@ impl EventLoop {
                     (None, None) => None,
                 };
                 spawn(id, move || report(Ended::Lead(test::measure(&job))))?;
-                TestPart::Lead { endpoint: wanted, ask_at: now.steady + ASK_AGAIN, report: None }
+                TestPart::Lead { endpoint: wanted, request_at: now.steady + REQUEST_INTERVAL, report: None }
             }
             (Role::Peer, _) => {
                 let bind = self.config.listen.ip();
@@ -126,7 +126,7 @@ impl EventLoop {
         }
     }
 
-    /// Peer: its server is open.
+    /// Peer: handles the event that this point's server is open; sends its address to the lead.
     pub(super) fn on_serving(
         &mut self,
         id: &ReservationId,
@@ -143,7 +143,7 @@ impl EventLoop {
         }
     }
 
-    /// Peer: the lead requests the address of its server.
+    /// Peer: handles the lead's request for the address of this point's server.
     pub(super) fn on_endpoint_wanted(&self, from: &PointName, id: &ReservationId, batch: &mut Batch) {
         let is_lead = self.point.reservation(id).is_some_and(|known| known.request.lead == *from);
         let run = self.runs.get(id).filter(|_| is_lead);
@@ -153,7 +153,7 @@ impl EventLoop {
         }
     }
 
-    /// Lead: the peer's server is open.
+    /// Lead: handles the address of the peer's server, which is open.
     pub(super) fn on_endpoint(&mut self, from: &PointName, id: &ReservationId, endpoint: Endpoint) {
         let peer = self.point.reservation(id).and_then(|known| known.request.spec.peer.as_ref());
         if peer != Some(from) {
@@ -162,32 +162,33 @@ impl EventLoop {
         if let Some(TestPart::Lead { endpoint: wanted, .. }) = self.runs.get_mut(id).map(|run| &mut run.part)
             && let Some(sender) = wanted.take()
         {
-            // The test has been stopped.
+            // Sending fails only if the test has been stopped.
             let _ = sender.send(endpoint);
         }
     }
 
     /// When to request a server's address again.
-    pub(super) fn ask_due(&self) -> Option<Time> {
+    pub(super) fn endpoint_due(&self) -> Option<Time> {
         let due = |run: &TestRun| match &run.part {
-            TestPart::Lead { endpoint: Some(_), ask_at, .. } => Some(*ask_at),
+            TestPart::Lead { endpoint: Some(_), request_at, .. } => Some(*request_at),
             _ => None,
         };
         self.runs.values().filter_map(due).min()
     }
 
-    pub(super) fn ask_again(&mut self, now: Now, batch: &mut Batch) {
+    /// Repeats the requests for the addresses of servers that are due.
+    pub(super) fn repeat_endpoint_requests(&mut self, now: Now, batch: &mut Batch) {
         for (id, run) in &mut self.runs {
-            let TestPart::Lead { endpoint: Some(_), ask_at, .. } = &mut run.part else { continue };
+            let TestPart::Lead { endpoint: Some(_), request_at, .. } = &mut run.part else { continue };
             let peer = self.point.reservation(id).and_then(|known| known.request.spec.peer.clone());
-            if let (true, Some(peer)) = (*ask_at <= now.steady, peer) {
-                *ask_at = now.steady + ASK_AGAIN;
+            if let (true, Some(peer)) = (*request_at <= now.steady, peer) {
+                *request_at = now.steady + REQUEST_INTERVAL;
                 batch.frames.push((peer, Frame::Endpoint { id: id.clone() }));
             }
         }
     }
 
-    /// A test has ended here.
+    /// Handles the end of this point's part of a test.
     pub(super) fn on_ended(
         &mut self,
         now: Now,
@@ -225,7 +226,7 @@ impl EventLoop {
         self.point.reservation(id)?.request.spec.test.kind.parse().ok()
     }
 
-    /// Lead: an application reports its transfer. A transfer that runs ends; the figures of one that has ended are replaced.
+    /// Lead: handles an application's report of its transfer. Ends a running transfer; replaces the stored figures of one that has ended.
     pub(super) fn report_transfer(
         &mut self,
         id: &ReservationId,
@@ -287,7 +288,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// The other receivers of a result: the other end, and the point that requested the test.
+    /// The points to which a result is sent: the other end, the point that requested the test, and those of `results_to`.
     fn receivers(&self, known: &Reservation) -> Vec<PointName> {
         let own = &self.config.name;
         let ends = known.request.spec.peer.iter().chain([&known.request.id.origin]);
@@ -298,7 +299,7 @@ impl EventLoop {
         receivers
     }
 
-    /// Another point's result: the test is over.
+    /// Handles a result from another point; its test is over.
     pub(super) fn on_result(
         &mut self,
         now: Now,
@@ -314,13 +315,15 @@ impl EventLoop {
                     self.check_alerts(now);
                     self.end_peer_run(&id, row);
                 } else {
-                    tracing::info!("{from} sends a result of {id}, which is not its test");
+                    tracing::info!(
+                        "the result of {id} from {from} is refused: {from} does not lead this test"
+                    );
                 }
             }
             Err(Refusal::Invalid(text)) => {
                 tracing::info!("the result of {id} from {from} is refused: {text}")
             }
-            // The sender repeats it: by then the clocks may be correct.
+            // Without a confirmation, the sender repeats the result; by then the clocks may be correct.
             Err(Refusal::Future) => {
                 tracing::info!("the result of {id} from {from} is in the future; one of the clocks is wrong");
                 return Ok(());
@@ -330,8 +333,8 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Whether a result is that of a test which its sender leads, as far as this point knows. Ids of reservations that this point does
-    /// not know belong to their origin.
+    /// Whether the sender of a result leads its test, as far as this point knows. If this point has neither the reservation nor a stored
+    /// result, it accepts any sender, except for reservations of its own.
     fn may_store(&self, id: &ReservationId, row: &TestRow, from: &PointName) -> Result<bool, Error> {
         let own = &self.config.name;
         let stored = self.archive.get(&row.id)?;
@@ -387,7 +390,7 @@ impl EventLoop {
             Some(stored) => TestRow { state, reason, reason_kind, ..stored },
             None => TestRow { state, reason, reason_kind, ..self.row(known) },
         };
-        // The other end has sent the outcome.
+        // The other end gets the outcome from the reservation protocol, so only `results_to` gets the row.
         let receivers = self.config.results_to.clone();
         self.archive.put_in_batch(&row, &receivers)?;
         self.check_alerts(now);
@@ -406,7 +409,7 @@ impl EventLoop {
         for id in ids {
             self.archive_end(now, &id)?;
         }
-        // Tests whose result was stored but not their end, and tests with a record, complete or partial.
+        // Tests that were running when the agent was killed. If such a test has a record, complete or partial, its figures come from the record.
         let runs_dir = self.config.state.join("runs");
         for old in interrupted {
             let Some(mut row) = self.archive.get(&old.id)? else { continue };
@@ -420,7 +423,7 @@ impl EventLoop {
             if let Some(found) = test::find_record(&runs_dir, &row.id, started_s.saturating_sub(60)) {
                 let FoundRecord { path, run, others } = found;
                 test::remove_others(&others, Some(&path));
-                // The tests of a diagnosis are complete before their conclusion.
+                // A diagnosis consists of several tests: a complete record of one of them is not yet the conclusion of the diagnosis.
                 let is_part = row.kind == Kind::Diagnose.name();
                 let figures = Figures::of(&run);
                 row.figures = if is_part { figures.without_verdict() } else { figures };
@@ -460,7 +463,7 @@ impl EventLoop {
     }
 }
 
-/// Adds the application's report to the result of a transfer. Without one, the connections that were seen are the result.
+/// Adds the application's report to the result of a transfer. Without a report, the result is that of the connections that were seen.
 fn add_report(figures: &mut Figures, error: &mut Option<String>, report: Option<&TransferReport>) {
     if let Some(report) = report {
         figures.goodput_bps = report.goodput_bps().or(figures.goodput_bps);

@@ -63,13 +63,13 @@ pub(super) fn text(status: &Status, mesh: &MeshDocument, archive_bytes: Option<u
     single(
         "longfat_points_connected",
         "gauge",
-        "Other points with an open connection. Connections without traffic are closed, so 0 is no fault.",
+        "Other points with an open connection. Connections without traffic are closed, so 0 is not a fault.",
         connected as f64,
     );
     single(
         "longfat_points_unreachable",
         "gauge",
-        "Other points to which the last connection could not be opened.",
+        "Other points to which the last connection attempt failed.",
         unreachable as f64,
     );
     single(
@@ -96,7 +96,7 @@ pub(super) fn text(status: &Status, mesh: &MeshDocument, archive_bytes: Option<u
     single(
         "longfat_clock_error_seconds",
         "gauge",
-        "Assumed error of UTC.",
+        "Assumed error of this host's clock against UTC.",
         status.clock_error_us as f64 / 1e6,
     );
     if let Some(bytes) = archive_bytes {
@@ -118,7 +118,8 @@ pub(super) fn text(status: &Status, mesh: &MeshDocument, archive_bytes: Option<u
 fn pairs(text: &mut String, mesh: &MeshDocument) {
     let names = mesh.pairs.iter().map(|pair| labels(&[("from", &pair.from), ("to", &pair.to)]));
     let pairs: Vec<(&MeshPair, String)> = mesh.pairs.iter().zip(names).collect();
-    let mut tests = family(text, "longfat_tests_total", "counter", "Tests that have ended, by pair and end.");
+    let mut tests =
+        family(text, "longfat_tests_total", "counter", "Tests that have ended, by pair and outcome.");
     for (pair, names) in &pairs {
         let counts = &pair.tests;
         for (end, count) in [
@@ -147,7 +148,7 @@ fn pairs(text: &mut String, mesh: &MeshDocument) {
     gauge("longfat_rtt_seconds", "Typical round-trip time of the last test.", &|pair| {
         Some(pair.typical_rtt_us? / 1e6)
     });
-    gauge("longfat_rtt_min_seconds", "Smallest round-trip time of the last test.", &|pair| {
+    gauge("longfat_rtt_min_seconds", "Minimum round-trip time of the last test.", &|pair| {
         Some(pair.min_rtt_us? / 1e6)
     });
     gauge("longfat_loss_ratio", "Share of lost packets in the last test.", &|pair| pair.loss_share);
@@ -156,7 +157,7 @@ fn pairs(text: &mut String, mesh: &MeshDocument) {
     });
     gauge(
         "longfat_cause_timestamp_seconds",
-        "Start of the first test that found the present cause.",
+        "Start of the first test that found the current cause.",
         &|pair| Some(pair.since_us? as f64 / 1e6),
     );
     let mut causes = family(text, "longfat_cause", "gauge", "The cause that limits a pair; the value is 1.");

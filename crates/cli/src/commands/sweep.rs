@@ -126,7 +126,7 @@ pub fn run(args: &SweepArgs, config: &Config, runs: &RunsLocation, json: bool) -
     if args.output.is_none() && args.picture.is_given() {
         return Err(Exit::BadInput("--size, --font-size, --style and --title need -o FILE".into()).into());
     }
-    // A size too small for the font is refused before the runs.
+    // Before the runs: reject a picture that is too small for its font.
     let too_small = |error: view::Error| Exit::BadInput(error.to_string());
     args.picture.appearance().draw_chart(&view::Chart::default()).map_err(too_small)?;
     check_ports(args.ports, &EngineChoices::chosen(&args.engine))?;
@@ -241,7 +241,7 @@ fn run_shard(
     }
 }
 
-/// An error if a run has no stored result.
+/// Returns an error if a run has no stored result.
 fn require_all(missing: &[Job<'_>], plan: &SweepPlan<'_>, store: &PointStore) -> anyhow::Result<()> {
     match missing.len() {
         0 => Ok(()),
@@ -254,7 +254,7 @@ fn require_all(missing: &[Job<'_>], plan: &SweepPlan<'_>, store: &PointStore) ->
     }
 }
 
-/// An error with its own exit code if runs of a point are unreliable and `is_required`.
+/// Returns an error with exit code 5 if reliable runs are required and a point has unreliable ones.
 fn require_points(is_required: bool, sweep: &Sweep) -> anyhow::Result<()> {
     let unreliable = sweep.points.iter().filter(|point| !point.quality_ok).count();
     match is_required && unreliable > 0 {
@@ -306,7 +306,7 @@ fn experiment(args: &SweepArgs, file: Option<&PathBuf>) -> anyhow::Result<Experi
     Ok(Experiment { kernel: args.kernel, sets: args.sets.clone(), ..experiment })
 }
 
-/// Writes the plot and the page, if requested. The page contains the plot in the style for screens, with its own width.
+/// Writes the plot and the page, if requested. The page contains the plot in the style `screen` and the default size.
 fn draw(args: &SweepArgs, config: &Config, shown: &Shown) -> anyhow::Result<()> {
     if let Some(path) = &args.output {
         let chart = view::Chart { title: args.picture.title(&shown.chart.title), ..shown.chart.clone() };
@@ -340,7 +340,7 @@ fn parse_over(text: &str) -> Result<(String, Vec<String>), String> {
             }
             _ => {}
         }
-        parts.last_mut().expect("begins with one").push(c);
+        parts.last_mut().expect("parts is never empty").push(c);
     }
     let values: Vec<String> = parts.iter().map(|part| part.trim().to_owned()).collect();
     match values.iter().any(String::is_empty) {

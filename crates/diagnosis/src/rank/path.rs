@@ -19,15 +19,15 @@ impl Limits<'_> {
         if !seen.is_shared() {
             return false;
         }
-        let had_its_share =
+        let used_available =
             seen.available_bps().is_some_and(|left| self.test_bps >= MIN_SHARE_OF_AVAILABLE * left.value);
         match seen.verdict() {
             Some(Cause::PathRate) => true,
             Some(Cause::Loss) if self.lost() == Some(LossCause::QueueOverflow) => {
-                had_its_share || seen.others_had_bps().is_some()
+                used_available || seen.others_had_bps().is_some()
             }
             // The available bandwidth is so small that random loss does not matter.
-            Some(Cause::Loss) => had_its_share && !seen.is_other_traffic_elastic(),
+            Some(Cause::Loss) => used_available && !seen.is_other_traffic_elastic(),
             // Packets of other flows in the queue delay the acknowledgements of a window.
             Some(Cause::ReceiveWindow | Cause::SendBuffer) => self.rtt_ratio() >= MIN_QUEUED_RTT_RATIO,
             _ => false,
@@ -39,7 +39,7 @@ impl Limits<'_> {
         self.seen.capacity.as_ref().is_none_or(|capacity| capacity.at_least)
     }
 
-    /// A change of the path's rate during the test.
+    /// Adds a change of the path's rate during the test, if there was one.
     fn changed(&mut self) {
         let Some(Change { at, before_bps, after_bps }) = self.seen.change else { return };
         // The rates of connections that share a path vary.
@@ -60,6 +60,7 @@ impl Limits<'_> {
         self.add(Kind::PathChanged, None, Allows::TestGoodput, evidence, Some(change.into()));
     }
 
+    /// Adds the limits of the path: a change of its rate, other traffic, and its slowest link or a policer.
     pub(super) fn path(&mut self) {
         self.changed();
         self.competing();
@@ -131,7 +132,7 @@ impl Limits<'_> {
         }
     }
 
-    /// Other traffic, if any.
+    /// Adds other traffic, if there is any.
     fn competing(&mut self) {
         let seen = self.seen;
         let (true, Some(carried)) = (seen.is_shared(), seen.capacity_bps()) else { return };

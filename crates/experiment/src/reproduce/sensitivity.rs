@@ -1,5 +1,5 @@
-//! Sensitivity of figures to parameters that their source does not state: sweeps at a tenth of the rate and the time.
-//! Windows, losses and recovery scale down to a tenth as well, and a run takes half a second.
+//! Sensitivity of figures to parameters that their source does not state: sweeps at a tenth of the rate and of the
+//! duration. Windows, losses and recovery times scale down to a tenth as well, and a run takes half a second.
 
 use std::collections::BTreeSet;
 
@@ -21,11 +21,11 @@ pub struct StudySweep {
     sets: &'static [(&'static str, &'static str)],
     field: &'static str,
     values: &'static [&'static str],
-    /// Why the field is swept, one sentence.
+    /// One sentence: why the field is swept.
     pub about: &'static str,
 }
 
-/// Settings that scale the G pairs down to a tenth.
+/// Settings that scale the pairs of flows of the G scenarios down to a tenth.
 const TENTH_SCALE: &[(&str, &str)] = &[
     ("duration", "700s"),
     ("sample", "100ms"),
@@ -48,7 +48,7 @@ const G_SWEEPS: &[StudySweep] = &[
         sets: &[(QUEUE, "76kB")],
         field: "links.bottleneck.forward.loss",
         values: &["0.0", "0.000004", "0.00002", "0.00005", "0.0001", "0.0002"],
-        about: "Nor does it give the path\u{2019}s own loss; here with a queue of 76 kB.",
+        about: "The source does not give the rate of random loss either; these runs have a queue of 76 kB.",
     },
 ];
 

@@ -1,10 +1,10 @@
 //! The state machine of one point.
 //!
 //! All durable state ([`PointState`]) changes by events: [`Point::record`] applies an event and puts it into the step, [`Point::recover`]
-//! applies the same events after a crash. The remainder ([`Pending`]) is timers and repetitions, which [`Point::restart`] sets again.
+//! applies the same events after a crash. The remaining state ([`Pending`]) is timers and repetitions, which [`Point::restart`] sets up again.
 //!
-//! `lead`, `peer` and `requester` handle the messages of the three roles, `tasks` recurring tests, `timers` timeouts. All are methods of
-//! [`Point`] and call each other; the methods that several of them need are here.
+//! The modules `lead`, `peer` and `requester` handle the messages of the three roles, `tasks` handles recurring tests, and `timers` handles
+//! timeouts. They consist of methods of [`Point`] that call each other; the methods that several modules need are here.
 
 mod lead;
 mod peer;
@@ -26,9 +26,9 @@ use crate::{
 use pending::{PeerFacts, Pending};
 use turn::Turn;
 
-/// The longest name, and the longest parameters of a test, bytes.
+/// Maximum length of each name and of the parameters of a test, bytes.
 const MAX_REQUEST_TEXT_BYTES: usize = 1024;
-/// The longest time between the earliest and the latest start.
+/// Maximum time between the earliest and the latest start.
 const MAX_WINDOW: Time = Time::from_secs(366 * 86_400);
 
 /// One measurement point: its calendar, its reservations and its recurring tests.
@@ -53,7 +53,7 @@ impl Point {
     /// Rebuilds a point from all its events, in their order. Call [`Point::restart`] next.
     ///
     /// # Errors
-    /// Events that contradict each other; no two tests that exclude each other are accepted for overlapping slots.
+    /// If events contradict each other: for example, if tests that exclude each other are booked for overlapping slots.
     pub fn recover<'a>(
         name: PointName,
         settings: Settings,
@@ -93,7 +93,7 @@ impl Point {
         self.state.reservation(id)
     }
 
-    /// All reservations that are remembered.
+    /// All reservations that the point has not forgotten yet.
     pub fn reservations(&self) -> impl Iterator<Item = &Reservation> {
         self.state.reservations()
     }
@@ -128,7 +128,7 @@ impl Point {
         Some(format!("{id}: {state}{setback}"))
     }
 
-    /// Resumes after [`Point::recover`]: a test that ran has failed, all other work continues.
+    /// Resumes after [`Point::recover`]: a test that was running has failed; all other work continues.
     pub fn restart(&mut self, now: Now, admission: &dyn Admission) -> Step {
         let mut turn = Turn::new(now, admission);
         let ids: Vec<ReservationId> = self.reservations().map(|known| known.request.id.clone()).collect();
@@ -154,14 +154,14 @@ impl Point {
         self.finish_turn(turn)
     }
 
-    /// The numbers of this point's reservations begin here: it had others, whose events were lost.
+    /// Numbers new reservations of this point from `first` on, because the events of its earlier reservations were lost.
     pub fn begin_numbers(&mut self, now: Now, first: u64, admission: &dyn Admission) -> Step {
         let mut turn = Turn::new(now, admission);
         self.record(&mut turn, Event::Numbered { next: first });
         self.finish_turn(turn)
     }
 
-    /// Reserves a test that this point leads. The step has the proposal, or the end with its reason.
+    /// Reserves a test that this point leads. The step contains the proposal, or the reservation's end with the reason.
     pub fn reserve(&mut self, now: Now, spec: Spec, admission: &dyn Admission) -> (ReservationId, Step) {
         let lead = self.name().clone();
         self.request(now, lead, spec, admission)
@@ -190,7 +190,7 @@ impl Point {
         self.finish_turn(turn)
     }
 
-    /// The program that ran a test reports its end.
+    /// Handles the end of a test, which the program that ran it has reported.
     pub fn finish(
         &mut self,
         now: Now,
@@ -210,7 +210,7 @@ impl Point {
         self.finish_turn(turn)
     }
 
-    /// A message from another point, which the caller has authenticated.
+    /// Handles a message from another point, which the caller has authenticated.
     pub fn handle_message(
         &mut self,
         now: Now,
@@ -275,7 +275,7 @@ impl Point {
         }
     }
 
-    /// A message about a reservation that this point never had, or no longer has.
+    /// Handles a message about a reservation that this point never had, or no longer has.
     fn on_unknown(
         &self,
         turn: &mut Turn<'_>,
@@ -297,7 +297,7 @@ impl Point {
         turn.send(from.clone(), &id, revision, reply);
     }
 
-    /// Creates a reservation and takes its first step.
+    /// Creates a reservation. Then searches for a slot, or sends the request to the lead; an invalid request ends at once.
     fn create(
         &mut self,
         turn: &mut Turn<'_>,
@@ -321,7 +321,7 @@ impl Point {
         id
     }
 
-    /// The mistake in a request, independent of its origin.
+    /// The error in a request, if it is invalid; the checks do not depend on the request's origin.
     fn invalid(&self, request: &Request) -> Option<String> {
         let spec = &request.spec;
         if spec.duration == Time::ZERO {
@@ -366,14 +366,14 @@ impl Point {
         let is_new = origin != self.name() && self.state.reservation(&request.id).is_none();
         if is_new && self.state.known_count(origin) >= self.settings.max_known {
             let max = self.settings.max_known;
-            return Err(rule(format!("{origin} has requested {max} tests that are not forgotten yet")));
+            return Err(rule(format!("{origin} has requested {max} tests that this point still stores")));
         }
         let candidate =
             Candidate { request, start: slot.start, now: turn.now, other_error, point: &self.state };
         turn.admission.admit(&candidate).map_err(rule)
     }
 
-    /// Ends reservations that `winner` displaces; those that this point leads seek another slot.
+    /// Ends the reservations that `winner` displaces. For those that this point leads, it searches for another slot.
     fn displace(&mut self, turn: &mut Turn<'_>, winner: &Occupied) {
         for id in self.state.calendar().displaced(winner) {
             let loser = &self.state[&id];
@@ -390,7 +390,7 @@ impl Point {
             if loser.role == Role::Lead {
                 self.record(turn, Event::Released { id: id.clone(), reason });
                 let pending = self.pending.entry(id).or_default();
-                // The next timeout seeks, when the winner's slot is taken.
+                // The next timeout starts the search; by then the calendar has the winner's slot.
                 pending.resend_at = Some(turn.now.steady);
             } else {
                 self.end(turn, &id, reason, true);
@@ -398,7 +398,7 @@ impl Point {
         }
     }
 
-    /// Ends a reservation that was not run, or whose run is aborted.
+    /// Ends a reservation whose test has not started, or stops its running test.
     fn end(&mut self, turn: &mut Turn<'_>, id: &ReservationId, reason: Reason, notify: bool) {
         let is_running = self.state[id].phase == Phase::Running;
         let outcome = if is_running { Outcome::Failed(reason) } else { Outcome::NotRun(reason) };
@@ -408,7 +408,7 @@ impl Point {
         self.conclude(turn, id, outcome, notify);
     }
 
-    /// Records the end, and notifies the other end if there is one.
+    /// Records the outcome, and notifies the other point if there is one.
     fn conclude(&mut self, turn: &mut Turn<'_>, id: &ReservationId, outcome: Outcome, notify: bool) {
         let known = &self.state[id];
         let has_other = match known.role {
@@ -442,7 +442,7 @@ impl Point {
         turn.send(to, id, self.state[id].revision, body);
     }
 
-    /// The notice of an end.
+    /// Notifies the other point that the reservation has ended.
     fn send_notice(&mut self, turn: &mut Turn<'_>, id: &ReservationId) {
         let known = &self.state[id];
         let Phase::Ended(outcome) = &known.phase else { return };
@@ -466,7 +466,7 @@ impl Point {
         turn.step.events.push(event);
     }
 
-    /// Sets timers again, and reports to requesters.
+    /// Sets the timers of the reservations that the turn touched, and reports their changes to requesters.
     fn finish_turn(&mut self, turn: Turn<'_>) -> Step {
         let mut turn = turn;
         for id in std::mem::take(&mut turn.touched) {

@@ -84,8 +84,8 @@ impl Sender {
         let mut parts = [(0, 0); 8];
         let mut count = 0;
         self.sacked.add(start, end, |from, to| {
-            // Parts beyond the array's size are joined to the last. The packets between are already marked
-            // and skipped.
+            // Parts that exceed the array are merged into the last one. The packets between the merged parts
+            // are already marked, so `tag_part` skips them.
             if count < parts.len() {
                 parts[count] = (from, to);
                 count += 1;
@@ -169,8 +169,8 @@ impl Sender {
         }
     }
 
-    /// A packet's overhead is freed when it is joined to a neighbour that is selectively acknowledged too
-    /// (`tcp_shift_skb_data`, since 2.6.29).
+    /// Counts packets that the kernel merges with a neighbour, because both are selectively acknowledged: a merge
+    /// frees one packet's overhead (`tcp_shift_skb_data`, since 2.6.29).
     fn join_sacked(&mut self, conn: &mut Connection, index: usize) {
         if conn.behaviour.recovery == Recovery::Fack {
             return;

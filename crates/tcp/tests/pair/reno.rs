@@ -1,4 +1,4 @@
-//! Reno as `net/ipv4/tcp_cong.c` has it.
+//! Reno as in the kernel (`net/ipv4/tcp_cong.c`).
 
 use tcp::{CongestionControl, Operation, TcpSock};
 

@@ -24,7 +24,8 @@ pub(crate) struct RunGroup {
 pub(crate) struct Grouping {
     /// The swept field whose values are on the axis.
     pub(crate) field: Option<String>,
-    /// In the order of their first runs; with a field in the order of its values within each series.
+    /// By series in the order of first appearance. In each series by the field's value if all values are numbers,
+    /// otherwise in the order of their first runs.
     pub(crate) groups: Vec<RunGroup>,
 }
 
@@ -75,7 +76,7 @@ impl Fact {
     }
 }
 
-/// All facts about a run; `settings` are those that [`distinguishing`] gives.
+/// All facts about a run; `settings` are those that [`distinguishing`] returns for it.
 fn facts<'a>(scenario: &str, run: &'a RunSummary, mut settings: Settings<'a>) -> Vec<Fact> {
     let plain = |kind, value: &str| Fact { field: String::new(), kind, value: value.to_owned() };
     let mut facts = vec![plain(0, scenario)];
@@ -102,7 +103,7 @@ fn axis_field(runs: &[(&str, &RunSummary)], distinguishing: &[Vec<Fact>]) -> Opt
     with_numbers.or(found.first()).map(|field| (*field).clone())
 }
 
-/// Sorts groups by series in order of first appearance, then by the field's value.
+/// Sorts groups by series in order of first appearance, then by the field's value if all values are numbers.
 fn sort(groups: &mut [RunGroup]) {
     let mut order: Vec<String> = Vec::new();
     for group in groups.iter() {

@@ -92,7 +92,11 @@ fn build(cache: &Cache, args: &BuildArgs, json: bool) -> anyhow::Result<()> {
         return output::json(&json!({ "schema": SCHEMA, "built": built, "kernel": document(image) }));
     }
     if !image.lacks.is_empty() {
-        output::note(&format!("options that {} does not have: {}", image.release, image.lacks.join(", ")));
+        output::note(&format!(
+            "kernel options that {} does not support: {}",
+            image.release,
+            image.lacks.join(", ")
+        ));
     }
     output::prose(&match outcome {
         BuildOutcome::Built(_) => format!(
@@ -182,12 +186,12 @@ fn document(image: &Image) -> Value {
     })
 }
 
-/// Its size in MB with one decimal.
+/// The image's size in MB, rounded down to one decimal.
 fn size(image: &Image) -> String {
     Bytes(image.size_bytes / 100_000 * 100_000).to_string()
 }
 
-/// When it was built, by the machine's clock.
+/// Build time of the image in this machine's time zone, to the minute.
 fn time(image: &Image) -> String {
     let seconds = i64::try_from(image.built_unix_s).unwrap_or(0);
     match jiff::Timestamp::from_second(seconds) {

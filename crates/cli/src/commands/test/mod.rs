@@ -71,7 +71,7 @@ pub fn run(args: &TestArgs, runs: &RunsLocation, json: bool) -> anyhow::Result<(
                 output::text(&document::event_line(event))?;
             }
         }
-        // Nothing was measured: the error has its own document.
+        // Nothing was measured: the error is printed as its own document.
         Form::Json if error.is_some() && report.start.is_none() => {}
         Form::Json => output::json(&document(&report, kept.as_ref()))?,
     }
@@ -96,7 +96,7 @@ fn congestion_control(
     let Some(source) = cc::Source::built_in(name) else {
         let near = schema::nearest_names(name, cc::Algorithm::all().iter().map(|own| own.name)).join(", ");
         return Err(Exit::Missing(format!(
-            "neither this kernel nor longfat has a congestion control \"{name}\"; the nearest are {near} (`longfat cc list` has all)"
+            "neither this kernel nor longfat has a congestion control \"{name}\"; the nearest are {near} (`longfat cc list` shows all)"
         ))
         .into());
     };
@@ -114,15 +114,15 @@ fn ending(report: &Report) -> Vec<Event<'_>> {
         .collect()
 }
 
-/// longfat's document: the flows as in a record's summary, and both ends' statistics.
+/// The document of `--json`: the flows as in the summary of a record, and the statistics of both ends.
 fn document(report: &Report, kept: Option<&RecordedTest>) -> Value {
-    let account = |account: &iperf3::report::StreamTotals| {
+    let totals_json = |totals: &iperf3::report::StreamTotals| {
         let mut value = json!({
-            "bytes": account.bytes,
-            "duration_s": account.end_s - account.start_s,
-            "goodput_bps": account.goodput_bps(),
+            "bytes": totals.bytes,
+            "duration_s": totals.end_s - totals.start_s,
+            "goodput_bps": totals.goodput_bps(),
         });
-        if let Some(udp) = &account.udp {
+        if let Some(udp) = &totals.udp {
             value["packets"] = json!(udp.packets);
             value["lost"] = json!(udp.lost);
             value["out_of_order"] = json!(udp.out_of_order);
@@ -138,8 +138,8 @@ fn document(report: &Report, kept: Option<&RecordedTest>) -> Value {
             json!({
                 "flow": iperf3::flow_name(stream.id),
                 "forward": stream.forward,
-                "sent": account(&stream.sent),
-                "received": account(&stream.received),
+                "sent": totals_json(&stream.sent),
+                "received": totals_json(&stream.received),
                 "retransmitted_segs": stream.tcp.and_then(|tcp| tcp.retransmits),
             })
         })

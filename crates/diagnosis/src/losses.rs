@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     fn rows(retransmitted: [Option<i64>; 4]) -> Vec<FlowSample> {
-        let row = |(index, total_retrans_segs)| FlowSample {
+        let row = |(index, total_retrans_segs): (usize, Option<i64>)| FlowSample {
             time_us: 10_000 * index as i64,
             total_retrans_segs,
             srtt_us: Some(20_000),

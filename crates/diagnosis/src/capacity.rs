@@ -152,7 +152,7 @@ pub(crate) fn tcp_share(payload: u32) -> f64 {
 /// Maximum number of datagrams lost between two samples of a burst's receiver.
 pub fn lost_at_once(rows: &[FlowSample]) -> u64 {
     let lost: Vec<i64> = rows.iter().filter_map(|row| row.datagrams_lost).collect();
-    let max_lost = lost.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+    let max_lost = lost.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).max().unwrap_or(0);
     u64::try_from(max_lost).unwrap_or(0)
 }
 
@@ -165,14 +165,14 @@ impl Arrived {
         let all = received.last()?.1;
         // The last sample before the last arrival: the last datagram arrived at an unknown time after this sample.
         let end = received.iter().rfind(|(_, count)| *count < all)?;
-        let from = begin.0 + ((end.0 - begin.0) as f64 * SETTLING_SHARE) as i64;
+        let from = begin.0.saturating_add((end.0.saturating_sub(begin.0) as f64 * SETTLING_SHARE) as i64);
         let first = received.iter().find(|(time, _)| *time >= from)?;
-        let seconds = (end.0 - first.0) as f64 * 1e-6;
+        let seconds = end.0.saturating_sub(first.0) as f64 * 1e-6;
         // A shorter time contains only single batches.
         if seconds <= 0.05 {
             return None;
         }
-        let a_second = (end.1 - first.1) as f64 / seconds;
+        let a_second = end.1.saturating_sub(first.1) as f64 / seconds;
         let extreme = |value: fn(&FlowSample) -> Option<i64>| rows.iter().filter_map(value);
         let shortest = extreme(|row| row.min_owd_us).min();
         Some(Arrived {
@@ -188,7 +188,7 @@ fn bytes_at_once(burst: &Burst, payload: u32) -> f64 {
     let Arrived { bps, delays_us } = burst.arrived;
     let bytes_of = |datagrams: u64| datagrams as f64 * f64::from(payload);
     let sending = bytes_of(burst.sent) * 8.0 / burst.sent_bps.max(1.0);
-    let queued = delays_us.map_or(0.0, |(min, max)| (max - min) as f64 * 1e-6);
+    let queued = delays_us.map_or(0.0, |(min, max)| max.saturating_sub(min) as f64 * 1e-6);
     (bytes_of(burst.sent.saturating_sub(burst.lost)) - bps / 8.0 * (sending + queued)).max(0.0)
 }
 
@@ -197,7 +197,7 @@ fn longest_queue(bursts: &[Burst]) -> Option<Time> {
     let shortest = bursts.iter().filter_map(|burst| Some(burst.arrived.delays_us?.0)).min()?;
     let overloaded = bursts.iter().filter(|burst| is_overload(burst));
     let longest = overloaded.filter_map(|burst| Some(burst.arrived.delays_us?.1)).max()?;
-    Some(Time::from_micros(u64::try_from(longest - shortest).ok()?))
+    Some(Time::from_micros(u64::try_from(longest.saturating_sub(shortest)).ok()?))
 }
 
 fn is_overload(burst: &Burst) -> bool {

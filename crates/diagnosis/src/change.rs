@@ -103,8 +103,9 @@ impl Change {
 fn pieces(rows: &[FlowSample]) -> Vec<Piece> {
     let mut round_trips: Vec<f64> = rows.iter().filter_map(|row| Some(row.srtt_us? as f64)).collect();
     let median_rtt_us = median(&mut round_trips).unwrap_or(0.0) as i64;
-    let span = rows.first().zip(rows.last()).map_or(0, |(first, last)| last.time_us - first.time_us);
-    let length = (ROUND_TRIPS * median_rtt_us).max(MIN_PIECE_US).max(span / MAX_PIECES);
+    let span =
+        rows.first().zip(rows.last()).map_or(0, |(first, last)| last.time_us.saturating_sub(first.time_us));
+    let length = median_rtt_us.saturating_mul(ROUND_TRIPS).max(MIN_PIECE_US).max(span / MAX_PIECES);
     let mut pieces = Vec::new();
     let mut begin: Option<(i64, i64)> = None;
     let (mut full, mut all) = (0, 0);
@@ -113,9 +114,9 @@ fn pieces(rows: &[FlowSample]) -> Vec<Piece> {
         let (from_us, before) = *begin.get_or_insert((row.time_us, bytes));
         full += usize::from(row.limited_by == Some(Cause::PathRate));
         all += 1;
-        let passed = row.time_us - from_us;
+        let passed = row.time_us.saturating_sub(from_us);
         if passed >= length {
-            let bps = (bytes - before).max(0) as f64 * 8e6 / passed as f64;
+            let bps = bytes.saturating_sub(before).max(0) as f64 * 8e6 / passed as f64;
             pieces.push(Piece { from_us, bps, is_full: full * 2 >= all });
             begin = Some((row.time_us, bytes));
             (full, all) = (0, 0);
@@ -126,7 +127,7 @@ fn pieces(rows: &[FlowSample]) -> Vec<Piece> {
 
 /// Payload delivered in any order, if the sender reports it: data in order arrives all at once when a hole is repaired.
 fn delivered_bytes(row: &FlowSample) -> Option<i64> {
-    let any_order = || Some(row.delivered_segs? * row.snd_mss_bytes?);
+    let any_order = || Some(row.delivered_segs?.saturating_mul(row.snd_mss_bytes?));
     any_order().or(row.bytes_received).or(row.bytes_acked)
 }
 

@@ -65,7 +65,7 @@ pub struct Measured {
     pub failed: Option<Error>,
     /// The stop flag was set.
     pub interrupted: bool,
-    /// The names of the flows that failed after they had begun.
+    /// The names of the flows that failed after they had begun, or before their start had come.
     pub(crate) lost: Vec<String>,
     /// The run's start by this machine's clock, ns since 1970.
     pub(crate) zero_ns: Option<i64>,

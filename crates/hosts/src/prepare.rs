@@ -1,6 +1,11 @@
 //! Before and after the flows of a run: sessions with the servers, and the settings that the scenario states.
 
-use std::{collections::BTreeMap, net::ToSocketAddrs};
+use std::{
+    collections::BTreeMap,
+    net::ToSocketAddrs,
+    sync::mpsc::{RecvTimeoutError, channel},
+    time::Duration,
+};
 
 use scenario::{HostLocation, Scenario};
 
@@ -19,6 +24,9 @@ use crate::{
 const VERDICT_SETTINGS: [&str; 4] =
     ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.core.rmem_max", "net.core.wmem_max"];
 
+/// Interval at which sessions are kept alive while another one is opened.
+const KEEPALIVE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Opens a session with each server. A host that no flow uses is not contacted.
 pub(crate) fn connect<'a>(
     scenario: &Scenario,
@@ -35,8 +43,9 @@ pub(crate) fn connect<'a>(
         let names = setting_names(host);
         let data_address = options.locations.data_address(&host.name);
         let (token, stop) = (options.token, options.stop);
-        let opened =
-            ServerSession::connect(&host.name, address, token, &names, data_address, observer, stop)?;
+        let opened = keep_alive_during(&mut servers, || {
+            ServerSession::connect(&host.name, address, token, &names, data_address, observer, stop)
+        })?;
         let server = match opened {
             Some(session) => Server::Longfat(Box::new(session)),
             None => Server::Iperf3,
@@ -44,6 +53,27 @@ pub(crate) fn connect<'a>(
         servers.insert(host.name.clone(), server);
     }
     Ok(servers)
+}
+
+/// Runs `task`, which can wait for minutes in a server's queue, and keeps these sessions alive meanwhile. No flows have been requested yet.
+fn keep_alive_during<T>(servers: &mut BTreeMap<String, Server<'_>>, task: impl FnOnce() -> T) -> T {
+    let (running, ended) = channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            // The channel closes when the task has ended.
+            while ended.recv_timeout(KEEPALIVE_CHECK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                for server in servers.values_mut() {
+                    if let Server::Longfat(session) = server {
+                        // An error occurs again when the session is used.
+                        let _ = session.poll();
+                    }
+                }
+            }
+        });
+        let result = task();
+        drop(running);
+        result
+    })
 }
 
 /// The settings of a host whose values are read.
@@ -208,5 +238,56 @@ pub(crate) fn restore(
         if let Server::Longfat(session) = server {
             note(name, session.restore().map_err(|error| crate::error::chain(&error)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use iperf3::{Server as Iperf3Server, ServerOptions};
+    use testing::iperf3_server::QuietServer;
+
+    use super::*;
+    use crate::service::HostService;
+
+    struct Silent;
+
+    impl Observer for Silent {
+        fn note(&mut self, _: &str) {}
+
+        fn rows(
+            &mut self,
+            _: units::Time,
+            _: &[schema::FlowSample],
+        ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_session_outlasts_a_long_wait_for_another_server() {
+        let options =
+            ServerOptions { bind: Some([127, 0, 0, 1].into()), port: 0, ..ServerOptions::default() };
+        let server = Iperf3Server::bind(options).unwrap().with_service(Box::new(HostService::default()));
+        let address = scenario::Address { host: "127.0.0.1".into(), port: server.address().port() };
+        let stop = AtomicBool::new(false);
+        let is_alive = std::thread::scope(|scope| {
+            scope.spawn(|| server.run(&stop, &QuietServer::default()));
+            let opened = ServerSession::connect("h1", &address, None, &[], None, &mut Silent, &stop);
+            let mut servers = BTreeMap::new();
+            if let Ok(Some(session)) = opened {
+                servers.insert("h1".to_owned(), Server::Longfat(Box::new(session)));
+            }
+            // Longer than the server waits for a message of the client.
+            keep_alive_during(&mut servers, || std::thread::sleep(Duration::from_secs(32)));
+            let is_alive = match servers.get_mut("h1") {
+                Some(Server::Longfat(session)) => session.poll().is_ok(),
+                _ => false,
+            };
+            stop.store(true, Ordering::Release);
+            is_alive
+        });
+        assert!(is_alive);
     }
 }

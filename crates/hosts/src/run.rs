@@ -122,7 +122,7 @@ fn remainder_of(scenario: &Scenario, measured: &Measured, now: Time) -> Scenario
         .filter(|(flow, _)| measured.lost.contains(&flow.name))
         .filter(|(flow, _)| now + SHORTEST_CONTINUATION <= flow.stop.unwrap_or(scenario.duration))
         .map(|(flow, totals)| {
-            let mut flow = FlowSpec { start: now, ..flow.clone() };
+            let mut flow = FlowSpec { start: flow.start.max(now), ..flow.clone() };
             let size = match &mut flow.kind {
                 FlowKind::Tcp(tcp) => &mut tcp.size,
                 FlowKind::Udp(udp) => &mut udp.size,
@@ -168,6 +168,8 @@ impl Measured {
 
 #[cfg(test)]
 mod tests {
+    use engine_common::FlowTotals;
+
     use super::*;
 
     #[test]
@@ -175,6 +177,33 @@ mod tests {
         assert_eq!(time_since(1_000, 3_000), Time(2_000));
         assert_eq!(time_since(i64::MIN, 1), Time(i64::MAX as u64));
         assert_eq!(time_since(i64::MAX, -1), Time(0));
+    }
+
+    #[test]
+    fn a_lost_flow_continues_now_or_at_its_start() {
+        let text = r#"
+            duration = "10s"
+            hosts.h1.address = "10.0.0.1/24"
+            hosts.h2.address = "10.0.0.2/24"
+            links = [{ ends = ["h1", "h2"] }]
+            flows = [{ name = "f", from = "h1", to = "h2" }, { name = "g", from = "h1", to = "h2", start = "5s" }]
+        "#;
+        let scenario = scenario::ScenarioFile::parse("x", text).unwrap().resolve(None, &[]).unwrap();
+        let mut measured = Measured { lost: vec!["f".into(), "g".into()], ..Measured::default() };
+        for name in ["f", "g"] {
+            let (cc, started, ended, playout) = (None, None, None, None);
+            measured.flow_totals.push(FlowTotals {
+                name: name.into(),
+                cc,
+                started,
+                ended,
+                bytes: 0,
+                playout,
+            });
+        }
+        let rest = remainder_of(&scenario, &measured, Time::from_secs(3));
+        let starts: Vec<Time> = rest.flows.iter().map(|flow| flow.start).collect();
+        assert_eq!(starts, [Time::from_secs(3), Time::from_secs(5)]);
     }
 
     #[test]

@@ -262,7 +262,8 @@ impl<'a> Running<'a> {
             });
             measured.busy.push(end.busy);
             let Some(reason) = end.error.filter(|_| !interrupted) else { continue };
-            if started.is_some() {
+            // A flow whose start had not come when the connection was lost can still run.
+            if started.is_some() || !state.is_requested {
                 measured.lost.push(planned.request.name.clone());
             }
             measured.failed.get_or_insert(Error::Flow { flow: planned.request.name, reason });
@@ -317,6 +318,52 @@ mod tests {
         ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn a_flow_that_had_not_begun_when_its_server_was_lost_is_continued() {
+        let text = r#"
+            duration = "10s"
+            hosts.h1.address = "10.0.0.1/24"
+            hosts.h2.address = "10.0.0.2/24"
+            links = [{ ends = ["h1", "h2"] }]
+            flows = [{ name = "f", from = "h1", to = "h2" }, { name = "g", from = "h1", to = "h2", start = "5s" }]
+        "#;
+        let scenario = ScenarioFile::parse("x", text).unwrap().resolve(None, &[]).unwrap();
+        let stop = AtomicBool::new(false);
+        let locations = HostLocations::default();
+        let options = RunOptions {
+            locations: &locations,
+            token: None,
+            allows_tune: false,
+            reconnect: None,
+            stop: &stop,
+        };
+        let flow = |name: &str| PlannedFlow {
+            starter: Starter::Here,
+            request: FlowRequest {
+                name: name.into(),
+                to: String::new(),
+                port: 0,
+                session: None,
+                reverse: false,
+                bind: None,
+                duration_us: 1,
+                sample_us: 1,
+                traffic: Traffic::Udp { rate: units::BitRate(1), payload: None, size: None },
+            },
+        };
+        let mut running = Running::new(&scenario, vec![flow("f"), flow("g")], &options, None);
+        running.states[0].is_requested = true;
+        for reply in [
+            Reply::Started { number: 0, realtime_ns: 7 },
+            Reply::Rows { number: 0, samples: Samples::of(&[FlowSample::default()]) },
+        ] {
+            running.take(reply, ClockOffset::default(), &mut Silent).unwrap();
+        }
+        running.give_up(|_| true, "closed");
+        let measured = running.measured(BTreeMap::new()).unwrap();
+        assert_eq!(measured.lost, ["f", "g"]);
     }
 
     /// A server or its clock may be faulty.

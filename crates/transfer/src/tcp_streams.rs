@@ -93,7 +93,16 @@ impl StreamsListener {
             if begin.elapsed() > HANDSHAKE_TIMEOUT {
                 return Err(Error::Timeout { what: "TCP connection", after: HANDSHAKE_TIMEOUT });
             }
-            while let Ok((stream, peer)) = self.0.accept() {
+            loop {
+                let (stream, peer) = match self.0.accept() {
+                    Ok(accepted) => accepted,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(_) => {
+                        // Out of descriptors, for example: the pending connection keeps the socket readable.
+                        std::thread::sleep(CHECK_INTERVAL);
+                        break;
+                    }
+                };
                 if is_expected(peer)
                     && waiting.len() < usize::from(2 * MAX_STREAMS)
                     && stream.set_nonblocking(true).is_ok()

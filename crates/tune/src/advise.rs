@@ -19,8 +19,9 @@ const INT_MAX: u64 = i32::MAX as u64;
 const MIN_BUFFER_BYTES: u64 = 4096;
 const INITIAL_RECEIVE_BUFFER_BYTES: u64 = 131_072;
 const INITIAL_SEND_BUFFER_BYTES: u64 = 16_384;
-/// Default of `net.core.netdev_max_backlog`, packets.
-const DEFAULT_BACKLOG_PACKETS: i64 = 1000;
+/// Minimum of `net.core.netdev_max_backlog` if packets were dropped: four times the default. A multiple of the present value would grow with each
+/// `--apply`, because the drops count since the machine started.
+const BACKLOG_PACKETS: i64 = 4000;
 /// Maximum fraction of packets at which a soft interrupt may run out of budget before a larger budget is
 /// recommended.
 const MAX_SQUEEZED_PER_PACKET: f64 = 1e-4;
@@ -233,14 +234,14 @@ impl Advisor<'_> {
         }
         let Some(softnet) = self.host.softnet.known() else { return };
         if softnet.dropped > 0 {
-            let now = self.host.number("net.core.netdev_max_backlog").unwrap_or(DEFAULT_BACKLOG_PACKETS);
+            let now = self.host.number("net.core.netdev_max_backlog").unwrap_or(0);
             let reason = format!(
                 "{} received packets were dropped because the backlog was full",
                 group_digits(softnet.dropped)
             );
             items.extend(self.at_least(
                 "net.core.netdev_max_backlog",
-                now.saturating_mul(4).min(INT_MAX as i64),
+                now.max(BACKLOG_PACKETS),
                 reason,
                 "/proc/net/softnet_stat",
             ));

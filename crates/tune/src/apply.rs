@@ -17,6 +17,7 @@ use crate::{
     error::{Attempted, Error},
     host_paths::HostPaths,
     journal::{self, FileChange, Journal, SettingChange},
+    overriding::overriding_lines,
     setting, sysctl,
 };
 
@@ -83,6 +84,8 @@ pub struct Applied {
     pub journal: Journal,
     /// Device settings that the device lacks or its driver rejected; they are unchanged.
     pub rejected: Vec<RejectedSetting>,
+    /// Lines of other files, each after its path, that replace applied values when the machine starts.
+    pub overriding: Vec<String>,
 }
 
 /// A device setting that could not be applied.
@@ -125,7 +128,10 @@ pub fn apply(
     journal.devices |= requested.devices;
     let outcome = apply_all(paths, requested, &mut journal, &mut step);
     let error = match outcome {
-        Ok(rejected) => return Ok(Applied { journal, rejected }),
+        Ok(rejected) => {
+            let overriding = overriding_lines(&journal);
+            return Ok(Applied { journal, rejected, overriding });
+        }
         Err(error) => error,
     };
     match restore(paths, &journal, &mut step) {

@@ -34,6 +34,7 @@ mod host_paths;
 mod inspect;
 mod journal;
 mod netlink;
+mod overriding;
 mod setting;
 mod sys;
 mod sysctl;

@@ -402,11 +402,18 @@ fn check_reports_every_setting_that_became_worse() {
 fn drops_before_the_advice_was_followed_do_not_count_in_a_check() {
     let mut facts = host("6.12.0");
     facts.softnet = Reading::Known(Softnet { processed: 1000, dropped: 1, squeezed: 1000 });
-    set(&mut facts, "net.core.netdev_max_backlog", "4000");
     let name = "net.core.netdev_max_backlog";
     let goal = goal("10gbit", "50ms", 1);
-    let advised = advise(&facts, &goal).unwrap();
-    assert_eq!(status(&advised, name), Some((&RecommendationStatus::Change, "16000")));
+    for (now, expected) in [
+        ("1000", (RecommendationStatus::Change, "4000")),
+        // A second `--apply` changes nothing.
+        ("4000", (RecommendationStatus::Satisfied, "4000")),
+        ("250000", (RecommendationStatus::Satisfied, "250000")),
+    ] {
+        set(&mut facts, name, now);
+        let advised = advise(&facts, &goal).unwrap();
+        assert_eq!(status(&advised, name), Some((&expected.0, expected.1)), "{now}");
+    }
     assert_eq!(status(&advise(&facts.without_counters(), &goal).unwrap(), name), None);
 }
 

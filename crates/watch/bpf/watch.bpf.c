@@ -521,7 +521,7 @@ int round_trip(struct bpf_sock_ops *ops)
 	event->time_ns = bpf_ktime_get_ns();
 	event->kind = EVENT_RTT;
 	event->value = ops->args[0];
-	event->srtt_us = ops->args[1];
+	event->srtt_us = ops->args[1] >> 3;
 	event->snd_cwnd = ops->snd_cwnd;
 	bpf_ringbuf_submit(event, 0);
 	return 1;

@@ -31,6 +31,8 @@ pub const STANDBY_TIMEOUT: Duration = Duration::from_secs(60);
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of connections without a complete cookie; beyond it the oldest is closed.
 const GREETINGS_MAX: usize = 64;
+/// Pause after a failed accept(2), which could otherwise fail in a busy loop.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// Interval at which deadlines are checked.
 const POLL_TIMEOUT: Duration = Duration::from_millis(100);
 
@@ -195,7 +197,19 @@ impl ReverseListener {
     }
 
     fn accept(&self, state: &mut State) {
-        while let Ok((socket, peer)) = self.tcp.accept() {
+        loop {
+            let (socket, peer) = match self.tcp.accept() {
+                Ok(accepted) => accepted,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return,
+                Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {
+                    continue;
+                }
+                Err(_) => {
+                    // Out of descriptors or memory: the pending connection keeps the socket readable.
+                    std::thread::sleep(ACCEPT_PAUSE);
+                    return;
+                }
+            };
             let Some(peer) = peer.as_socket() else { continue };
             if socket.set_nonblocking(true).is_err() {
                 continue;

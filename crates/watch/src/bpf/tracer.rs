@@ -3,7 +3,7 @@
 use std::{
     cell::RefCell,
     fmt,
-    fs::File,
+    fs::{self, File},
     io::{self, Read},
     os::fd::{AsFd, AsRawFd},
     rc::Rc,
@@ -14,6 +14,7 @@ use libbpf_rs::{
     Iter, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, PrintLevel, ProgramInput, ProgramMut,
     RingBuffer, RingBufferBuilder,
 };
+use units::KernelVersion;
 
 use super::{
     contract::{
@@ -28,6 +29,9 @@ use crate::{Error, NetNamespace, SocketCookie, error::Attempted, socket::tcp_inf
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/watch.bpf.o"));
 /// Programs that report events: changes of state (and so new connections) first, then the others.
 const EVENT_PROGRAMS: [&str; 3] = ["state", "congestion_state", "retransmit"];
+
+/// The first kernel that passes a program the measured round-trip time (BPF_SOCK_OPS_RTT_CB); earlier ones pass 0.
+const ROUND_TRIPS_SINCE: KernelVersion = KernelVersion::new(6, 10);
 
 /// Received from the ring buffer, and not yet taken by [`BpfTracer::receive_events`].
 #[derive(Debug, Default)]
@@ -163,7 +167,8 @@ impl BpfTracer {
             let link = program(&mut self.object, name)?.attach();
             self.links.push(link.map_err(|e| explain(&format!("attach {name}"), &e))?);
         }
-        if let (true, Some(root)) = (per_ack, cgroup_root()) {
+        let has_round_trips = kernel_version().is_none_or(|version| version >= ROUND_TRIPS_SINCE);
+        if let (true, Some(root)) = (per_ack && has_round_trips, cgroup_root()) {
             let file = File::open(&root).attempted(|| format!("open {root}"))?;
             let link = program(&mut self.object, "round_trip")?.attach_cgroup(file.as_raw_fd());
             self.links.push(link.map_err(|e| explain("attach round_trip", &e))?);
@@ -172,7 +177,7 @@ impl BpfTracer {
         Ok(())
     }
 
-    /// Whether each round trip is reported, which also needs a cgroup2 file system.
+    /// Whether each round trip is reported, which also needs a cgroup2 file system and Linux 6.10.
     pub fn traces_round_trips(&self) -> bool {
         self.traces_round_trips
     }
@@ -285,6 +290,10 @@ fn map(object: &Object, name: &str) -> Result<MapHandle, Error> {
     });
     let found = found.ok_or_else(|| Error::Missing(format!("the eBPF object has no map {name}")))?;
     MapHandle::try_from(&found).map_err(|e| explain("open a map", &e))
+}
+
+fn kernel_version() -> Option<KernelVersion> {
+    fs::read_to_string("/proc/sys/kernel/osrelease").ok()?.parse().ok()
 }
 
 /// The kernel's CONFIG_HZ.

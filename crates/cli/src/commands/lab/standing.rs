@@ -439,8 +439,11 @@ pub fn free_name(name: &str, taken: &[String]) -> String {
 
 /// Runs the stop commands, ends the lab and waits until its processes have ended.
 pub fn end(lab: &StandingLab) -> anyhow::Result<()> {
-    let commands = status_of(lab)?.stop_commands;
-    commands.iter().for_each(|c| run_command(&lab.name, &c.host, &c.line));
+    match status_of(lab) {
+        Ok(status) => status.stop_commands.iter().for_each(|c| run_command(&lab.name, &c.host, &c.line)),
+        // The emulator may have stalled, which must not keep the lab up.
+        Err(error) => output::note(&format!("{}; stop commands of its hosts are not run", chain(&error))),
+    }
     if let Reply::Text { text } = send_request(&lab.socket, &Request::Down)?
         && !text.is_empty()
     {
@@ -527,5 +530,28 @@ mod tests {
         assert_eq!(stem_of_scenario("dir/two hosts.toml"), Some("two hosts"));
         assert_eq!(stem_of_scenario("topo.MN"), Some("topo"));
         assert_eq!((stem_of_scenario("v1.2"), stem_of_scenario("v1")), (None, None));
+    }
+
+    #[test]
+    fn a_lab_whose_emulator_does_not_reply_is_taken_down() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("s");
+        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let lab = StandingLab { name: "test".into(), socket: socket.clone() };
+        let keeper = std::thread::spawn(move || {
+            let refused = Reply::Refused { why: "the emulator does not reply".into() };
+            for (expected, reply) in
+                [(Request::Status, refused), (Request::Down, Reply::Text { text: String::new() })]
+            {
+                let (stream, _) = listener.accept().unwrap();
+                let mut line = String::new();
+                BufReader::new(&stream).read_line(&mut line).unwrap();
+                assert_eq!(serde_json::from_str::<Request>(&line).unwrap(), expected);
+                serde_json::to_writer(&stream, &reply).unwrap();
+            }
+            std::fs::remove_file(socket).unwrap();
+        });
+        end(&lab).unwrap();
+        keeper.join().unwrap();
     }
 }

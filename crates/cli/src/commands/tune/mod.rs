@@ -253,9 +253,9 @@ fn apply(
     }
     let applied = set(roots, requested)?;
     match json {
-        true => output::json(
-            &json!({ "schema": SCHEMA, "applied": applied.journal, "refused": applied.rejected }),
-        ),
+        true => output::json(&json!({
+            "schema": SCHEMA, "applied": applied.journal, "refused": applied.rejected, "overriding": applied.overriding,
+        })),
         false => output::prose(&text::applied(&applied, advice)),
     }
 }

@@ -177,7 +177,7 @@ pub fn plan(advice: &Advice, roots: &HostPaths, requested: &RequestedSettings) -
 
 /// The applied settings.
 pub fn applied(applied: &Applied, advice: &Advice) -> String {
-    let Applied { journal, rejected: refused } = applied;
+    let Applied { journal, rejected: refused, overriding } = applied;
     let settings = journal
         .settings
         .iter()
@@ -186,6 +186,11 @@ pub fn applied(applied: &Applied, advice: &Advice) -> String {
     lines.extend(journal.file.iter().map(|file| format!("written: {}", file.path.display())));
     for one in refused {
         lines.push(format!("skipped: {} = {}: the device rejects it: {}", one.name, one.value, one.why));
+    }
+    for line in overriding {
+        lines.push(format!(
+            "warning: when the machine restarts, a later file sets another value ({line}); remove this line"
+        ));
     }
     let is_done = |name: &str| {
         journal.settings.iter().any(|change| change.name == name)

@@ -36,6 +36,7 @@ mod http;
 mod inbound;
 mod init;
 mod mesh;
+mod metrics;
 mod network;
 mod percent_encoding;
 mod planning;

@@ -1,6 +1,8 @@
 //! The metrics of a point: one list for all formats.
 
+mod otlp;
 mod prometheus;
+mod push;
 
 use std::{path::Path, rc::Rc};
 
@@ -9,6 +11,8 @@ use crate::{
 };
 
 pub(crate) use prometheus::{CONTENT_TYPE, text};
+pub(crate) use push::MetricsPusher;
+pub use push::{MetricsPush, OtlpReceiver};
 
 /// The state of a point, from which its metrics are made.
 pub(crate) struct MetricsSnapshot {

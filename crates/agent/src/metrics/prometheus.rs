@@ -52,10 +52,8 @@ fn add_labels(text: &mut String, labels: &[(&str, &str)]) {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{
-        super::{MetricLabels, MetricsSnapshot, sample},
-        *,
-    };
+    use super::*;
+    use crate::metrics::{MetricLabels, MetricsSnapshot, sample};
 
     #[test]
     fn the_alerting_rules_use_metrics_that_exist() {

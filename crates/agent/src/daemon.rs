@@ -25,7 +25,7 @@ pub fn run(
     run_reloadable(config, observer, stop, &ReloadHandle::default(), on_ready)
 }
 
-/// As [`run`]; `reload` gives the agent new tests and limits while it runs.
+/// As [`run`]; `reload` gives the agent new tests, limits and a push of metrics while it runs.
 ///
 /// # Errors
 /// If the agent cannot start, or its storage fails.

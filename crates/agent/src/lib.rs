@@ -36,6 +36,7 @@ mod http;
 mod inbound;
 mod init;
 mod mesh;
+mod metrics;
 mod network;
 mod percent_encoding;
 mod planning;
@@ -78,6 +79,7 @@ pub use init::{CONFIG_FILE, create_mesh, join_mesh};
 pub use mesh::{
     Allowance, Announcement, Authority, Coordinates, Identity, Invitation, Member, Members, Place, check_name,
 };
+pub use metrics::{MetricsPush, OtlpReceiver};
 pub use network::{JoinRequest, join};
 pub use planning::{PlanDocument, PlannedSetting, PlannedSlot, plan_transfer};
 pub use psconfig::{PsconfigExport, PsconfigImport, export_psconfig, import_psconfig};

@@ -31,6 +31,12 @@ padding = "2s"             # kept free before and after each test; the clocks' e
 # [http]
 # listen = "127.0.0.1:4863"
 
+# The metrics of /metrics, pushed by OTLP over HTTP (JSON) to an OpenTelemetry collector, or to Prometheus with
+# --web.enable-otlp-receiver (http://HOST:9090/api/v1/otlp/v1/metrics).
+# [metrics]
+# otlp = "http://127.0.0.1:4318/v1/metrics"
+# every = "1min"
+
 # The common archive of the mesh: a database of PostgreSQL 15 or newer, in which this user may create a schema.
 # [archive]
 # postgres = "host=/run/postgresql dbname=longfat"     # or host=db.example sslmode=verify-full sslrootcert=ca.pem

@@ -232,6 +232,13 @@ pub fn listen() -> SocketAddr {
     ([127, 0, 0, 1], free_port()).into()
 }
 
+/// Adds lines to the configuration of a point.
+pub fn add(directory: &Path, lines: &str) {
+    let path = directory.join("agent.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text + lines).unwrap();
+}
+
 /// Replaces a line of the configuration.
 pub fn configure(directory: &Path, key: &str, value: &str) {
     let path = directory.join("agent.toml");

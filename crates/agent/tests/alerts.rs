@@ -1,9 +1,6 @@
 //! Alerts on a change of the cause that limits a pair.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::{TcpListener, TcpStream},
-    path::Path,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -11,14 +8,10 @@ use std::{
 use agent::{Client, Filter, PairName};
 use serde_json::Value;
 
-use crate::agents::{Agent, Mesh, end, wait_until, wanted};
-
-/// Adds lines to a point's configuration.
-fn add(directory: &Path, lines: &str) {
-    let path = directory.join("agent.toml");
-    let text = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, text + lines).unwrap();
-}
+use crate::{
+    agents::{Agent, Mesh, add, end, wait_until, wanted},
+    receiver::receive,
+};
 
 /// A short throughput test from a to b with this outcome.
 fn run(client: &Client, phase: &str) {
@@ -159,38 +152,15 @@ fn a_broken_receiver_delays_no_other_alert_and_old_causes_are_alerted() {
     assert_eq!(sent(), [pair("a", "b"), pair("b", "a"), pair("b", "c")]);
 }
 
-/// The alerts in a request to Alertmanager's API v2; `None` if the agent was killed meanwhile.
-fn posted(stream: &mut TcpStream) -> Option<Vec<Value>> {
-    let mut reader = BufReader::new(stream);
-    let mut head = String::new();
-    while !head.ends_with("\r\n\r\n") {
-        if reader.read_line(&mut head).ok()? == 0 {
-            return None;
-        }
-    }
-    assert!(head.starts_with("POST /api/v2/alerts HTTP/1.1\r\n"), "{head}");
-    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
-    let mut body = vec![0; length.parse().unwrap()];
-    reader.read_exact(&mut body).ok()?;
-    Some(serde_json::from_slice(&body).expect("an array of alerts"))
-}
-
 /// An Alertmanager, which ends with the test program: its address, and all alerts that it has accepted.
 fn alertmanager() -> (String, Arc<Mutex<Vec<Value>>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
     let accepted = Arc::new(Mutex::new(Vec::new()));
     let alerts = Arc::clone(&accepted);
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let Some(new) = posted(&mut stream) else { continue };
-            alerts.lock().unwrap().extend(new);
-            // The agent may have been killed.
-            let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-        }
-    });
-    (address, accepted)
+    let accept = move |document: Value| {
+        let new = document.as_array().expect("an array of alerts");
+        alerts.lock().unwrap().extend_from_slice(new);
+    };
+    (receive("/api/v2/alerts", accept), accepted)
 }
 
 /// An alert of Alertmanager fires while its cause persists, is neither acknowledged nor muted, and ends with it.

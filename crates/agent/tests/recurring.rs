@@ -4,14 +4,7 @@ use std::{path::Path, time::Duration};
 
 use agent::{Authority, Client, JoinRequest, NewReservation, State};
 
-use crate::agents::{Agent, Mesh, TIMEOUT, configure, end, listen, reload, results, wait_until, wanted};
-
-/// Adds a table to the configuration of a point.
-fn add(directory: &Path, table: &str) {
-    let path = directory.join("agent.toml");
-    let text = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, text + table).unwrap();
-}
+use crate::agents::{Agent, Mesh, TIMEOUT, add, configure, end, listen, reload, results, wait_until, wanted};
 
 /// The names of a point's recurring tests.
 fn tests(client: &Client) -> Vec<String> {

@@ -64,6 +64,14 @@ impl Archive {
         Archive::open_for_reading(&Archive::path(state))
     }
 
+    /// The archive whose results a point shows: the common one if it has one, else its own.
+    pub fn shown(state: &Path, postgres: Option<&PostgresAddress>) -> Result<Self, Error> {
+        match postgres {
+            Some(address) => Archive::connect_for_reading(address),
+            None => Archive::of_point(state),
+        }
+    }
+
     /// Opens an embedded archive that a running agent writes.
     pub fn open_for_reading(path: &Path) -> Result<Self, Error> {
         let name = path.display().to_string();

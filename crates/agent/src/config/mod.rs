@@ -16,7 +16,7 @@ use toml::Spanned;
 use units::Time;
 
 use crate::{
-    Alerts, Clock, Coordinates, Error, Members, Place, PostgresAddress, Retention,
+    Alerts, Clock, Coordinates, Error, Members, MetricsPush, Place, PostgresAddress, Retention,
     address::host_and_port,
     files,
     mesh::{MAX_NETWORKS, check_name, check_network, check_text},
@@ -34,6 +34,10 @@ pub const DEFAULT_PORT: u16 = 4862;
 /// Padding for the start and the end of a test: connections, the exchange of results, the record. The clocks' errors and two
 /// round trips are added.
 const BASE_PADDING: Time = Time::from_secs(2);
+/// The interval at which metrics are pushed, unless the file names one. Prometheus regards a series as ended after 5 min.
+const DEFAULT_PUSH_INTERVAL: Time = Time::from_secs(60);
+/// The shortest and the longest of these intervals.
+const PUSH_INTERVALS: RangeInclusive<Time> = Time::from_secs(1)..=Time::from_secs(86_400);
 /// A point's certificate is valid for 825 days; the authority may be unreachable for weeks.
 const RENEW_BEFORE: Duration = Duration::from_secs(60 * 86_400);
 /// The keys that must precede the first table.
@@ -77,6 +81,8 @@ pub struct Config {
     pub postgres: Option<PostgresAddress>,
     /// How long results are kept.
     pub retention: Retention,
+    /// Where metrics are pushed.
+    pub metrics: Option<MetricsPush>,
     /// The receivers of alerts.
     pub alerts: Option<Alerts>,
     /// Where it is, for the directory.
@@ -101,6 +107,7 @@ struct File {
     #[serde(default)]
     results_to: Vec<Spanned<String>>,
     http: Option<FileHttp>,
+    metrics: Option<FileMetrics>,
     #[serde(default)]
     archive: FileArchive,
     #[serde(default)]
@@ -129,6 +136,13 @@ struct FileServer {
 #[serde(deny_unknown_fields)]
 struct FileHttp {
     listen: Spanned<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileMetrics {
+    otlp: Spanned<String>,
+    every: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -333,6 +347,7 @@ impl Config {
             Some(address)
         });
         let retention = retention(&file.retention, &mut mistakes);
+        let metrics = file.metrics.as_ref().and_then(|metrics| metrics_push(metrics, &mut mistakes));
         let alerts = file.alerts.as_ref().and_then(|alerts| self::alerts(alerts, &mut mistakes));
         let place = place(&file.directory, &mut mistakes);
         let padding =
@@ -358,6 +373,7 @@ impl Config {
             http,
             postgres,
             retention,
+            metrics,
             alerts,
             place,
             renew_before: RENEW_BEFORE,
@@ -404,13 +420,14 @@ impl Config {
         both.filter(|((_, old), (_, new))| old != new).map(|((key, _), _)| key).collect()
     }
 
-    /// Replaces the tests, their servers and the limits by those of `new`.
-    pub(crate) fn replace_tests(&mut self, new: Config) {
+    /// Replaces what a running agent can replace by that of `new`: the tests, their servers, the limits and the push of metrics.
+    pub(crate) fn reload_from(&mut self, new: Config) {
         self.limits = new.limits;
         self.limits_file = new.limits_file;
         self.servers = new.servers;
         self.tests = new.tests;
         self.tests_to_each = new.tests_to_each;
+        self.metrics = new.metrics;
     }
 }
 
@@ -507,6 +524,23 @@ fn place(file: &FileDirectory, mistakes: &mut Mistakes) -> Place {
         coordinates,
         networks: file.networks.iter().map(|network| network.get_ref().clone()).collect(),
     }
+}
+
+fn metrics_push(file: &FileMetrics, mistakes: &mut Mistakes) -> Option<MetricsPush> {
+    let receiver = mistakes.parse(&file.otlp);
+    let every = match &file.every {
+        None => DEFAULT_PUSH_INTERVAL,
+        Some(text) => {
+            let every = mistakes.parse::<Time>(text)?;
+            if !PUSH_INTERVALS.contains(&every) {
+                let (shortest, longest) = PUSH_INTERVALS.into_inner();
+                let message = format!("metrics are pushed at intervals of {shortest} to {longest}");
+                mistakes.add_help(text.span(), message, "the default is every = \"1min\"");
+            }
+            every
+        }
+    };
+    Some(MetricsPush { receiver: receiver?, every })
 }
 
 fn alerts(file: &Spanned<FileAlerts>, mistakes: &mut Mistakes) -> Option<Alerts> {

@@ -42,6 +42,9 @@ fn the_template_is_valid_with_and_without_its_commented_keys() {
     let alerts = config.alerts.unwrap();
     assert_eq!(alerts.mail.as_deref(), Some("noc@example.org"));
     assert!(alerts.alertmanager.is_some());
+    let metrics = config.metrics.unwrap();
+    let receiver = "http://127.0.0.1:4318/v1/metrics".parse().unwrap();
+    assert_eq!(metrics, MetricsPush { receiver, every: Time::from_secs(60) });
 }
 
 #[test]
@@ -214,8 +217,44 @@ fn keys_that_a_running_agent_does_not_apply_are_named() {
     let new = parse(&(base.replace("5202-5299", "6000-6010") + "[http]\nlisten = \"127.0.0.1:4863\"\n"));
     assert_eq!(old.keys_for_restart(&new), ["test_ports", "[http]"]);
     let mut config = old.clone();
-    config.replace_tests(parse(&format!("{base}{test}")));
-    assert_eq!((config.tests.len(), config.test_ports), (1, 5202..=5299));
+    let metrics = "[metrics]\notlp = \"http://localhost:4318/v1/metrics\"\n";
+    let new = parse(&format!("{base}{test}{metrics}"));
+    assert_eq!(old.keys_for_restart(&new), Vec::<&str>::new());
+    config.reload_from(new);
+    assert_eq!((config.tests.len(), config.metrics.is_some()), (1, true));
+    config.reload_from(parse(&base.replace("5202-5299", "6000-6010")));
+    assert_eq!((config.tests.len(), config.metrics, config.test_ports), (0, None, 5202..=5299));
+}
+
+#[test]
+fn the_push_of_metrics_is_checked() {
+    let base = crate::template::config("a", "[::]:4862", "a.example:4862");
+    let with = |metrics: &str| {
+        let parsed = parse(&format!("{base}\n[metrics]\n{metrics}\n"));
+        parsed.map(|config| config.metrics.unwrap()).map_err(|error| error.to_string())
+    };
+    let otlp = "otlp = \"http://localhost:4318/v1/metrics\"";
+    assert_eq!(with(otlp).unwrap().every, Time::from_secs(60));
+    assert_eq!(with(&format!("{otlp}\nevery = \"15s\"")).unwrap().every, Time::from_secs(15));
+    let line = base.lines().count() + 3;
+    for (metrics, position, part) in [
+        (
+            "otlp = \"localhost:4318\"".into(),
+            format!(":{line}:8: "),
+            "\"localhost:4318\" is not the address of an OTLP receiver",
+        ),
+        (
+            format!("{otlp}\nevery = \"500ms\""),
+            format!(":{}:9: ", line + 1),
+            "metrics are pushed at intervals of 1 s to 86400 s; the default is",
+        ),
+        (format!("{otlp}\nevery = \"soon\""), format!(":{}:9: ", line + 1), ""),
+        ("every = \"1min\"".into(), String::new(), "missing field `otlp`"),
+        (format!("{otlp}\ninterval = 5"), format!(":{}:1: ", line + 1), "unknown field `interval`"),
+    ] {
+        let error = with(&metrics).unwrap_err();
+        assert!(error.contains(&position) && error.contains(part), "{error}\nhas no\n{position}{part}");
+    }
 }
 
 #[test]

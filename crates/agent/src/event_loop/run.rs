@@ -27,6 +27,7 @@ use crate::{
     clock::RemovalGuard,
     frame::Frame,
     inbound::Inbound,
+    metrics::MetricsPusher,
     network::Network,
     received,
     rules::Rules,
@@ -85,6 +86,7 @@ impl EventLoop {
             outbox_due: Some(started),
             maintenance: MaintenanceSchedule::new(started),
             alertmanager: AlertmanagerState::new(alertmanager, started),
+            pusher: None,
             removal_guard,
             may_remove,
             requested_calendars: Vec::new(),
@@ -163,6 +165,7 @@ impl EventLoop {
         stop: &StopHandle,
         reload: &ReloadHandle,
     ) -> Result<(), Error> {
+        self.start_pusher();
         loop {
             let sleep = Duration::from_nanos(self.sleep().0);
             let first = tokio::select! {
@@ -178,7 +181,14 @@ impl EventLoop {
         self.end_tests(inbound).await
     }
 
-    /// Applies the tests, their servers and the limits of a new configuration.
+    /// Starts the push of metrics that the configuration has; an earlier one ends.
+    fn start_pusher(&mut self) {
+        drop(self.pusher.take());
+        let Config { metrics, state, postgres, .. } = &self.config;
+        self.pusher = metrics.clone().and_then(|push| MetricsPusher::start(push, state, postgres.clone()));
+    }
+
+    /// Applies the tests, their servers, the limits and the push of metrics of a new configuration.
     fn reload(&mut self, config: Config) -> Result<(), Error> {
         if config.name != self.config.name {
             let (own, other) = (&self.config.name, &config.name);
@@ -191,14 +201,18 @@ impl EventLoop {
         }
         let now = self.now();
         self.observe_clock(now);
-        self.config.replace_tests(config);
+        let has_other_push = self.config.metrics != config.metrics;
+        self.config.reload_from(config);
+        if has_other_push {
+            self.start_pusher();
+        }
         self.rules.set_limits(self.config.limits.clone());
         let mut batch = Batch::default();
         self.set_tasks(now, &mut batch);
         // The entry in the directory has the limits.
         self.announce(now, &mut batch);
         self.publish_announcements(&mut batch)?;
-        tracing::info!("the tests and limits of the new configuration are applied");
+        tracing::info!("the tests, limits and [metrics] of the new configuration are applied");
         self.commit(now, batch)
     }
 

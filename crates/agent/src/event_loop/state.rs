@@ -16,6 +16,7 @@ use crate::{
     clock::RemovalGuard,
     control::Reply,
     inbound::Inbound,
+    metrics::MetricsPusher,
     network::Network,
     rules::Rules,
     test_row::micros,
@@ -41,6 +42,8 @@ pub(crate) struct EventLoop {
     pub(super) outbox_due: Option<Time>,
     pub(super) maintenance: MaintenanceSchedule,
     pub(super) alertmanager: AlertmanagerState,
+    /// The thread that pushes metrics.
+    pub(super) pusher: Option<MetricsPusher>,
     pub(super) removal_guard: RemovalGuard,
     /// Whether the thread of the common archive may remove old results.
     pub(super) may_remove: Arc<AtomicBool>,

@@ -6,7 +6,6 @@
 //! before the document of the request is read.
 
 mod documents;
-mod metrics;
 mod openapi;
 mod routes;
 mod server;
@@ -43,6 +42,7 @@ use crate::{
     PairName, PostgresAddress, Scope, ServerService, Status, StopHandle, Tokens, TransferReport,
     archive::Archive,
     control::SCHEMA,
+    metrics::{self, MetricsSnapshot},
     planning::{PlanRequest, make_plan},
     tokens::TokenRefusal,
 };
@@ -81,10 +81,7 @@ struct Site {
 
 impl Site {
     fn archive(&self) -> Result<Archive, Error> {
-        match &self.postgres {
-            Some(address) => Archive::connect_for_reading(address),
-            None => Archive::of_point(&self.state),
-        }
+        Archive::shown(&self.state, self.postgres.as_ref())
     }
 }
 
@@ -188,10 +185,11 @@ pub fn serve_interface(listener: TcpListener, state: &Path, stop: &StopHandle) -
 /// If the agent does not run, or its archive cannot be read.
 pub fn known_mesh(state: &Path) -> Result<MeshDocument, Error> {
     let status = Client::new(state).status()?;
-    mesh(state, &status, &Archive::of_point(state)?)
+    mesh_document(state, &status, &Archive::of_point(state)?)
 }
 
-fn mesh(state: &Path, status: &Status, archive: &Archive) -> Result<MeshDocument, Error> {
+/// The mesh as the results in an archive show it.
+pub(crate) fn mesh_document(state: &Path, status: &Status, archive: &Archive) -> Result<MeshDocument, Error> {
     let now_us = i64::try_from(os::realtime().as_micros()).unwrap_or(i64::MAX);
     // The acknowledgements and mutes of this point: each point sends its own alerts.
     let attention = Archive::of_point(state)?.attention()?;
@@ -337,13 +335,14 @@ fn respond(site: &Site, route: &Route, query: &str) -> Result<Response, Refusal>
     match route.response {
         routes::Response::AnyJson => json(&openapi::document()),
         routes::Response::Text => {
-            let status = site.client.status()?;
-            let mesh = mesh(&site.state, &status, &site.archive()?)?;
-            let text = metrics::text(&status, &mesh, Archive::of_point(&site.state)?.size_bytes());
+            let snapshot = MetricsSnapshot::read(&site.state, site.postgres.as_ref())?;
+            let text = metrics::text(&snapshot.metrics());
             Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
         }
         routes::Response::Status => json(&site.client.status()?),
-        routes::Response::Mesh => json(&mesh(&site.state, &site.client.status()?, &site.archive()?)?),
+        routes::Response::Mesh => {
+            json(&mesh_document(&site.state, &site.client.status()?, &site.archive()?)?)
+        }
         routes::Response::Directory => {
             let members = Members::open(&site.state)?;
             let text = |name: &str| query.text(name);

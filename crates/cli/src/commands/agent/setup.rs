@@ -193,13 +193,16 @@ fn read_again(file: &Path, reload: &ReloadHandle) {
     match Config::read(file) {
         Ok(config) => {
             reload.reload(config);
-            output::note(&format!("longfat: {} was read again, for its tests and limits", file.display()));
+            let name = file.display();
+            output::note(&format!("longfat: {name} was read again, for its tests, limits and [metrics]"));
         }
-        Err(error) => output::note(&format!("longfat: the tests and limits stay as they are: {error}")),
+        Err(error) => {
+            output::note(&format!("longfat: the tests, limits and [metrics] stay as they are: {error}"));
+        }
     }
 }
 
-/// Runs the point until a signal. SIGHUP lets it read its tests and limits again.
+/// Runs the point until a signal. SIGHUP lets it read its tests, limits and push of metrics again.
 pub fn run(args: &Directory) -> anyhow::Result<()> {
     let config = args.config()?;
     let (stop, reload) = (StopHandle::default(), ReloadHandle::default());

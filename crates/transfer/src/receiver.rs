@@ -316,6 +316,8 @@ fn receive_files(
 ) -> Result<Option<EndEvidence>, Error> {
     let mut sender = None;
     loop {
+        // A hostile sender can send evidence without a pause.
+        control.check_stop()?;
         match data.receive(control, "next file")? {
             file @ Message::File { .. } => {
                 receive_file(control, data, agreement, file, observer, measuring)?;

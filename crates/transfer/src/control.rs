@@ -317,6 +317,12 @@ impl<'a> Control<'a> {
         }
     }
 
+    /// Ends this direction of a complete session, and discards data that the peer still sends, such as SABUL's last report: unread data
+    /// would reset the connection, and the peer could lose the last messages.
+    pub(crate) fn finish(&self, linger: Duration) {
+        traffic::finish_sending(&self.stream, linger, self.stop);
+    }
+
     /// Reports a failure to the peer, and reads the data that it still sends, so that the report arrives.
     pub(crate) fn report(&mut self, error: &Error, linger: Duration) {
         let why: String = error.to_string().chars().take(1000).collect();

@@ -107,3 +107,18 @@ fn a_sender_that_cannot_read_its_file_sends_no_message_in_place_of_data() {
         assert_eq!(receiver.join().unwrap(), b"");
     });
 }
+
+/// As a sender of SABUL does, whose connection ends with a report.
+#[test]
+fn a_report_after_the_last_message_does_not_reset_the_connection() {
+    let running = Running::start(None);
+    let mut stream = TcpStream::connect(running.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let start = r#"{"type":"start","protocol":"longfat-transfer/1","challenge":"00","proof":null,"directory":"",
+        "transport":"tcp","mss":1500,"rate_bps":1000}"#;
+    let messages = [frame(0, start), frame(0, r#"{"type":"end"}"#), frame(2, "report")];
+    stream.write_all(&messages.concat()).unwrap();
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).unwrap();
+    assert!(String::from_utf8_lossy(&received).contains("ready"));
+}

@@ -300,7 +300,7 @@ fn run<'scope, 'env>(
             stream.close(control)?;
         }
         if measures {
-            receiver = receive_evidence(control, observer);
+            receiver = Some(receive_evidence(control, observer).unwrap_or_default());
         }
         Ok(reports)
     });

@@ -15,7 +15,8 @@ use socket2::Socket;
 const MIN_SLEEP: Duration = Duration::from_micros(100);
 /// Maximum time between two calls of `publish`.
 const PUBLISH_INTERVAL: Duration = Duration::from_millis(20);
-/// Maximum number of batches that are received before timers run and packets are sent.
+/// Maximum number of batches that are received before timers run and packets are sent, and that are sent before packets are received again:
+/// an end whose rate this machine does not reach always has more.
 const MAX_ROUNDS: usize = 8;
 
 /// The sockets of one end.
@@ -56,12 +57,13 @@ pub fn drive<E: End>(
         if end.next_timeout() <= elapsed(start) {
             end.handle_timeout(elapsed(start));
         }
-        loop {
+        let mut has_more = true;
+        for _ in 0..MAX_ROUNDS {
             let now = elapsed(start);
             while !outgoing.is_full() && outgoing.add(|out| end.poll_transmit(now, out)) {}
-            let is_full = outgoing.is_full();
+            has_more = outgoing.is_full();
             outgoing.flush(&udp)?;
-            if !is_full {
+            if !has_more {
                 break;
             }
         }
@@ -75,7 +77,10 @@ pub fn drive<E: End>(
             return Err(io::Error::other(failure));
         }
         let due = end.next_timeout().saturating_sub(elapsed(start));
-        let pause = Duration::from_nanos(due.as_nanos()).clamp(MIN_SLEEP, PUBLISH_INTERVAL);
+        let pause = match has_more {
+            true => Duration::ZERO,
+            false => Duration::from_nanos(due.as_nanos()).clamp(MIN_SLEEP, PUBLISH_INTERVAL),
+        };
         let control = control.as_ref().filter(|control| !control.has_ended).map(ControlSocket::fd);
         let files: Vec<BorrowedFd<'_>> = std::iter::once(udp.as_fd()).chain(control).collect();
         os::wait_any(&files, pause)?;
@@ -146,5 +151,57 @@ impl ControlSocket {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::Time;
+
+    use super::*;
+    use crate::udp::bind_bulk;
+
+    const DATAGRAMS: u32 = 100_000;
+
+    /// Is behind its rate until the last datagram.
+    #[derive(Default)]
+    struct Behind {
+        sent: u32,
+    }
+
+    impl End for Behind {
+        fn handle_datagram(&mut self, _now: Time, _bytes: &[u8]) {}
+        fn handle_control(&mut self, _now: Time, _bytes: &[u8]) {}
+        fn next_timeout(&self) -> Time {
+            Time::ZERO
+        }
+        fn handle_timeout(&mut self, _now: Time) {}
+        fn poll_transmit(&mut self, _now: Time, out: &mut Vec<u8>) -> bool {
+            let has_more = self.sent < DATAGRAMS;
+            if has_more {
+                self.sent += 1;
+                out.push(0);
+            }
+            has_more
+        }
+        fn take_control(&mut self) -> Vec<u8> {
+            Vec::new()
+        }
+        fn failure(&self) -> Option<String> {
+            None
+        }
+    }
+
+    #[test]
+    fn an_end_that_is_always_behind_its_rate_can_be_stopped() {
+        let [udp, peer] = [(); 2].map(|()| bind_bulk("127.0.0.1:0".parse().unwrap()).unwrap());
+        udp.connect(&peer.local_addr().unwrap()).unwrap();
+        let mut sent = 0;
+        let publish = |end: &Behind, _: u32| {
+            sent = end.sent;
+            true
+        };
+        drive(Behind::default(), Sockets { udp, control: None }, Instant::now(), publish).unwrap();
+        assert!(sent < DATAGRAMS, "{sent}");
     }
 }

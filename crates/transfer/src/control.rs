@@ -302,6 +302,8 @@ impl<'a> Control<'a> {
     /// Reads data that follows a message, at least one byte.
     pub(crate) fn read_raw(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
         let begin = Instant::now();
+        // Also on a path that always has data: then there is no wait.
+        self.check_stop()?;
         while !self.wait(CHECK_INTERVAL)? {
             self.check_stop()?;
             if begin.elapsed() > IDLE_TIMEOUT {
@@ -313,6 +315,12 @@ impl<'a> Control<'a> {
             Err(error) if error.kind() == ErrorKind::ConnectionReset => Err(Error::Closed),
             other => other.map_err(failed("cannot receive data")),
         }
+    }
+
+    /// Ends this direction of a complete session, and discards data that the peer still sends, such as SABUL's last report: unread data
+    /// would reset the connection, and the peer could lose the last messages.
+    pub(crate) fn finish(&self, linger: Duration) {
+        traffic::finish_sending(&self.stream, linger, self.stop);
     }
 
     /// Reports a failure to the peer, and reads the data that it still sends, so that the report arrives.
@@ -397,6 +405,17 @@ mod tests {
         // None is lost.
         let rest = (0..2 * MAX_WAITING).map(|_| receiver.receive("message", HANDSHAKE_TIMEOUT).unwrap());
         assert!(rest.into_iter().all(|message| message == Message::Working));
+    }
+
+    #[test]
+    fn the_end_of_the_program_ends_the_reading_of_data_that_has_arrived() {
+        let stop = AtomicBool::new(false);
+        let (mut sender, mut receiver) = connected(&stop);
+        sender.send_raw(&[7; 100]).unwrap();
+        assert_eq!(receiver.read_raw(&mut [0; 1]).unwrap(), 1);
+        stop.store(true, Ordering::Release);
+        let error = receiver.read_raw(&mut [0; 1]).unwrap_err();
+        assert!(matches!(error, Error::Interrupted), "{error}");
     }
 
     #[test]

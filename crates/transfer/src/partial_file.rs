@@ -151,8 +151,11 @@ impl PartialFile {
         let what = format!("cannot store {}", self.path.display());
         let permissions = fs::Permissions::from_mode(mode & 0o777);
         self.file.set_permissions(permissions).map_err(failed(what.clone()))?;
-        let modified =
-            u64::try_from(modified_ns).ok().and_then(|ns| UNIX_EPOCH.checked_add(Duration::from_nanos(ns)));
+        let since_1970 = Duration::from_nanos(modified_ns.unsigned_abs());
+        let modified = match modified_ns < 0 {
+            true => UNIX_EPOCH.checked_sub(since_1970),
+            false => UNIX_EPOCH.checked_add(since_1970),
+        };
         if let Some(modified) = modified {
             self.file.set_modified(modified).map_err(failed(what.clone()))?;
         }
@@ -488,6 +491,17 @@ mod tests {
         assert_eq!((metadata.mode() & 0o777, metadata.mtime()), (0o640, 1));
         assert!(metadata.blocks() * 512 < zeros as u64, "{} blocks", metadata.blocks());
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_time_of_change_before_1970_is_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let writer = open(path.clone(), 0).unwrap().start(0, Order::InOrder, &Meter::new()).unwrap();
+        let (_, whole) = writer.finish(0, &AtomicBool::new(false)).unwrap();
+        whole.commit(0o600, -1_500_000_000).unwrap();
+        let metadata = fs::metadata(&path).unwrap();
+        assert_eq!((metadata.mtime(), metadata.mtime_nsec()), (-2, 500_000_000));
     }
 
     /// Zeros at the end of a complete part are a hole: the file is shorter than that part until its length is set.

@@ -42,7 +42,7 @@ use crate::{
     wait::while_serving,
 };
 
-/// Time for which a failed session continues to read, so that the peer receives the reason.
+/// Time for which a session that has ended continues to read, so that the peer receives its last messages.
 const LINGER: Duration = Duration::from_secs(3);
 /// Maximum number of senders that have not yet proved their token, in total and from one address.
 const MAX_GREETING: usize = 256;
@@ -224,8 +224,9 @@ fn serve(
     // Kept during the report of a failure, so that the limits of threads include it.
     let mut greeting = Some(greeting);
     let result = session(&mut control, options, slots, &mut greeting, observer);
-    if let Err(error) = &result {
-        control.report(error, LINGER);
+    match &result {
+        Ok(()) => control.finish(LINGER),
+        Err(error) => control.report(error, LINGER),
     }
     result
 }
@@ -316,6 +317,8 @@ fn receive_files(
 ) -> Result<Option<EndEvidence>, Error> {
     let mut sender = None;
     loop {
+        // A hostile sender can send evidence without a pause.
+        control.check_stop()?;
         match data.receive(control, "next file")? {
             file @ Message::File { .. } => {
                 receive_file(control, data, agreement, file, observer, measuring)?;

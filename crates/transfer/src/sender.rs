@@ -300,7 +300,7 @@ fn run<'scope, 'env>(
             stream.close(control)?;
         }
         if measures {
-            receiver = receive_evidence(control, observer);
+            receiver = Some(receive_evidence(control, observer).unwrap_or_default());
         }
         Ok(reports)
     });
@@ -535,6 +535,8 @@ fn send_file(
         hasher = blake3::Hasher::new();
     }
     control.send(&Message::Begin { from })?;
+    // From now on the receiver takes everything on this connection for the file's data, also a report of a failure.
+    control.is_in_data = matches!(data, Data::Tcp);
     observer.begin(&entry.name, bytes, from);
     let before = data.stream().map(|stream| stream.packets());
     let mut packets = None;
@@ -564,7 +566,6 @@ fn send_file(
                         }
                     }
                     _ => {
-                        control.is_in_data = true;
                         control.send_part(&reader, part)?;
                         control.check()?;
                     }

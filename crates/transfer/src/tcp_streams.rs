@@ -136,7 +136,7 @@ impl StreamsListener {
             }
         }
         accepted.truncate(usize::from(count));
-        TcpStreams::new(accepted)
+        TcpStreams::new(accepted, TcpStream::peer_addr)
     }
 }
 
@@ -150,7 +150,13 @@ impl TcpStreams {
         &self.streams
     }
 
-    fn new(streams: Vec<TcpStream>) -> Result<Self, Error> {
+    /// Both ends number the connections by the sender's ports, so that the samples of both ends of a connection have the same name.
+    /// They are accepted in another order than they are opened in.
+    fn new(
+        mut streams: Vec<TcpStream>,
+        sender_address: fn(&TcpStream) -> std::io::Result<SocketAddr>,
+    ) -> Result<Self, Error> {
+        streams.sort_by_cached_key(|stream| sender_address(stream).map_or(0, |address| address.port()));
         for stream in &streams {
             stream.set_nonblocking(true).map_err(failed("cannot set up a socket"))?;
         }
@@ -193,7 +199,7 @@ impl TcpStreams {
             let mut stream = stream;
             stream.write_all(key).map_err(failed("cannot send"))?;
         }
-        TcpStreams::new(streams)
+        TcpStreams::new(streams, TcpStream::local_addr)
     }
 
     /// Sends the file from byte `from`.
@@ -449,7 +455,28 @@ pub(crate) fn fuzz(bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
+
+    #[test]
+    fn both_ends_number_the_connections_alike() {
+        let stop = AtomicBool::new(false);
+        let control = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(control.local_addr().unwrap()).unwrap();
+        let mut far = Control::new(control.accept().unwrap().0, &stop).unwrap();
+        let mut near = Control::new(near, &stop).unwrap();
+        let listener = StreamsListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let to = SocketAddr::from(([127, 0, 0, 1], listener.port().unwrap()));
+        let key = [b'k'; 64];
+        let sender = TcpStreams::connect(to, 8, &key, &mut near, |_| Ok(())).unwrap();
+        let receiver = listener.accept(8, &key, |_| true, &mut far).unwrap();
+        let sent: Vec<SocketAddr> =
+            sender.connections().iter().map(|stream| stream.local_addr().unwrap()).collect();
+        let received: Vec<SocketAddr> =
+            receiver.connections().iter().map(|stream| stream.peer_addr().unwrap()).collect();
+        assert_eq!(sent, received);
+    }
 
     fn arrived() -> ArrivedBlocks {
         ArrivedBlocks { from: 100, bytes: 1000, contiguous: 100, total: 100, later: BTreeMap::new() }

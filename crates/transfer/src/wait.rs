@@ -37,6 +37,8 @@ pub(crate) fn next_message(
         if message != Message::Working {
             return Ok(message);
         }
+        // A hostile peer can report work without end.
+        control.check_stop()?;
     }
 }
 
@@ -183,6 +185,19 @@ mod tests {
             };
             assert!(is_expected, "{error}");
         }
+    }
+
+    #[test]
+    fn a_signal_ends_the_wait_for_a_peer_that_reports_work_without_a_pause() {
+        let (stop, (near, far)) = (AtomicBool::new(false), pair());
+        let mut control = Control::new(near, &stop).unwrap();
+        let mut peer = Control::new(far, &stop).unwrap();
+        for message in [Message::Working, Message::Working, Message::Stored] {
+            peer.send(&message).unwrap();
+        }
+        stop.store(true, Ordering::Release);
+        let error = next_message(&mut control, None, "confirmation").unwrap_err();
+        assert!(matches!(error, Error::Interrupted), "{error}");
     }
 
     #[test]

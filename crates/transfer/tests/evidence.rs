@@ -124,6 +124,46 @@ fn both_ends_have_the_evidence_of_both() {
     }
 }
 
+/// Keeps the receiver's measurements and the messages for the user.
+#[derive(Default)]
+struct Noted(Mutex<(Vec<Option<EndEvidence>>, Vec<String>)>);
+
+impl Observer for Noted {
+    fn begin(&self, _name: &str, _bytes: u64, _resumed: u64) {}
+    fn progress(&self, _bytes: u64) {}
+    fn end(&self, _report: &FileReport) {}
+    fn note(&self, text: &str) {
+        self.0.lock().unwrap().1.push(text.to_string());
+    }
+    fn measured(&self, _: &Session, _: EndEvidence, peer: Option<EndEvidence>, _: Option<&Error>) {
+        self.0.lock().unwrap().0.push(peer);
+    }
+}
+
+#[test]
+fn a_receiver_whose_evidence_is_missing_is_no_older_version() {
+    let source = tempfile::tempdir().unwrap();
+    let path = file(source.path(), "f", 1000);
+    let running = Running::start(None);
+    let is_over = AtomicBool::new(false);
+    let through = relay(running.address, move |message| {
+        let json: serde_json::Value = serde_json::from_str(&message).unwrap();
+        if json["type"] == "end" {
+            is_over.store(true, Ordering::Release);
+        }
+        match json["type"] == "evidence" && is_over.load(Ordering::Acquire) {
+            true => r#"{"type":"failed","why":"its memory"}"#.into(),
+            false => message,
+        }
+    });
+    let options = SenderOptions { receiver: through, streams: 2, ..running.options(Transport::Tcp) };
+    let noted = Noted::default();
+    send(std::slice::from_ref(&path), &options, &noted, &AtomicBool::new(false)).unwrap();
+    let (peers, notes) = noted.0.into_inner().unwrap();
+    assert_eq!(peers, [Some(EndEvidence::default())]);
+    assert!(notes.iter().any(|note| note.contains("its memory")), "{notes:?}");
+}
+
 /// An end of an older version neither requests nor sends evidence.
 #[test]
 fn an_end_of_an_older_version_does_not_measure() {

@@ -23,6 +23,9 @@ pub(super) const MAX_DEADLINE: Time = Time::from_secs(60);
 pub(super) const MAX_DURATION: Time = Time::from_secs(7200);
 /// Maximum number of packets that a play-out buffer may have to hold.
 const MAX_BUFFERED: u64 = 1 << 26;
+/// Larger counts of the other end are errors, of which products and sums would overflow: the longest stream has fewer packets and bytes.
+const MAX_PACKETS: u64 = 1 << 40;
+const MAX_BYTES: u64 = 1 << 53;
 /// Payload of a packet, bytes.
 const PAYLOAD_RANGE: std::ops::RangeInclusive<u32> = 8..=9000;
 
@@ -187,16 +190,17 @@ impl SenderReport {
     }
 
     pub(super) fn counts(&self, parameters: &Parameters) -> SenderCounts {
+        let count = |packets: u64| packets.min(MAX_PACKETS);
         SenderCounts {
             is_connected: self.is_connected,
             is_complete: self.has_ended,
             payload_bytes: parameters.payload_bytes,
-            sent_packets: self.sent_packets,
-            retransmitted_packets: self.retransmitted_packets,
-            sent_bytes: self.sent_packets.saturating_mul(parameters.payload_bytes.into()),
-            naks: self.requests,
-            lost_packets: self.requested_packets,
-            skipped_packets: self.skipped_packets,
+            sent_packets: count(self.sent_packets),
+            retransmitted_packets: count(self.retransmitted_packets),
+            sent_bytes: count(self.sent_packets) * u64::from(parameters.payload_bytes),
+            naks: count(self.requests),
+            lost_packets: count(self.requested_packets),
+            skipped_packets: count(self.skipped_packets),
             rate_bps: Some(parameters.rate.0),
             ..SenderCounts::default()
         }
@@ -222,20 +226,21 @@ impl ReceiverReport {
     }
 
     pub(super) fn counts(&self) -> ReceiverCounts {
+        let count = |packets: u64| packets.min(MAX_PACKETS);
         ReceiverCounts {
             is_complete: self.has_ended,
-            received_bytes: self.received_bytes,
-            duplicate_packets: self.duplicates,
+            received_bytes: self.received_bytes.min(MAX_BYTES),
+            duplicate_packets: count(self.duplicates),
             rtt: None,
             min_rtt: self.min_rtt_us.map(Time::from_micros),
             playout: Some(PlayoutCounts {
-                due: self.due,
-                in_time: self.in_time,
-                late: self.late,
-                duplicates: self.duplicates,
-                gaps: self.gaps,
-                longest_gap: self.longest_gap,
-                buffered: self.buffered,
+                due: count(self.due),
+                in_time: count(self.in_time),
+                late: count(self.late),
+                duplicates: count(self.duplicates),
+                gaps: self.gaps.map(count),
+                longest_gap: count(self.longest_gap),
+                buffered: self.buffered.min(MAX_BUFFERED),
             }),
         }
     }
@@ -255,6 +260,22 @@ mod tests {
             packets: 500_000,
             vdif: None,
         }
+    }
+
+    #[test]
+    fn extreme_counts_of_the_other_end_do_not_overflow() {
+        let max = u64::MAX;
+        let report =
+            ReceiverReport { due: max, buffered: max, late: max, received_bytes: max, ..Default::default() };
+        let counts = report.counts();
+        let playout = counts.playout.unwrap();
+        // As in a row of a record, and the check for the first packet.
+        assert!(
+            i64::try_from(playout.buffered * 9000).is_ok() && i64::try_from(counts.received_bytes).is_ok()
+        );
+        assert!(playout.due.checked_add(playout.buffered + playout.late).is_some());
+        let report = SenderReport { sent_packets: max, ..SenderReport::default() };
+        assert!(i64::try_from(report.counts(&request().parameters().unwrap()).sent_bytes).is_ok());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `longfat send` and `longfat receive`: files over TCP, UDT, SABUL, Tsunami or QUIC.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     io::{IsTerminal, Write},
     net::{SocketAddr, ToSocketAddrs},
     path::PathBuf,
@@ -9,6 +9,7 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    thread::{self, ThreadId},
     time::{Duration, Instant},
 };
 
@@ -288,7 +289,8 @@ struct Display<'a> {
     is_json: bool,
     verb: &'static str,
     is_terminal: bool,
-    current: Mutex<Current>,
+    /// The files that are being transferred, by the thread of their session.
+    files: Mutex<HashMap<ThreadId, Current>>,
     has_completed: AtomicBool,
 }
 
@@ -301,7 +303,6 @@ struct Current {
 
 impl<'a> Display<'a> {
     fn new(is_json: bool, verb: &'static str, records: Records<'a>) -> Self {
-        let now = Instant::now();
         Display {
             records,
             recorded: Mutex::default(),
@@ -309,12 +310,7 @@ impl<'a> Display<'a> {
             is_json,
             verb,
             is_terminal: std::io::stderr().is_terminal(),
-            current: Mutex::new(Current {
-                name: String::new(),
-                progress: FileProgress { bytes: 0, resumed_bytes: 0 },
-                began: now,
-                shown: now,
-            }),
+            files: Mutex::default(),
             has_completed: AtomicBool::new(false),
         }
     }
@@ -398,15 +394,17 @@ impl Observer for Display<'_> {
     fn begin(&self, name: &str, bytes: u64, resumed_bytes: u64) {
         let now = Instant::now();
         let progress = FileProgress { bytes, resumed_bytes };
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) =
-            Current { name: name.to_string(), progress, began: now, shown: now };
+        let current = Current { name: name.to_string(), progress, began: now, shown: now };
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files.insert(thread::current().id(), current);
     }
 
     fn progress(&self, bytes: u64) {
         if !self.is_terminal {
             return;
         }
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(current) = files.get_mut(&thread::current().id()) else { return };
         if current.shown.elapsed() < PROGRESS_INTERVAL {
             return;
         }
@@ -432,6 +430,7 @@ impl Observer for Display<'_> {
     }
 
     fn session(&self, peer: SocketAddr, error: Option<&transfer::Error>) {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).remove(&thread::current().id());
         match error {
             None => self.has_completed.store(true, Ordering::Release),
             Some(error) => output::note(&format!("{peer}: {error}")),
@@ -475,5 +474,19 @@ mod tests {
         assert_eq!(host_and_directory("[::1]:a"), Some(("::1", "a")));
         assert_eq!(host_and_directory("file"), None);
         assert_eq!(host_and_directory(":a"), None);
+    }
+
+    #[test]
+    fn the_progress_of_a_file_is_not_that_of_another_session() {
+        let runs = RunsLocation::from(PathBuf::from("runs"));
+        let records = Records { runs: &runs, runs_dir: None, receiver: None, open: Mutex::default() };
+        let display = Display::new(false, "received", records);
+        display.begin("large", 1_000_000, 0);
+        thread::scope(|scope| {
+            scope.spawn(|| display.begin("small", 10, 0));
+        });
+        let files = display.files.lock().unwrap();
+        let current = &files[&thread::current().id()];
+        assert_eq!((files.len(), current.name.as_str(), current.progress.bytes), (2, "large", 1_000_000));
     }
 }

@@ -16,5 +16,6 @@ mod partition;
 mod postgres;
 mod probes;
 mod recurring;
+mod roles;
 mod steps;
 mod traces;

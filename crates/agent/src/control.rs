@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    Acknowledgement, Error, Filter, Mute, TestRow, TransferReport,
+    Acknowledgement, Error, Filter, Mute, Scope, TestRow, TransferReport,
     framing::{MAX_FRAME_BYTES, encode},
 };
 
@@ -56,7 +56,7 @@ pub(crate) enum Request {
         id: String,
         /// The reason.
         text: String,
-        /// The name of a program's token; a program may cancel its own reservations only.
+        /// The name of a program's token; without the scope `cancel` a program may cancel its own reservations only.
         #[serde(default)]
         token: Option<String>,
     },
@@ -111,6 +111,46 @@ pub(crate) enum Request {
         /// Its name.
         name: String,
     },
+}
+
+impl Request {
+    /// The scopes of which the requester needs one. Reservations of others need [`Scope::Cancel`].
+    pub fn scopes(&self) -> &'static [Scope] {
+        match self {
+            Request::Status
+            | Request::Calendar { .. }
+            | Request::Why { .. }
+            | Request::Alerts
+            | Request::Results { .. } => &[Scope::Read],
+            Request::Reserve { .. } => &[Scope::Reserve],
+            Request::Cancel { .. } => &[Scope::Reserve, Scope::Cancel],
+            Request::Report { .. } => &[Scope::Report],
+            Request::Acknowledge { .. } | Request::Mute { .. } => &[Scope::Alerts],
+            Request::Expel { .. } => &[Scope::Administer],
+        }
+    }
+
+    /// Whether it changes nothing.
+    pub fn is_reading(&self) -> bool {
+        matches!(self.scopes(), [Scope::Read])
+    }
+
+    /// The name of the token of the program that sends it.
+    pub fn token(&self) -> Option<&str> {
+        match self {
+            Request::Reserve { token, .. }
+            | Request::Cancel { token, .. }
+            | Request::Report { token, .. }
+            | Request::Acknowledge { token, .. }
+            | Request::Mute { token, .. } => token.as_deref(),
+            Request::Status
+            | Request::Calendar { .. }
+            | Request::Why { .. }
+            | Request::Alerts
+            | Request::Results { .. }
+            | Request::Expel { .. } => None,
+        }
+    }
 }
 
 /// Time from the earliest to the latest start unless a request names one, microseconds: 10 min.

@@ -2,6 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
+use reservation::PointName;
 use tokio::{
     net::{UnixListener, UnixStream},
     sync::{Semaphore, mpsc, oneshot},
@@ -14,7 +15,8 @@ use crate::{
     files,
     framing::{self, FRAME_TIMEOUT},
     inbound::Inbound,
-    users::user_name,
+    roles::Roles,
+    users::LocalUser,
 };
 
 /// Maximum number of simultaneous requests.
@@ -24,14 +26,25 @@ const MAX_REQUEST_BYTES: usize = 1 << 16;
 /// Time within which the agent must reply to a request.
 const WORK_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Creates the socket, which only its owner can open. This process holds the calendar's lock, so an existing socket is left over from a killed agent.
-pub(crate) fn bind(state: &Path) -> Result<UnixListener, Error> {
+/// The mode of the socket: for its owner only; also for its group if users of this point have roles.
+pub(crate) fn mode(roles: &Roles, own: &PointName) -> u32 {
+    if roles.has_users_of(own) { 0o660 } else { 0o600 }
+}
+
+/// Sets the mode of the socket.
+pub(crate) fn set_mode(state: &Path, mode: u32) -> Result<(), Error> {
+    let path = control::socket(state);
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).map_err(files::failed("protect", &path))
+}
+
+/// Opens the socket with this mode. This process holds the calendar's lock, so an existing socket is left over from a killed agent.
+pub(crate) fn bind(state: &Path, mode: u32) -> Result<UnixListener, Error> {
     let path = control::socket(state);
     if path.exists() {
         fs::remove_file(&path).map_err(files::failed("replace", &path))?;
     }
     let listener = UnixListener::bind(&path).map_err(files::failed("create the control socket", &path))?;
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(files::failed("protect", &path))?;
+    set_mode(state, mode)?;
     Ok(listener)
 }
 
@@ -59,7 +72,7 @@ pub(crate) async fn listen(listener: UnixListener, inbox: mpsc::Sender<Inbound>)
 }
 
 async fn serve(mut stream: UnixStream, inbox: &mpsc::Sender<Inbound>) -> std::io::Result<()> {
-    let user = user_name(stream.peer_cred()?.uid());
+    let user = LocalUser::of(stream.peer_cred()?.uid());
     let request: Option<Request> = framing::receive(&mut stream, FRAME_TIMEOUT, MAX_REQUEST_BYTES).await?;
     let Some(request) = request else { return Ok(()) };
     let late = match &request {

@@ -25,7 +25,7 @@ pub fn run(
     run_reloadable(config, observer, stop, &ReloadHandle::default(), on_ready)
 }
 
-/// As [`run`]; `reload` gives the agent new tests, limits and a push of metrics while it runs.
+/// As [`run`]; `reload` gives the agent new tests, limits, roles and a push of metrics while it runs.
 ///
 /// # Errors
 /// If the agent cannot start, or its storage fails.
@@ -69,7 +69,7 @@ async fn serve(
     // The calendar is opened first: its lock prevents a second agent from using the other files.
     let calendar = config.state.join("calendar.sqlite");
     let (file, point) = CalendarFile::open(&calendar, config.name.clone(), config.settings.clone())?;
-    let control = control_server::bind(&config.state)?;
+    let control = control_server::bind(&config.state, control_server::mode(&config.roles, &config.name))?;
     let (listen, http, state) = (config.listen, config.http, config.state.clone());
     let (postgres, servers) = (config.postgres.clone(), config.servers.clone());
     let failed = |cause| Error::system(format!("listen on {listen}"), cause);
@@ -79,6 +79,7 @@ async fn serve(
     let network = network::Network::new(&identity, &members, inbox.clone())?;
     let mut agent =
         EventLoop::open(config, file, point, members, Arc::clone(&network), inbox.clone(), observer)?;
+    let roles = agent.roles();
     tokio::spawn(clock_steps::report_steps(inbox.clone()));
     tokio::spawn(control_server::listen(control, inbox));
     let http = match http {
@@ -91,7 +92,7 @@ async fn serve(
     };
     let serve_http = async {
         match http {
-            Some(listener) => crate::http::serve(listener, &state, postgres, servers).await,
+            Some(listener) => crate::http::serve(listener, &state, postgres, servers, roles).await,
             None => std::future::pending().await,
         }
     };

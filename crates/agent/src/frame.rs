@@ -85,7 +85,7 @@ pub(crate) enum Frame {
         /// The list of members.
         members: Members,
     },
-    /// Reply to `Join`: refused.
+    /// Reply to `Join` or `CalendarWanted`: refused. Points of earlier versions ignore the latter.
     Refused {
         /// The reason.
         text: String,

@@ -11,6 +11,7 @@ use crate::{
     control::{Reply, Request},
     frame::Frame,
     test::{Endpoint, Measured},
+    users::LocalUser,
 };
 
 /// An event that arrives at the loop.
@@ -43,7 +44,7 @@ pub(crate) enum Inbound {
     /// A request of a local user.
     Control {
         /// The user.
-        user: String,
+        user: LocalUser,
         /// The request.
         request: Request,
         /// Receives the reply.

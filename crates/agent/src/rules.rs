@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use limits::{Enforced, Limits};
+use limits::{AssignedRole, Enforced, Limits};
 use reservation::{Admission, Candidate, PointName, Test};
 
 use crate::{
@@ -28,6 +28,11 @@ impl Rules {
     /// Replaces the limits. Reservations that are booked stay.
     pub fn set_limits(&mut self, limits: Limits) {
         self.enforced.limits = limits;
+    }
+
+    /// Replaces the roles of users, points and tokens.
+    pub fn set_roles(&mut self, roles: BTreeMap<String, AssignedRole>) {
+        self.enforced.limits.set_roles(roles);
     }
 
     /// Stores the members' IP addresses. The IP address of a member with a host name becomes known when it
@@ -79,10 +84,11 @@ impl Admission for Rules {
         if spec.user.as_ref().is_some_and(|user| user.contains(char::is_control)) {
             return Err("the user's name has control characters".into());
         }
-        // The point's own users and recurring tests, but not its programs, may displace any tests at this
-        // point.
+        // The point's own users and recurring tests, but neither its programs nor users with a role, may displace any
+        // tests at this point.
         let is_program = spec.user.as_deref().is_some_and(tokens::is_program);
-        let is_operator = *origin == *candidate.point.name() && !is_program;
+        let has_role = self.enforced.limits.role_of(spec.user.as_deref()).is_some();
+        let is_operator = *origin == *candidate.point.name() && !is_program && !has_role;
         self.enforced.admit_with(candidate, (!is_operator).then_some(spec.priority))
     }
 }

@@ -61,6 +61,16 @@ padding = "2s"             # kept free before and after each test; the clocks' e
 # twamp = "ps.example:862"
 # host = "www.example"
 
+# Roles: named sets of scopes. Users without a role, as NAME@POINT, and points without one are limited by limits.toml only. Scopes: read,
+# reserve, cancel (any reservation), report (results of transfers), alerts (acknowledge, mute), administer (remove points).
+# Tokens get a role by `longfat agent token create NAME --role ROLE`.
+# [[roles]]
+# name = "operators"
+# may = ["read", "reserve", "cancel", "alerts"]
+# limits = "mesh"          # class in limits.toml
+# users = ["alice@b"]
+# points = ["c"]           # all users of these points, unless they have a role
+
 # Tests that this point leads, from here to another point or a server. Kinds: throughput (TCP; UDP at a rate), latency (STAMP), diagnose,
 # probe (available bandwidth; the rate is its maximum load), trace (hops and path MTU), stream (real-time, at a rate).
 # [[tests]]

@@ -1,9 +1,9 @@
-//! Tokens of programs that use the HTTP interface. Each has a name, scopes, and may expire; the file has only hashes of their secrets.
+//! Tokens of programs that use the HTTP interface. Each has a name, scopes or a role, and may expire; the file has only hashes of their secrets.
 //!
 //! The file is read for each request that needs a token, so that a removed token is refused at once.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt, io,
     path::{Path, PathBuf},
     str::FromStr,
@@ -24,21 +24,34 @@ const PREFIX: &str = "longfat-token-";
 /// In limits and calendars the token `NAME` is the user `token:NAME@POINT`; a login name has no colon (passwd(5)).
 const USER_PREFIX: &str = "token:";
 
-/// What a token permits.
+/// What a token or a [`Role`](crate::Role) permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// Reserve slots, and cancel reservations of the same token.
+    /// Reserve slots, and cancel reservations of the same token or user.
     Reserve,
-    /// Report the result of a transfer that the same token reserved.
+    /// Report the result of a transfer that the same token or user reserved.
     Report,
     /// Acknowledge causes, and mute alerts.
     Alerts,
+    /// Cancel any reservation.
+    Cancel,
+    /// Read the state, the calendar, reservations and results. The HTTP interface needs no token for this.
+    Read,
+    /// Remove points from the mesh.
+    Administer,
+}
+
+/// The names of scopes, for messages.
+pub(crate) fn scope_names(scopes: &BTreeSet<Scope>) -> String {
+    let names: Vec<&str> = scopes.iter().map(|scope| scope.name()).collect();
+    if names.is_empty() { "none".into() } else { names.join(", ") }
 }
 
 impl Scope {
     /// All scopes.
-    pub const ALL: [Scope; 3] = [Scope::Reserve, Scope::Report, Scope::Alerts];
+    pub const ALL: [Scope; 6] =
+        [Scope::Reserve, Scope::Report, Scope::Alerts, Scope::Cancel, Scope::Read, Scope::Administer];
 
     /// Name in the file, on the command line and in messages.
     pub fn name(self) -> &'static str {
@@ -46,6 +59,9 @@ impl Scope {
             Scope::Reserve => "reserve",
             Scope::Report => "report",
             Scope::Alerts => "alerts",
+            Scope::Cancel => "cancel",
+            Scope::Read => "read",
+            Scope::Administer => "administer",
         }
     }
 }
@@ -70,8 +86,11 @@ impl FromStr for Scope {
 /// A token, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenEntry {
-    /// Its scopes.
+    /// Its scopes; with a role it has none of its own.
     pub scopes: Vec<Scope>,
+    /// The name of its role, whose scopes apply instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
     /// When it was created, seconds since 1970.
     pub created_s: u64,
     /// When it expires, seconds since 1970.
@@ -79,15 +98,6 @@ pub struct TokenEntry {
     /// SHA-256 of its secret, hexadecimal.
     #[serde(rename = "sha256")]
     digest: String,
-}
-
-/// Why a token is refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum TokenRefusal {
-    /// There is no such token, or it has expired.
-    Unknown,
-    /// It lacks the scope.
-    Scope(Scope),
 }
 
 /// The tokens of a point.
@@ -134,6 +144,29 @@ impl Tokens {
     /// # Errors
     /// If there is a token of this name, or the file cannot be written.
     pub fn create(&mut self, name: &str, scopes: &[Scope], valid: Option<Duration>) -> Result<String, Error> {
+        self.add(name, scopes, None, valid)
+    }
+
+    /// As [`create`](Self::create), with the scopes that a role has at the time of each request.
+    ///
+    /// # Errors
+    /// As of `create`.
+    pub fn create_with_role(
+        &mut self,
+        name: &str,
+        role: &str,
+        valid: Option<Duration>,
+    ) -> Result<String, Error> {
+        self.add(name, &[], Some(role.into()), valid)
+    }
+
+    fn add(
+        &mut self,
+        name: &str,
+        scopes: &[Scope],
+        role: Option<String>,
+        valid: Option<Duration>,
+    ) -> Result<String, Error> {
         check_name(name)?;
         if self.entries.contains_key(name) {
             return Err(Error::Refused(format!("there is a token of the name {name}; remove it first")));
@@ -146,11 +179,15 @@ impl Tokens {
         let created_s = os::realtime().as_secs();
         let entry = TokenEntry {
             scopes,
+            role,
             created_s,
             expires_s: valid.map(|valid| created_s.saturating_add(valid.as_secs())),
             digest: digest(&secret),
         };
-        let details = json!({ "token": name, "scopes": entry.scopes, "expires_s": entry.expires_s });
+        let mut details = json!({ "token": name, "scopes": entry.scopes, "expires_s": entry.expires_s });
+        if let Some(role) = &entry.role {
+            details["role"] = role.as_str().into();
+        }
         self.entries.insert(name.into(), entry);
         self.write("create token", details)?;
         Ok(format!("{PREFIX}{name}.{secret}"))
@@ -174,18 +211,14 @@ impl Tokens {
         files::replace(&self.path, text.as_bytes())
     }
 
-    /// The name of the token with this text, if it has the scope. Hashes are compared, so the time depends on nothing that is secret.
-    pub(crate) fn check(&self, text: &str, scope: Scope, now_s: u64) -> Result<String, TokenRefusal> {
-        let parts = text.strip_prefix(PREFIX).and_then(|text| text.split_once('.'));
-        let Some((name, secret)) = parts else { return Err(TokenRefusal::Unknown) };
-        let is_valid = |entry: &&TokenEntry| {
+    /// The token with this text, unless it has expired. Hashes are compared, so the time depends on nothing that is secret.
+    pub(crate) fn authenticate(&self, text: &str, now_s: u64) -> Option<(&str, &TokenEntry)> {
+        let (name, secret) = text.strip_prefix(PREFIX).and_then(|text| text.split_once('.'))?;
+        let is_valid = |(_, entry): &(&String, &TokenEntry)| {
             entry.digest == digest(secret) && entry.expires_s.is_none_or(|expires| now_s < expires)
         };
-        let entry = self.entries.get(name).filter(is_valid).ok_or(TokenRefusal::Unknown)?;
-        if !entry.scopes.contains(&scope) {
-            return Err(TokenRefusal::Scope(scope));
-        }
-        Ok(name.into())
+        let (name, entry) = self.entries.get_key_value(name).filter(is_valid)?;
+        Some((name, entry))
     }
 }
 
@@ -196,6 +229,7 @@ fn digest(secret: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Roles, roles::Grant};
 
     #[test]
     fn tokens_permit_their_scopes_until_they_expire_or_are_removed() {
@@ -204,15 +238,19 @@ mod tests {
         let hour = Duration::from_secs(3600);
         let text = open().create("evlbi", &[Scope::Reserve, Scope::Reserve], Some(hour)).unwrap();
         let now_s = os::realtime().as_secs();
-        let check = |text: &str, scope, now_s| open().check(text, scope, now_s);
-        assert_eq!(check(&text, Scope::Reserve, now_s), Ok("evlbi".into()));
-        assert_eq!(check(&text, Scope::Report, now_s), Err(TokenRefusal::Scope(Scope::Report)));
-        assert_eq!(check(&text, Scope::Reserve, now_s + 3601), Err(TokenRefusal::Unknown));
+        let grant = |text: &str, now_s| {
+            let tokens = open();
+            let (name, entry) = tokens.authenticate(text, now_s)?;
+            Some((name.to_owned(), Roles::default().grant_of_token(entry)))
+        };
+        let (name, its_grant) = grant(&text, now_s).unwrap();
+        assert_eq!((name.as_str(), its_grant), ("evlbi", Grant::Scopes([Scope::Reserve].into())));
+        assert_eq!(grant(&text, now_s + 3601), None);
         let mut forged = text.clone();
         forged.pop();
         let other_name = text.replace("evlbi", "backup");
         for wrong in ["", "evlbi", &forged, &format!("{text}0"), &other_name, "longfat-token-evlbi."] {
-            assert_eq!(check(wrong, Scope::Reserve, now_s), Err(TokenRefusal::Unknown), "{wrong}");
+            assert_eq!(grant(wrong, now_s), None, "{wrong}");
         }
         // A backup of the file reveals no token.
         let file = std::fs::read_to_string(state.path().join("tokens.json")).unwrap();
@@ -220,7 +258,12 @@ mod tests {
         assert!(open().create("evlbi", &[Scope::Report], None).is_err());
         assert!(open().create("A B", &[Scope::Report], None).is_err());
         open().remove("evlbi").unwrap();
-        assert_eq!(check(&text, Scope::Reserve, now_s), Err(TokenRefusal::Unknown));
+        assert_eq!(grant(&text, now_s), None);
         assert!(open().remove("evlbi").is_err());
+        // A role that the configuration does not have permits nothing.
+        let text = open().create_with_role("backup", "operators", None).unwrap();
+        let (_, unknown) = grant(&text, now_s).unwrap();
+        assert_eq!(unknown.role(), Some("operators"));
+        assert!(Scope::ALL.iter().all(|scope| !unknown.permits(*scope)));
     }
 }

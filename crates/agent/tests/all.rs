@@ -18,5 +18,6 @@ mod postgres;
 mod probes;
 mod receiver;
 mod recurring;
+mod roles;
 mod steps;
 mod traces;

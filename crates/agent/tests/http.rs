@@ -331,7 +331,7 @@ fn programs_reserve_slots_for_their_transfers_and_report_them() {
         agent::Tokens::open(&state).unwrap().create(name, scopes, None).unwrap()
     };
     let token = create("app", &agent::Scope::ALL);
-    let other = create("other", &agent::Scope::ALL);
+    let other = create("other", &[agent::Scope::Reserve, agent::Scope::Report, agent::Scope::Alerts]);
     let reporter = create("reporter", &[agent::Scope::Report]);
     let wanted = r#"{"from":"a","to":"b","kind":"transfer","duration_us":20000000}"#;
 

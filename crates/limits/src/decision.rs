@@ -8,6 +8,9 @@ use units::Bytes;
 
 use crate::{Class, Limits, Link, TestRequest, tree::DEFAULT_MAX_PRIORITY};
 
+/// The rule of roles: a role without the scope to reserve refuses all tests.
+const MAY: &str = "may";
+
 /// The reservations so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -33,7 +36,7 @@ pub struct Pending {
 pub struct Check {
     /// The rule's key in the limits file.
     pub rule: &'static str,
-    /// The class or the link that has it.
+    /// The class, the link or the role that has it.
     pub of: String,
     /// The request's value.
     pub requested: String,
@@ -48,7 +51,7 @@ pub struct Check {
 pub struct Decision {
     /// The request's class; `None` if none is assigned.
     pub class: Option<String>,
-    /// The origin of the class: the user, a network, or the default.
+    /// The origin of the class: the user, a role, a network, or the default.
     pub assigned_by: Option<String>,
     /// The classes that it must pass, up to the root.
     pub classes: Vec<String>,
@@ -71,6 +74,10 @@ impl Decision {
 impl fmt::Display for Decision {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.class, self.refused_by()) {
+            (_, Some(check)) if check.rule == MAY => {
+                let Check { of, requested, limit, .. } = check;
+                write!(out, "refused by role {of}: {requested} is not among its scopes ({limit})")
+            }
             (None, _) => out
                 .write_str("refused: no class is assigned to this user and address, and there is no default"),
             (_, Some(check)) => {
@@ -92,6 +99,15 @@ impl Limits {
         let class = self.class_of(request.user.as_deref(), request.address);
         let classes: Vec<(&str, &Class)> = class.iter().flat_map(|(class, _)| self.chain(class)).collect();
         let mut checks = Vec::new();
+        if let Some(role) = self.role_of(request.user.as_deref()) {
+            checks.push(Check {
+                rule: MAY,
+                of: role.name.clone(),
+                requested: "reserve".into(),
+                limit: role.scopes.clone(),
+                passes: role.may_reserve,
+            });
+        }
         for (index, (name, class)) in classes.iter().enumerate() {
             let is_root = index + 1 == classes.len();
             self.check_class(name, class, is_root, request, usage, &mut checks);

@@ -68,6 +68,19 @@ impl Link {
     }
 }
 
+/// The role of a user, or of all users of a point. It is not part of the limits file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AssignedRole {
+    /// Its name.
+    pub name: String,
+    /// Whether it permits requests for tests.
+    pub may_reserve: bool,
+    /// Its scopes, for refusals.
+    pub scopes: String,
+    /// The class of requests with this role; `None`: the one that they have without it.
+    pub class: Option<String>,
+}
+
 /// The limits of a point.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Limits {
@@ -76,6 +89,8 @@ pub struct Limits {
     pub(crate) nets: BTreeMap<Net, String>,
     pub(crate) users: BTreeMap<String, String>,
     pub(crate) links: Vec<Link>,
+    /// By user (`alice@b`), or for all users of a point (`@b`).
+    pub(crate) roles: BTreeMap<String, AssignedRole>,
 }
 
 /// The value of a limit, which can be compared with an ancestor's, and printed.
@@ -94,12 +109,34 @@ impl Limits {
         &self.links
     }
 
+    /// Whether there is a class of this name.
+    pub fn has_class(&self, name: &str) -> bool {
+        self.classes.contains_key(name)
+    }
+
+    /// Replaces the roles of users (`alice@b`) and of all users of points (`@b`). Their classes must exist.
+    pub fn set_roles(&mut self, roles: BTreeMap<String, AssignedRole>) {
+        self.roles = roles;
+    }
+
+    /// The role of a user: its own, else that of its point.
+    pub fn role_of(&self, user: Option<&str>) -> Option<&AssignedRole> {
+        let user = user?;
+        let of_point = || user.rfind('@').and_then(|at| self.roles.get(&user[at..]));
+        self.roles.get(user).or_else(of_point)
+    }
+
     /// The class of a request, and the assignment that it comes from.
     pub fn class_of(&self, user: Option<&str>, address: Option<IpAddr>) -> Option<(&str, String)> {
         if let Some(user) = user
             && let Some(class) = self.users.get(user)
         {
             return Some((class, format!("user {user}")));
+        }
+        if let Some(role) = self.role_of(user)
+            && let Some(class) = &role.class
+        {
+            return Some((class, format!("role {}", role.name)));
         }
         let nets = self.nets.iter().filter(|(net, _)| address.is_some_and(|address| net.contains(address)));
         if let Some((net, class)) = nets.max_by_key(|(net, _)| net.length) {
@@ -108,12 +145,16 @@ impl Limits {
         self.default.as_deref().map(|class| (class, "default".into()))
     }
 
-    /// To whom classes are assigned, and the limits that apply there: the default, then networks, then users.
+    /// To whom classes are assigned, and the limits that apply there: the default, then networks, users and roles.
     pub fn assignments(&self) -> impl Iterator<Item = (String, Class)> {
         let default = self.default.iter().map(|class| ("default".into(), class));
         let nets = self.nets.iter().map(|(net, class)| (format!("net {net}"), class));
         let users = self.users.iter().map(|(user, class)| (format!("user {user}"), class));
-        default.chain(nets).chain(users).map(|(to, class)| (to, self.effective(class)))
+        let roles = self.roles.values().filter(|role| role.may_reserve);
+        let roles: BTreeMap<&String, &String> =
+            roles.filter_map(|role| Some((&role.name, role.class.as_ref()?))).collect();
+        let roles = roles.into_iter().map(|(name, class)| (format!("role {name}"), class));
+        default.chain(nets).chain(users).chain(roles).map(|(to, class)| (to, self.effective(class)))
     }
 
     /// The limits of a class with those that it inherits: classes only narrow, so the nearest value applies.

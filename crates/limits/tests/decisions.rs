@@ -1,6 +1,6 @@
 //! The rules that allow or refuse requests.
 
-use limits::{Error, Limits, Pending, TestRequest, Usage};
+use limits::{AssignedRole, Error, Limits, Pending, TestRequest, Usage};
 use units::Bytes;
 
 const FILE: &str = r#"
@@ -231,4 +231,44 @@ fn priorities_are_limited_by_class() {
     let widened = FILE.replace("max_pending = 2", "max_pending = 2\nmax_priority = 1");
     assert!(matches!(widened.parse::<Limits>(), Err(Error::Widens { key: "max_priority", .. })));
     assert_eq!(limits.to_string().parse::<Limits>().unwrap(), limits);
+}
+
+#[test]
+fn a_role_permits_requests_and_names_their_class() {
+    let role = |name: &str, may_reserve, class: Option<&str>| AssignedRole {
+        name: name.into(),
+        may_reserve,
+        scopes: if may_reserve { "read, reserve".into() } else { "read".into() },
+        class: class.map(str::to_owned),
+    };
+    let roles = [
+        ("alice@b", role("testers", true, Some("friends"))),
+        ("bob@b", role("readers", false, None)),
+        ("@b", role("visitors", true, Some("guests"))),
+        ("alice", role("testers", true, Some("guests"))),
+    ];
+    let mut limits = limits();
+    limits.set_roles(roles.map(|(to, role)| (to.to_owned(), role)).into());
+    let decide = |user: &str| limits.decide(&request(user, "", "tcp,30s"), &Usage::default());
+    assert_eq!(decide("alice@b").to_string(), "allowed in class friends");
+    assert_eq!(decide("alice@b").assigned_by.as_deref(), Some("role testers"));
+    assert_eq!(
+        decide("bob@b").to_string(),
+        "refused by role readers: reserve is not among its scopes (read)"
+    );
+    // Of another user of the point, and of users that the point b forwards.
+    for user in ["carol@b", "alice@c@b"] {
+        assert_eq!(
+            decide(user).to_string(),
+            "refused by max_duration of class guests: 30 s requested, at most 10 s"
+        );
+    }
+    // A user that the file names has the class that it states, and users without a role are decided as before.
+    assert_eq!(decide("alice").assigned_by.as_deref(), Some("user alice"));
+    let before = self::limits().decide(&request("dave@c", "", "tcp,30s"), &Usage::default());
+    assert_eq!(decide("dave@c"), before);
+    // The class of a role is announced.
+    let announced: Vec<String> = limits.assignments().map(|(to, _)| to).collect();
+    assert!(announced.contains(&"role testers".to_string()), "{announced:?}");
+    assert!(!announced.contains(&"role readers".to_string()), "{announced:?}");
 }

@@ -1,7 +1,7 @@
 //! The configuration of a point, TOML. Mistakes are shown with their position, as those of scenario files.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     ops::{Range, RangeInclusive},
     path::{Path, PathBuf},
@@ -16,7 +16,7 @@ use toml::Spanned;
 use units::Time;
 
 use crate::{
-    Alerts, Clock, Coordinates, Error, Members, MetricsPush, Place, PostgresAddress, Retention,
+    Alerts, Clock, Coordinates, Error, Members, MetricsPush, Place, PostgresAddress, Retention, Roles,
     address::host_and_port,
     files,
     mesh::{MAX_NETWORKS, check_name, check_network, check_text},
@@ -24,10 +24,12 @@ use crate::{
 };
 
 mod recurring;
+mod roles;
 #[cfg(test)]
 mod tests;
 
 use recurring::{FileTest, OtherEnds, tasks, test_request, to_each_point};
+use roles::{FileRole, read_roles};
 
 /// The default port of agents; unassigned by IANA.
 pub const DEFAULT_PORT: u16 = 4862;
@@ -59,10 +61,12 @@ pub struct Config {
     pub address: String,
     /// Directory of its calendar, archive, records and certificates.
     pub state: PathBuf,
-    /// Its limits.
+    /// Its limits, with the roles of users and points.
     pub limits: Limits,
     /// The limits file.
     pub limits_file: PathBuf,
+    /// The roles of users, points and tokens.
+    pub roles: Roles,
     /// Ports of tests.
     pub test_ports: RangeInclusive<u16>,
     /// The source of UTC.
@@ -117,6 +121,8 @@ struct File {
     directory: FileDirectory,
     #[serde(default)]
     servers: Vec<FileServer>,
+    #[serde(default)]
+    roles: Vec<FileRole>,
     #[serde(default)]
     tests: Vec<Spanned<FileTest>>,
 }
@@ -287,6 +293,11 @@ impl Config {
             Some(text) => mistakes.parse::<Time>(text),
         };
         let own = PointName(file.name.get_ref().clone());
+        let roles = read_roles(&file.roles, &own, members.as_ref(), limits.as_ref(), &mut mistakes);
+        let limits = limits.map(|mut limits| {
+            limits.set_roles(roles.assigned(&own, &BTreeMap::new()));
+            limits
+        });
         let servers = servers(&file.servers, members.as_ref(), &mut mistakes);
         let (mut tests, mut tests_to_each): (Vec<Task>, Vec<Task>) = (Vec::new(), Vec::new());
         let mut names = BTreeSet::new();
@@ -364,6 +375,7 @@ impl Config {
             state,
             limits,
             limits_file,
+            roles,
             test_ports,
             clock: Clock { error: clock_error, ..Clock::default() },
             servers,
@@ -420,10 +432,12 @@ impl Config {
         both.filter(|((_, old), (_, new))| old != new).map(|((key, _), _)| key).collect()
     }
 
-    /// Replaces what a running agent can replace by that of `new`: the tests, their servers, the limits and the push of metrics.
+    /// Replaces what a running agent can replace by that of `new`: the tests, their servers, the limits, the
+    /// roles and the push of metrics.
     pub(crate) fn reload_from(&mut self, new: Config) {
         self.limits = new.limits;
         self.limits_file = new.limits_file;
+        self.roles = new.roles;
         self.servers = new.servers;
         self.tests = new.tests;
         self.tests_to_each = new.tests_to_each;

@@ -39,6 +39,9 @@ fn the_template_is_valid_with_and_without_its_commented_keys() {
     assert_eq!(config.retention, Retention::default());
     assert!(config.postgres.is_some());
     assert_eq!(config.place.name.as_deref(), Some("Kashima, Japan"));
+    let operators = config.roles.get("operators").unwrap();
+    assert!(operators.scopes.contains(&crate::Scope::Cancel) && operators.class.as_deref() == Some("mesh"));
+    assert_eq!(config.roles.of_user("alice@b"), Some(operators));
     let alerts = config.alerts.unwrap();
     assert_eq!(alerts.mail.as_deref(), Some("noc@example.org"));
     assert!(alerts.alertmanager.is_some());
@@ -329,4 +332,54 @@ fn keys_below_a_table_that_belong_above_it_are_explained() {
 fn unknown_keys_have_a_position() {
     let error = parse("name = \"a\"\nlisten_on = \"x\"\n").unwrap_err().to_string();
     assert!(error.starts_with("agent.toml:2:1: unknown field `listen_on`"), "{error}");
+}
+
+#[test]
+fn mistakes_in_roles_have_positions() {
+    let roles = r#"
+[[roles]]
+name = "Operators"
+may = ["read", "fly"]
+limits = "guests"
+users = ["alice", "alice@a", "token:app@a", "bob@z"]
+points = ["a", "z", "b"]
+
+[[roles]]
+name = "readers"
+may = []
+users = ["alice@a"]
+points = ["b"]
+
+[[roles]]
+name = "readers"
+may = ["read"]
+"#;
+    let error = with_members(roles, &["b"]).0.unwrap_err().to_string();
+    let parts = [
+        "\"Operators\" is not a valid name of a role",
+        "\"fly\" is not a scope; the scopes are: reserve, report, alerts, cancel, read, administer",
+        "the limits have no class \"guests\"",
+        "\"alice\" is not a user; the form is NAME@POINT",
+        "a token of this point gets its role when it is created",
+        "z is not a point of the mesh",
+        "a is not another point of the mesh",
+        "z is not another point of the mesh",
+        "alice@a has two roles",
+        "b has two roles",
+        "two roles have the name \"readers\"",
+    ];
+    for part in parts {
+        assert!(error.lines().any(|line| line.contains(part)), "{error}\nhas no\n{part}");
+    }
+    assert_eq!(error.lines().count(), parts.len(), "{error}");
+    assert!(error.lines().all(|line| line.starts_with("agent.toml:")), "{error}");
+}
+
+#[test]
+fn recurring_tests_are_checked_against_the_role_of_their_user() {
+    let test = "[[tests]]\nname = \"t\"\nto = \"b\"\nkind = \"throughput\"\nevery = \"1h\"\n";
+    assert!(with_members(test, &["b"]).0.is_ok());
+    let role = "[[roles]]\nname = \"readers\"\nmay = [\"read\"]\nusers = [\"recurring@a\"]\n";
+    let error = with_members(&format!("{role}{test}"), &["b"]).0.unwrap_err().to_string();
+    assert!(error.contains("refused by role readers: reserve is not among its scopes (read)"), "{error}");
 }

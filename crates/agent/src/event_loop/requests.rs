@@ -12,14 +12,16 @@ use super::{
     state::{EventLoop, unix_us},
 };
 use crate::{
-    Error,
+    Error, Scope, Tokens,
     archive::{Acknowledgement, EACH, Filter, Mute},
     audit,
     control::{CalendarReport, NewReservation, PairName, Reply, Request},
     frame::Frame,
     received,
+    roles::Grant,
     test::{Kind, OtherEnd, TestParameters},
     tokens,
+    users::LocalUser,
 };
 
 /// Maximum number of rows in a reply: it must fit into a frame.
@@ -39,35 +41,55 @@ impl Response {
     }
 }
 
+/// The user or the program that sends a request.
+struct Requester {
+    /// Its name in limits and calendars.
+    user: String,
+    is_program: bool,
+    grant: Grant,
+}
+
 impl EventLoop {
     pub(super) fn on_request(
         &mut self,
         now: Now,
-        user: &str,
+        user: &LocalUser,
         request: Request,
         reply: oneshot::Sender<Reply>,
         batch: &mut Batch,
     ) -> Result<(), Error> {
+        let by = match self.requester(user, request.token()) {
+            Ok(requester) => requester,
+            Err(error) => {
+                batch.replies.push((reply, Reply::Error(error.to_string())));
+                return Ok(());
+            }
+        };
+        let permitted = by.grant.check(request.scopes()).map_err(Error::Refused);
+        // Changes that are refused are in the audit log.
+        if request.is_reading()
+            && let Err(error) = &permitted
+        {
+            batch.replies.push((reply, Reply::Error(error.to_string())));
+            return Ok(());
+        }
         let response = match request {
-            Request::Reserve { test, token } => {
-                let user = self.user(user, token.as_deref());
+            Request::Reserve { test, .. } => {
                 let details = serde_json::to_value(&test).unwrap_or_default();
-                let reserved = self.reserve(now, &user, &test, batch);
-                self.audit(&user, "reserve", details, reserved)?.map(Response::Explained)
+                let reserved = permitted.and_then(|()| self.reserve(now, &by.user, &test, batch));
+                self.audit(&by, "reserve", details, reserved)?.map(Response::Explained)
             }
-            Request::Cancel { id, text, token } => {
-                let user = self.user(user, token.as_deref());
+            Request::Cancel { id, text, .. } => {
                 let details = json!({ "id": id, "text": text });
-                let known = self.reservation_of(&id, token.as_deref());
+                let known = permitted.and_then(|()| self.reservation_to_cancel(&id, &by));
                 let cancelled = known.inspect(|id| batch.add(self.point.cancel(now, id, &text, &self.rules)));
-                self.audit(&user, "cancel", details, cancelled)?.map(Response::Explained)
+                self.audit(&by, "cancel", details, cancelled)?.map(Response::Explained)
             }
-            Request::Report { id, report, token } => {
-                let user = self.user(user, token.as_deref());
+            Request::Report { id, report, .. } => {
                 let details = json!({ "id": id, "report": report });
-                let reported = self.transfer_of(&id, token.as_deref());
+                let reported = permitted.and_then(|()| self.transfer_of(&id, &by));
                 let reported = reported.and_then(|id| self.report_transfer(&id, report).map(|()| id));
-                self.audit(&user, "report", details, reported)?.map(Response::Explained)
+                self.audit(&by, "report", details, reported)?.map(Response::Explained)
             }
             Request::Status => self.status(now).map(|status| Response::of(&status)),
             Request::Calendar { seconds, point: None } => Ok(Response::of(&self.calendar(now, seconds))),
@@ -88,26 +110,23 @@ impl EventLoop {
                 self.archive.list(&filter).map(|rows| Response::of(&rows))
             }
             Request::Alerts => self.alerts_report(now).map(|report| Response::of(&report)),
-            Request::Acknowledge { pair, since_us, text, token } => {
-                let user = self.user(user, token.as_deref());
+            Request::Acknowledge { pair, since_us, text, .. } => {
                 let details = json!({ "pair": pair, "since_us": since_us, "text": text });
-                let known = self.acknowledge(now, &user, pair, since_us, text);
-                self.audit(&user, "acknowledge", details, known)?
+                let known = permitted.and_then(|()| self.acknowledge(now, &by.user, pair, since_us, text));
+                self.audit(&by, "acknowledge", details, known)?
                     .and_then(|_| self.alerts_report(now))
                     .map(|report| Response::of(&report))
             }
-            Request::Mute { pair, seconds, text, token } => {
-                let user = self.user(user, token.as_deref());
+            Request::Mute { pair, seconds, text, .. } => {
                 let details = json!({ "pair": pair, "seconds": seconds, "text": text });
-                let muted = self.mute(now, &user, pair, seconds, text);
-                self.audit(&user, "mute", details, muted)?
+                let muted = permitted.and_then(|()| self.mute(now, &by.user, pair, seconds, text));
+                self.audit(&by, "mute", details, muted)?
                     .and_then(|_| self.alerts_report(now))
                     .map(|report| Response::of(&report))
             }
             Request::Expel { name } => {
-                let user = self.user(user, None);
-                let expelled = self.expel(&name, batch).map(|()| name.clone());
-                self.audit(&user, "expel", json!({ "name": name }), expelled)?
+                let expelled = permitted.and_then(|()| self.expel(&name, batch)).map(|()| name.clone());
+                self.audit(&by, "expel", json!({ "name": name }), expelled)?
                     .and_then(|_| self.status(now))
                     .map(|status| Response::of(&status))
             }
@@ -188,6 +207,33 @@ impl EventLoop {
         format!("{name}@{}", self.config.name)
     }
 
+    /// The requester and its grant. A token is of a program whose request the HTTP interface has authenticated.
+    fn requester(&mut self, local: &LocalUser, token: Option<&str>) -> Result<Requester, Error> {
+        let user = self.user(&local.name, token);
+        let grant = match token {
+            Some(_) if !local.is_owner => {
+                return Err(Error::Refused("only the HTTP interface sends requests of programs".into()));
+            }
+            Some(name) => {
+                let tokens = Tokens::open(&self.config.state)?;
+                // Some may have been created since the last request.
+                self.rules.set_roles(self.config.roles.assigned(&self.config.name, tokens.entries()));
+                let entry = tokens.entries().get(name);
+                let entry = entry.ok_or_else(|| Error::Refused(format!("the token {name} was removed")))?;
+                self.config.roles.grant_of_token(entry)
+            }
+            None => match self.config.roles.of_user(&user) {
+                Some(role) => Grant::Role(role.clone()),
+                None if local.is_owner => Grant::All,
+                None => {
+                    let text = format!("{user} has no role; [[roles]] in agent.toml gives roles to users");
+                    return Err(Error::Refused(text));
+                }
+            },
+        };
+        Ok(Requester { user, is_program: token.is_some(), grant })
+    }
+
     fn acknowledge(
         &mut self,
         now: Now,
@@ -244,7 +290,7 @@ impl EventLoop {
     /// Writes a request and its outcome to the audit log.
     fn audit<T: ToString>(
         &self,
-        user: &str,
+        by: &Requester,
         action: &str,
         mut details: Value,
         outcome: Result<T, Error>,
@@ -259,26 +305,44 @@ impl EventLoop {
             Err(error) => ("refused", error.to_string()),
         };
         details[key] = text.into();
-        audit::append(&self.config.state, user, action, details)?;
+        if let Some(role) = by.grant.role() {
+            details["role"] = role.into();
+        }
+        audit::append(&self.config.state, &by.user, action, details)?;
         Ok(outcome)
     }
 
-    /// The reservation that a user names; a program can name those of its own token only.
-    fn reservation_of(&self, text: &str, token: Option<&str>) -> Result<ReservationId, Error> {
+    /// The reservation that a requester names.
+    fn reservation_of(&self, text: &str) -> Result<ReservationId, Error> {
         let id = self.named(text).filter(|id| self.point.reservation(id).is_some());
-        let id = id.ok_or_else(|| self.unknown(text))?;
-        let user = self.point.reservation(&id).and_then(|known| known.request.spec.user.clone());
-        match token {
-            Some(_) if user != Some(self.user("", token)) => {
-                Err(Error::Refused(format!("{id} was not reserved with this token")))
-            }
-            _ => Ok(id),
-        }
+        id.ok_or_else(|| self.unknown(text))
     }
 
-    /// The transfer that a user names, which this point must lead; a program can name those of its own token only.
-    fn transfer_of(&self, text: &str, token: Option<&str>) -> Result<ReservationId, Error> {
-        let id = self.reservation_of(text, token)?;
+    /// Checks that a reservation is of the requester.
+    fn check_own(&self, id: &ReservationId, by: &Requester) -> Result<(), Error> {
+        let user = self.point.reservation(id).and_then(|known| known.request.spec.user.as_ref());
+        if user == Some(&by.user) {
+            return Ok(());
+        }
+        let requester = if by.is_program { "with this token".into() } else { format!("by {}", by.user) };
+        Err(Error::Refused(format!("{id} was not reserved {requester}")))
+    }
+
+    /// The reservation that a requester wants to cancel; without the scope `cancel` only its own.
+    fn reservation_to_cancel(&self, text: &str, by: &Requester) -> Result<ReservationId, Error> {
+        let id = self.reservation_of(text)?;
+        if !by.grant.permits(Scope::Cancel) {
+            self.check_own(&id, by)?;
+        }
+        Ok(id)
+    }
+
+    /// The transfer that a requester names, which this point must lead. Programs and users with a role report their own transfers only.
+    fn transfer_of(&self, text: &str, by: &Requester) -> Result<ReservationId, Error> {
+        let id = self.reservation_of(text)?;
+        if by.grant != Grant::All {
+            self.check_own(&id, by)?;
+        }
         let Some(known) = self.point.reservation(&id) else { return Err(self.unknown(text)) };
         let (kind, lead) = (&known.request.spec.test.kind, &known.request.lead);
         if kind != Kind::Transfer.name() {
@@ -292,13 +356,28 @@ impl EventLoop {
         Ok(id)
     }
 
+    /// Another point refuses to send its calendar.
+    pub(super) fn on_calendar_refused(&mut self, from: &PointName, text: &str, batch: &mut Batch) {
+        let text = format!("{from} does not send its calendar: {}", received::plain_reason(text));
+        for reply in self.calendar_requests(from) {
+            batch.replies.push((reply, Reply::Error(text.clone())));
+        }
+    }
+
     /// Another point has sent its calendar.
     pub(super) fn on_calendar(&mut self, from: &PointName, report: CalendarReport, batch: &mut Batch) {
         let report = received::plain_calendar(report);
+        for reply in self.calendar_requests(from) {
+            batch.replies.push((reply, ok(&report)));
+        }
+    }
+
+    /// Removes the requests that wait for the calendar of a point.
+    fn calendar_requests(&mut self, from: &PointName) -> Vec<oneshot::Sender<Reply>> {
         let wanted = std::mem::take(&mut self.requested_calendars);
         let (its, others): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|(name, _)| name == from);
         self.requested_calendars = others;
-        batch.replies.extend(its.into_iter().map(|(_, reply)| (reply, ok(&report))));
+        its.into_iter().map(|(_, reply)| reply).collect()
     }
 }
 

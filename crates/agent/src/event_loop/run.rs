@@ -22,14 +22,16 @@ use super::{
     state::{EventLoop, REPEAT, unix_us},
 };
 use crate::{
-    CalendarFile, Config, Error, Members, Moment, ReloadHandle, StepObserver, StopHandle,
+    CalendarFile, Config, Error, Members, Moment, ReloadHandle, Scope, StepObserver, StopHandle,
     archive::{Archive, Forwarder},
     clock::RemovalGuard,
+    control_server,
     frame::Frame,
     inbound::Inbound,
     metrics::MetricsPusher,
     network::Network,
     received,
+    roles::SharedRoles,
     rules::Rules,
 };
 
@@ -69,6 +71,7 @@ impl EventLoop {
         let forwarder = forwarder.transpose()?;
         let mut rules = Rules::new(config.limits.clone());
         rules.set_members(&members);
+        let roles = SharedRoles::new(config.roles.clone());
         let started = now.steady;
         let alertmanager = config.alerts.as_ref().and_then(|alerts| alerts.alertmanager.clone());
         let mut agent = EventLoop {
@@ -79,6 +82,7 @@ impl EventLoop {
             forwarder,
             members,
             rules,
+            roles,
             network,
             inbox,
             runs: BTreeMap::new(),
@@ -93,6 +97,7 @@ impl EventLoop {
             started,
             observer,
         };
+        agent.apply_roles();
         agent.resume()?;
         Ok(agent)
     }
@@ -188,7 +193,7 @@ impl EventLoop {
         self.pusher = metrics.clone().and_then(|push| MetricsPusher::start(push, state, postgres.clone()));
     }
 
-    /// Applies the tests, their servers, the limits and the push of metrics of a new configuration.
+    /// Applies the tests, their servers, the limits, the roles and the push of metrics of a new configuration.
     fn reload(&mut self, config: Config) -> Result<(), Error> {
         if config.name != self.config.name {
             let (own, other) = (&self.config.name, &config.name);
@@ -207,12 +212,18 @@ impl EventLoop {
             self.start_pusher();
         }
         self.rules.set_limits(self.config.limits.clone());
+        self.apply_roles();
+        self.roles.set(self.config.roles.clone());
+        let mode = control_server::mode(&self.config.roles, &self.config.name);
+        if let Err(error) = control_server::set_mode(&self.config.state, mode) {
+            tracing::warn!("{error}");
+        }
         let mut batch = Batch::default();
         self.set_tasks(now, &mut batch);
         // The entry in the directory has the limits.
         self.announce(now, &mut batch);
         self.publish_announcements(&mut batch)?;
-        tracing::info!("the tests, limits and [metrics] of the new configuration are applied");
+        tracing::info!("the tests, limits, roles and [metrics] of the new configuration are applied");
         self.commit(now, batch)
     }
 
@@ -311,14 +322,19 @@ impl EventLoop {
             }
             Frame::Members { members } => self.on_members(from, members, batch)?,
             Frame::CalendarWanted { seconds } => {
-                let report = Box::new(self.calendar(now, seconds));
-                batch.frames.push((from.clone(), Frame::Calendar { report }));
+                let reply = match self.config.roles.grant_of_point(from).check(&[Scope::Read]) {
+                    Ok(()) => Frame::Calendar { report: Box::new(self.calendar(now, seconds)) },
+                    Err(text) => Frame::Refused { text },
+                };
+                batch.frames.push((from.clone(), reply));
             }
             Frame::Calendar { report } => self.on_calendar(from, *report, batch),
+            // A request for a calendar; joining has its own connection.
+            Frame::Refused { text } => self.on_calendar_refused(from, &text, batch),
             Frame::Renew { public_key } => self.on_renew(from, &public_key, batch)?,
             Frame::Renewed { certificate } => self.on_renewed(from, &certificate)?,
             // Only connections authenticated by an invitation exchange these.
-            Frame::Join { .. } | Frame::Joined { .. } | Frame::Refused { .. } => {}
+            Frame::Join { .. } | Frame::Joined { .. } => {}
         }
         Ok(())
     }

@@ -11,13 +11,14 @@ use units::Time;
 
 use super::{alertmanager::AlertmanagerState, maintenance_schedule::MaintenanceSchedule, test_run::TestRun};
 use crate::{
-    CalendarFile, Config, Error, Members, StepObserver,
+    CalendarFile, Config, Error, Members, StepObserver, Tokens,
     archive::{Archive, Forwarder},
     clock::RemovalGuard,
     control::Reply,
     inbound::Inbound,
     metrics::MetricsPusher,
     network::Network,
+    roles::SharedRoles,
     rules::Rules,
     test_row::micros,
 };
@@ -34,6 +35,7 @@ pub(crate) struct EventLoop {
     pub(super) forwarder: Option<Forwarder>,
     pub(super) members: Members,
     pub(super) rules: Rules,
+    pub(super) roles: SharedRoles,
     pub(super) network: Arc<Network>,
     pub(super) inbox: mpsc::Sender<Inbound>,
     pub(super) runs: BTreeMap<ReservationId, TestRun>,
@@ -60,6 +62,21 @@ impl EventLoop {
 
     pub(super) fn is_authority(&self) -> bool {
         self.members.authority == self.config.name
+    }
+
+    /// The roles of this point, for its HTTP interface.
+    pub fn roles(&self) -> SharedRoles {
+        self.roles.clone()
+    }
+
+    /// Applies the roles of the configuration, and those of the tokens.
+    pub(super) fn apply_roles(&mut self) {
+        let tokens = Tokens::open(&self.config.state).map(|tokens| tokens.entries().clone());
+        let tokens = tokens.unwrap_or_else(|error| {
+            tracing::warn!("roles of tokens are unknown: {error}");
+            BTreeMap::new()
+        });
+        self.rules.set_roles(self.config.roles.assigned(&self.config.name, &tokens));
     }
 
     /// Commits the archive's rows to the disk.

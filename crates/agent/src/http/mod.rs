@@ -44,7 +44,7 @@ use crate::{
     control::SCHEMA,
     metrics::{self, MetricsSnapshot},
     planning::{PlanRequest, make_plan},
-    tokens::TokenRefusal,
+    roles::SharedRoles,
 };
 
 /// Number of tests in a document, unless the request names another.
@@ -74,6 +74,8 @@ struct Site {
     postgres: Option<PostgresAddress>,
     /// The servers outside the mesh to which transfers are planned.
     servers: Vec<ServerService>,
+    /// The roles of tokens.
+    roles: SharedRoles,
     client: Client,
     is_local: bool,
     request_permits: Arc<Semaphore>,
@@ -95,8 +97,8 @@ enum Refusal {
     Busy,
     /// The token is missing, unknown or expired.
     Unauthorized,
-    /// The token lacks a scope.
-    Forbidden(Scope),
+    /// The token, or its role, lacks a scope.
+    Forbidden(String),
     /// The document of the request is too long.
     TooLong,
     /// The document of the request did not arrive.
@@ -121,9 +123,7 @@ impl IntoResponse for Refusal {
                     "a valid token is needed: Authorization: Bearer TOKEN (longfat agent token create)";
                 (StatusCode::UNAUTHORIZED, text.into())
             }
-            Refusal::Forbidden(scope) => {
-                (StatusCode::FORBIDDEN, format!("the token lacks the scope {scope}"))
-            }
+            Refusal::Forbidden(text) => (StatusCode::FORBIDDEN, text),
             Refusal::TooLong => {
                 let text = format!("the document is longer than {MAX_BODY_BYTES} bytes");
                 (StatusCode::PAYLOAD_TOO_LARGE, text)
@@ -145,6 +145,7 @@ pub(crate) async fn serve(
     state: &Path,
     postgres: Option<PostgresAddress>,
     servers: Vec<ServerService>,
+    roles: SharedRoles,
 ) -> Result<(), Error> {
     let failed = |cause| Error::system("serve HTTP", cause);
     let address: SocketAddr = listener.local_addr().map_err(failed)?;
@@ -152,6 +153,7 @@ pub(crate) async fn serve(
         state: state.into(),
         postgres,
         servers,
+        roles,
         client: Client::new(state),
         is_local: address.ip().is_loopback(),
         request_permits: Arc::new(Semaphore::new(MAX_REQUESTS)),
@@ -159,7 +161,8 @@ pub(crate) async fn serve(
     server::serve(listener, router(Arc::new(site)), server::Limits::default()).await.map_err(failed)
 }
 
-/// Serves the interface of a running agent from another process until it is stopped, for agents in other network namespaces.
+/// Serves the interface of a running agent from another process until it is stopped, for agents in other network namespaces. It does not know
+/// the agent's roles, so tokens with a role are refused.
 ///
 /// # Errors
 /// If the server fails.
@@ -171,7 +174,7 @@ pub fn serve_interface(listener: TcpListener, state: &Path, stop: &StopHandle) -
     let served = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
         tokio::select! {
-            served = serve(listener, state, None, Vec::new()) => served,
+            served = serve(listener, state, None, Vec::new(), SharedRoles::default()) => served,
             () = stop.stopped() => Ok(()),
         }
     });
@@ -216,7 +219,7 @@ async fn handle(site: Arc<Site>, route: &'static Route, request: Request) -> Res
     let change = match route.body {
         None => None,
         Some(body) => {
-            let token = authorize(&site, body.scope(), request.headers())?;
+            let token = authorize(&site, body.scopes(), request.headers())?;
             let document = timeout(BODY_TIMEOUT, to_bytes(request.into_body(), MAX_BODY_BYTES)).await;
             let document = document.map_err(|_| Refusal::Late)?.map_err(|_| Refusal::TooLong)?;
             Some((body, token, document))
@@ -242,19 +245,19 @@ async fn handle(site: Arc<Site>, route: &'static Route, request: Request) -> Res
     }
 }
 
-/// The name of the token in a request's header, if it has the scope. Pages of other sites cannot send this header: no response permits it
-/// (CORS).
-fn authorize(site: &Site, scope: Scope, headers: &HeaderMap) -> Result<String, Refusal> {
+/// The name of the token in a request's header, if it has one of the scopes. Pages of other sites cannot send this header: no response
+/// permits it (CORS).
+fn authorize(site: &Site, scopes: &[Scope], headers: &HeaderMap) -> Result<String, Refusal> {
     let header = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token = header.and_then(|value| value.split_once(' '));
     let token =
         token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
     let token = token.ok_or(Refusal::Unauthorized)?;
-    let checked = Tokens::open(&site.state)?.check(token, scope, os::realtime().as_secs());
-    checked.map_err(|refusal| match refusal {
-        TokenRefusal::Unknown => Refusal::Unauthorized,
-        TokenRefusal::Scope(scope) => Refusal::Forbidden(scope),
-    })
+    let tokens = Tokens::open(&site.state)?;
+    let now_s = os::realtime().as_secs();
+    let (name, entry) = tokens.authenticate(token, now_s).ok_or(Refusal::Unauthorized)?;
+    site.roles.get().grant_of_token(entry).check(scopes).map_err(Refusal::Forbidden)?;
+    Ok(name.into())
 }
 
 /// Applies a change that a program requests.

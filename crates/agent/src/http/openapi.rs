@@ -97,7 +97,8 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
         Body::Mute => of::<MuteRequest>(generator),
     } });
     operation["security"] = json!([{ "token": [] }]);
-    operation["x-longfat-scope"] = body.scope().name().into();
+    let scopes: Vec<&str> = body.scopes().iter().map(|scope| scope.name()).collect();
+    operation["x-longfat-scope"] = scopes.join(" or ").into();
     json!({ "post": operation })
 }
 

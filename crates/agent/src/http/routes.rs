@@ -46,12 +46,13 @@ pub(super) enum Body {
 }
 
 impl Body {
-    /// The scope that a program's token needs.
-    pub fn scope(self) -> Scope {
+    /// The scopes of which a program's token needs one.
+    pub fn scopes(self) -> &'static [Scope] {
         match self {
-            Body::Reservation | Body::Cancellation => Scope::Reserve,
-            Body::Report => Scope::Report,
-            Body::Acknowledge | Body::Mute => Scope::Alerts,
+            Body::Reservation => &[Scope::Reserve],
+            Body::Cancellation => &[Scope::Reserve, Scope::Cancel],
+            Body::Report => &[Scope::Report],
+            Body::Acknowledge | Body::Mute => &[Scope::Alerts],
         }
     }
 }
@@ -171,7 +172,11 @@ pub(super) const ROUTES: &[Route] = &[
         "Reserves a test, or a slot for the program's own transfer; a rule that refuses it is in the reply",
         Body::Reservation,
     ),
-    change("/api/v1/cancel", "Cancels a reservation of the same token", Body::Cancellation),
+    change(
+        "/api/v1/cancel",
+        "Cancels a reservation of the same token; with the scope cancel any reservation",
+        Body::Cancellation,
+    ),
     change(
         "/api/v1/report",
         "Reports a transfer of the same token, which ends its slot; the reply has what limited it",

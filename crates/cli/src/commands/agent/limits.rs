@@ -1,17 +1,19 @@
 //! `longfat agent limits`: which rule decides on a test, and the import of bwctl's limits files.
 
 use std::{
+    collections::BTreeMap,
     fs,
     net::IpAddr,
     path::{Path, PathBuf},
 };
 
+use agent::Tokens;
 use clap::{Args, Subcommand};
 use limits::{Decision, Error, Limits, Pending, TestRequest, Usage};
 use serde_json::{Value, json};
 use units::Bytes;
 
-use super::Directory;
+use super::{Directory, failure};
 use crate::{exit::Exit, output};
 
 /// The schema of every document that these commands print.
@@ -36,7 +38,7 @@ pub struct ExplainArgs {
     /// udp,500mbit,30s,in=60s
     #[arg(value_name = "TEST", value_parser = TestRequest::parse_test)]
     test: TestRequest,
-    /// Limits file [default: that of the point]
+    /// Limits file, without roles [default: that of the point, with roles]
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     #[command(flatten)]
@@ -107,18 +109,24 @@ fn read(file: &Path) -> anyhow::Result<String> {
 }
 
 fn explain(args: &ExplainArgs, json: bool) -> anyhow::Result<()> {
-    let file = match &args.file {
-        Some(file) => file.clone(),
-        None => args.directory.config()?.limits_file,
+    let (file, roles) = match &args.file {
+        Some(file) => (file.clone(), BTreeMap::new()),
+        None => {
+            let config = args.directory.config()?;
+            let tokens = Tokens::open(&config.state).map_err(failure)?;
+            let roles = config.roles.assigned(&config.name, tokens.entries());
+            (config.limits_file, roles)
+        }
     };
     let text = read(&file)?;
-    let limits: Limits = text.parse().map_err(|error: Error| {
+    let mut limits: Limits = text.parse().map_err(|error: Error| {
         let is_bwctls = matches!(error, Error::Syntax(_)) && limits::import(&text).is_ok();
         let file = file.display();
         let hint =
             format!("this is a file of bwctl; convert it: longfat agent limits import {file} > limits.toml");
         Exit::BadInput(format!("{file}: {}", if is_bwctls { hint } else { error.to_string() }))
     })?;
+    limits.set_roles(roles);
     for (link, _) in &args.reserved {
         if !limits.links().iter().any(|known| known.name == *link) {
             let names: Vec<&str> = limits.links().iter().map(|link| link.name.as_str()).collect();

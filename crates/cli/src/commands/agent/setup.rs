@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 
-use agent::{Authority, Config, Invitation, JoinRequest, Members, NoObserver, ReloadHandle, StopHandle};
+use agent::{
+    Authority, Config, Invitation, JoinRequest, Members, NoObserver, ReloadHandle, StopHandle, Tokens,
+};
 use anyhow::Context;
 use clap::Args;
 use serde_json::{Value, json};
@@ -152,6 +154,13 @@ pub fn check(args: &Directory, json: bool) -> anyhow::Result<()> {
     let members = Members::open(&config.state)
         .unwrap_or_else(|_| Members::of_one(config.name.clone(), &config.address));
     let tests = config.tasks(&members).len();
+    let tokens = Tokens::open(&config.state).map_err(failure)?;
+    let without_role: Vec<(&str, &str)> = tokens
+        .entries()
+        .iter()
+        .filter_map(|(name, token)| Some((name.as_str(), token.role.as_deref()?)))
+        .filter(|(_, role)| config.roles.get(role).is_none())
+        .collect();
     let others: Vec<&str> = members
         .members
         .iter()
@@ -165,6 +174,7 @@ pub fn check(args: &Directory, json: bool) -> anyhow::Result<()> {
         return output::json(&json!({
             "schema": SCHEMA, "point": config.name, "config": args.config_file(), "tests": tests,
             "to_each_point": to_each,
+            "tokens_with_unknown_role": without_role.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
         }));
     }
     let count = match tests {
@@ -181,8 +191,12 @@ pub fn check(args: &Directory, json: bool) -> anyhow::Result<()> {
         .iter()
         .map(|test| format!("\nthe test {} is to each other point of the mesh, {now}", test.name));
     let to_each: String = to_each.collect();
+    let unknown_roles: String = without_role
+        .iter()
+        .map(|(name, role)| format!("\nthe token {name} permits nothing: its role {role} is not in the file"))
+        .collect();
     output::text(&format!(
-        "{}: no mistakes; point {}, {count}{to_each}",
+        "{}: no mistakes; point {}, {count}{to_each}{unknown_roles}",
         args.config_file().display(),
         config.name
     ))
@@ -202,7 +216,7 @@ fn read_again(file: &Path, reload: &ReloadHandle) {
     }
 }
 
-/// Runs the point until a signal. SIGHUP lets it read its tests, limits and push of metrics again.
+/// Runs the point until a signal. SIGHUP lets it read its tests, limits, roles and push of metrics again.
 pub fn run(args: &Directory) -> anyhow::Result<()> {
     let config = args.config()?;
     let (stop, reload) = (StopHandle::default(), ReloadHandle::default());

@@ -150,7 +150,8 @@ pub fn tokens(entries: &BTreeMap<String, TokenEntry>) -> String {
         let scopes: Vec<&str> = entry.scopes.iter().map(|scope| Scope::name(*scope)).collect();
         let time = |seconds: u64| instant(i64::try_from(seconds).unwrap_or(0).saturating_mul(1_000_000));
         let expires = entry.expires_s.map_or(UNKNOWN.into(), time);
-        vec![name.clone(), scopes.join(", "), time(entry.created_s), expires]
+        let scopes = entry.role.as_ref().map_or_else(|| scopes.join(", "), |role| format!("role {role}"));
+        vec![name.clone(), scopes, time(entry.created_s), expires]
     });
     table(&["TOKEN", "SCOPES", "CREATED (UTC)", "EXPIRES (UTC)"], rows, &[false; 4], &[])
 }

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use agent::{Scope, TokenEntry, Tokens};
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use serde_json::json;
 use units::Time;
 
 use super::{Directory, SCHEMA, failure};
-use crate::output;
+use crate::{exit::Exit, output};
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
@@ -23,12 +23,17 @@ pub enum TokenCommand {
 
 /// Options of `agent token create`.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("grant").required(true).args(["scope", "role"])))]
 pub struct CreateArgs {
     /// Name of the program; in limits it is the user token:NAME@POINT
     name: String,
-    /// What the token permits: reserve (tests and slots), report (results of transfers), alerts (acknowledge, mute)
-    #[arg(long, value_name = "SCOPE", value_delimiter = ',', required = true)]
+    /// What the token permits: reserve (tests and slots), report (results of transfers), alerts (acknowledge, mute), cancel (any
+    /// reservation)
+    #[arg(long, value_name = "SCOPE", value_delimiter = ',')]
     scope: Vec<Scope>,
+    /// Role in agent.toml, whose scopes and limits apply to the token
+    #[arg(long, value_name = "ROLE")]
+    role: Option<String>,
     /// Lifetime of the token [default: until it is removed]
     #[arg(long, value_name = "TIME")]
     valid: Option<Time>,
@@ -60,7 +65,20 @@ fn open(directory: &Directory) -> anyhow::Result<Tokens> {
 
 fn create(args: &CreateArgs, json: bool) -> anyhow::Result<()> {
     let valid = args.valid.map(|valid| Duration::from_nanos(valid.0));
-    let token = open(&args.directory)?.create(&args.name, &args.scope, valid).map_err(failure)?;
+    let config = args.directory.config()?;
+    let mut tokens = Tokens::open(&config.state).map_err(failure)?;
+    let token = match &args.role {
+        None => tokens.create(&args.name, &args.scope, valid),
+        Some(role) if config.roles.get(role).is_some() => tokens.create_with_role(&args.name, role, valid),
+        Some(role) => {
+            let names: Vec<&str> = config.roles.names().collect();
+            let known = if names.is_empty() { "it has none".into() } else { names.join(", ") };
+            let file = args.directory.config_file();
+            let text = format!("{} has no role {role:?}; roles: {known}", file.display());
+            return Err(Exit::BadInput(text).into());
+        }
+    };
+    let token = token.map_err(failure)?;
     if json {
         return output::json(&json!({ "schema": SCHEMA, "name": args.name, "token": token }));
     }
@@ -73,7 +91,8 @@ fn list(directory: &Directory, json: bool) -> anyhow::Result<()> {
     if json {
         let entry = |(name, entry): (&String, &TokenEntry)| {
             json!({
-                "name": name, "scopes": entry.scopes, "created_s": entry.created_s, "expires_s": entry.expires_s,
+                "name": name, "scopes": entry.scopes, "role": entry.role, "created_s": entry.created_s,
+                "expires_s": entry.expires_s,
             })
         };
         let entries: Vec<_> = tokens.entries().iter().map(entry).collect();

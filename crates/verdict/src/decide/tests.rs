@@ -538,6 +538,32 @@ fn in_virtual_time_nothing_waits_for_a_host() {
     }
 }
 
+/// 1 Mb/s is two segments in 23 ms, and the round-trip time is 0.3 ms.
+#[test]
+fn packets_that_are_many_round_trips_apart_are_paced() {
+    let row = |i: i64| FlowSample {
+        time_us: i * 10_000,
+        flow: "f".into(),
+        ca_state: Some(0),
+        snd_mss_bytes: Some(MSS),
+        snd_cwnd_segs: Some(10),
+        snd_wnd_bytes: Some(400_000),
+        unacked_segs: Some(0),
+        notsent_bytes: Some(80_000),
+        sndbuf_bytes: Some(92_000),
+        wmem_queued_bytes: Some(90_000),
+        srtt_us: Some(300),
+        pacing_rate_bps: Some(1_000_000),
+        bytes_acked: Some(1 + i * 10 / 23 * 2 * MSS),
+        ..FlowSample::default()
+    };
+    for virtual_time in [true, false] {
+        let context = FlowContext { virtual_time, pacing_bps: Some(1e6), ..FlowContext::default() };
+        let causes = labels((0..100).map(row).collect(), context);
+        assert!(causes[1..].iter().all(|cause| *cause == Some(Cause::Pacing)), "{virtual_time}: {causes:?}");
+    }
+}
+
 #[test]
 fn an_unknown_sender_stays_unlabelled() {
     let mut rows = vec![

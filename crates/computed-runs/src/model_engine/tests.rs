@@ -85,6 +85,15 @@ fn nothing_arrives_over_a_link_that_passes_no_packet() {
         "forward = { rate = \"1mbit\", loss = 1.0 }\nchanges = [{ at = \"1s\", forward = { loss = 0.0 } }]";
     let ping = predicted(&scenario(["", ""], later, &flow("kind = \"ping\"")));
     assert!(ping.min_rtt_us.is_some());
+    // A link that is down for the whole time of a flow, or for a part of it.
+    let bytes = |keys: &str| {
+        let link = "forward = { rate = \"1mbit\" }\nchanges = [{ at = \"2s\", forward = { down = true } }, \
+                    { at = \"8s\", forward = { down = false } }]";
+        predicted(&scenario(["", ""], link, &flow(&format!("cc = \"reno\"\n{keys}")))).bytes
+    };
+    assert_eq!(bytes("start = \"2s\"\nstop = \"8s\""), Some(0));
+    assert_ne!(bytes("start = \"1s\"\nstop = \"8s\""), Some(0));
+    assert_ne!(bytes("start = \"2s\"\nstop = \"9s\""), Some(0));
 }
 
 /// 1 Mb/s with 14 bytes of Ethernet header: 8 us a byte.

@@ -2,7 +2,7 @@
 
 use net::PipeSpec;
 use scenario::{FlowKind, FlowSpec, PathMtu, Scenario};
-use schema::{FlowSummary, RunSummary};
+use schema::{EngineName, FlowSummary, RunSummary};
 use units::Time;
 
 /// Number of round trips until a receiver reads the first data of a connection.
@@ -22,6 +22,13 @@ pub fn explain(scenario: &Scenario, summary: &mut RunSummary) {
             continue;
         }
         let name = &flow.name;
+        // An infinite rate, or a kind of flow or path without a closed form.
+        let is_unknown = result.bytes.is_none() && !matches!(flow.kind, FlowKind::Ping(_));
+        if is_unknown && summary.engine == EngineName::Model {
+            let note = format!("the closed forms have no figure for flow {name} on this path");
+            summary.quality.notes.push(note);
+            continue;
+        }
         match cause(scenario, flow) {
             Some(cause) => summary.quality.notes.push(format!("flow {name} delivered nothing: {cause}")),
             None => {

@@ -322,6 +322,14 @@ fn a_sender_that_does_not_send_at_the_requested_rate_is_limited_by_its_host() {
     let late = of(0.7);
     assert!(late[..190].iter().all(|cause| *cause == Some(Cause::HostCpu)), "{late:?}");
     assert!(late[200..].iter().all(|cause| *cause == Some(Cause::Pacing)), "{late:?}");
+    // At 30 kb/s a packet is due each 386 ms.
+    let slow = |row: &mut FlowSample| {
+        row.pacing_rate_bps = Some(30_000);
+        row.bytes_sent = Some((row.time_us / 386_000 + 1) * MSS);
+    };
+    let context = FlowContext { is_rate_controlled: true, pacing_bps: Some(3e4), ..FlowContext::default() };
+    let causes = in_context(slow, context);
+    assert!(causes.iter().all(|cause| *cause == Some(Cause::Pacing)), "{causes:?}");
 }
 
 /// A file transfer whose window is full all the time, and whose sender waits for its file for this share of it.

@@ -96,6 +96,23 @@ fn nothing_arrives_over_a_link_that_passes_no_packet() {
     assert_ne!(bytes("start = \"2s\"\nstop = \"9s\""), Some(0));
 }
 
+/// 95.6 Mb/s of payload need 2.2 Mb/s of ACKs for two segments each, and less with super-packets.
+#[test]
+fn a_link_that_is_too_slow_for_acks_is_named() {
+    let note = |receiver: &str, rate: &str| {
+        let link = format!(
+            "forward = {{ rate = \"100mbit\" }}\nbackward = {{ rate = \"{rate}\", delay = \"10ms\" }}"
+        );
+        let scenario = scenario(["", receiver], &link, &flow("cc = \"reno\""));
+        let flows = [predicted(&scenario)];
+        slow_ack_link(&scenario, &scenario.flows[0], &flows, KernelVersion::new(6, 18))
+    };
+    assert!(note("gro = 1", "2mbit").unwrap().contains("link path is too slow for the ACKs of flow f"));
+    assert_eq!(note("gro = 1", "3mbit"), None);
+    assert!(note("", "500kbit").is_some());
+    assert_eq!(note("", "1mbit"), None);
+}
+
 /// 1 Mb/s with 14 bytes of Ethernet header: 8 us a byte.
 const SLOW: &str = "both = { rate = \"1mbit\", delay = \"10ms\", overhead = 14 }";
 

@@ -216,6 +216,17 @@ fn a_flow_without_goodput_has_a_reason() {
 }
 
 #[test]
+fn a_flow_without_a_closed_form_is_no_fault() {
+    let test_dir = TestDir::new(&SMALL.replace("cc = \"cubic\"", "kind = \"xcp\""));
+    let all = test_dir.run(&["run", "s.toml", "--engine", "model", "--json"]).json();
+    let (run, flow) = flow_of(&all, "model");
+    assert!(flow["goodput_bps"].is_null(), "{flow}");
+    assert_eq!(run["quality"]["ok"], true, "{run}");
+    let notes = run["quality"]["notes"].to_string();
+    assert!(notes.contains("the closed forms have no figure for flow bulk"), "{notes}");
+}
+
+#[test]
 fn a_run_lists_ignored_settings() {
     let text = SMALL.replace("queue = \"250kB\"", "queue = \"250kB\", jitter = \"1ms\"")
         + "[hosts.\"*\"]\nstart = \"true\"\nsysctl = { \"net.ipv4.tcp_fastopen\" = \"3\" }\n";

@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use model::{
     Aimd, CompetingFlow, ControlLaw, DatagramPackets, DeviceQueue, PathInputs, Prediction, SocketBuffer,
-    buffer_defaults, predict,
+    Transport, buffer_defaults, predict,
 };
 use net::{Discipline, PipeSpec};
 use scenario::{Cc, EngineKind, FlowKind, FlowSpec, Host, PathMtu, Scenario, TcpSpec, UdpSpec, XcpSpec};
@@ -34,6 +34,11 @@ const FIRST_KERNEL_COUNTING_SEGMENTS: KernelVersion = KernelVersion { major: 4, 
 const FIRST_KERNEL_WITH_SMALL_QUEUES: KernelVersion = KernelVersion { major: 3, minor: 6, patch: 0 };
 /// Since this version hosts send and receive super-packets (TSO 2.5, GSO 2.6.18, GRO 2.6.29).
 const FIRST_KERNEL_WITH_OFFLOADS: KernelVersion = KernelVersion { major: 2, minor: 6, patch: 0 };
+/// A super-packet has at least the bytes that the pacing rate sends in 2^-10 s, but at most 64 KiB (`tcp_tso_autosize`,
+/// net/ipv4/tcp_output.c).
+const SUPER_PACKETS_PER_S: f64 = 1024.0;
+/// The largest super-packet, bytes.
+const SUPER_PACKET_BYTES: f64 = 65_536.0;
 /// IP bytes of an address request or its reply as a link counts them: an ARP packet has 28 after its Ethernet header (RFC 826).
 const ADDRESS_REQUEST_BYTES: u32 = 28;
 /// Delay of a small packet inside both hosts, in addition to the path, seconds.
@@ -60,12 +65,45 @@ pub fn run(sysctls: Sysctls<'_>, scenario: &Scenario, mut summary: RunSummary, k
     summary.fairness_jain = model::jain_index(&goodputs);
     let applies = |_: &Host, name: &str| SYSCTLS.contains(&name);
     summary.quality.notes.extend(scenario.not_modelled(EngineKind::Model, applies));
+    let slow_for_acks = |flow| slow_ack_link(scenario, flow, &summary.flows, kernel);
+    let notes: Vec<String> = scenario.flows.iter().filter_map(slow_for_acks).collect();
+    summary.quality.notes.extend(notes);
     nothing_arrived::explain(scenario, &mut summary);
     if goodputs.len() > 1 {
         let note = "the model treats each flow as alone on its path, unless all are like Reno (AIMD) and share one slowest link";
         summary.quality.notes.push(note.into());
     }
     summary
+}
+
+/// A note on a link that is too slow for the ACKs of a TCP flow with its predicted goodput, which ignores them. A receiver sends an ACK for
+/// two segments, or for a super-packet.
+fn slow_ack_link(
+    scenario: &Scenario,
+    flow: &FlowSpec,
+    flows: &[FlowSummary],
+    kernel: KernelVersion,
+) -> Option<String> {
+    let FlowKind::Tcp(_) = flow.kind else { return None };
+    let result = flows.iter().find(|result| result.name == flow.name)?;
+    let path = FlowPath::of(scenario, flow)?;
+    let (from, to) = (scenario.host(&flow.from)?, scenario.host(&flow.to)?);
+    let has_super_packets = has_offloads(from, kernel)
+        && !from.nic.has_no_super_packets(path.mtu)
+        && !from.nic.software_gso
+        && to.nic.gro.is_none();
+    let bytes_per_s = result.steady_goodput_bps? / 8.0;
+    let max_acks_per_s = match has_super_packets {
+        true => SUPER_PACKETS_PER_S.max(bytes_per_s / SUPER_PACKET_BYTES),
+        false => f64::INFINITY,
+    };
+    let acks_per_s = (bytes_per_s / (2.0 * result.mss_bytes? as f64)).min(max_acks_per_s);
+    let ack_bytes = path.ip.header_bytes() + Transport::Tcp.header_bytes();
+    let (link, ..) = path.reverse.iter().find(|(_, _, pipe)| {
+        let bits_per_s = acks_per_s * f64::from(ack_bytes + pipe.overhead) * 8.0;
+        pipe.rate.mean().is_some_and(|rate| rate.as_f64() < bits_per_s)
+    })?;
+    Some(format!("the model ignores that link {link} is too slow for the ACKs of flow {}", flow.name))
 }
 
 /// Predicts all flows; `kernel` is the kernel of hosts without the key `kernel`.

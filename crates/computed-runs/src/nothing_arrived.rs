@@ -2,7 +2,7 @@
 
 use net::PipeSpec;
 use scenario::{FlowKind, FlowSpec, PathMtu, Scenario};
-use schema::{FlowSummary, RunSummary};
+use schema::{EngineName, FlowSummary, RunSummary};
 use units::Time;
 
 /// Number of round trips until a receiver reads the first data of a connection.
@@ -22,6 +22,13 @@ pub fn explain(scenario: &Scenario, summary: &mut RunSummary) {
             continue;
         }
         let name = &flow.name;
+        // An infinite rate, or a kind of flow or path without a closed form.
+        let is_unknown = result.bytes.is_none() && !matches!(flow.kind, FlowKind::Ping(_));
+        if is_unknown && summary.engine == EngineName::Model {
+            let note = format!("the closed forms have no figure for flow {name} on this path");
+            summary.quality.notes.push(note);
+            continue;
+        }
         match cause(scenario, flow) {
             Some(cause) => summary.quality.notes.push(format!("flow {name} delivered nothing: {cause}")),
             None => {
@@ -54,8 +61,7 @@ fn cause(scenario: &Scenario, flow: &FlowSpec) -> Option<String> {
         return Some(format!("link {name} on its path {state}"));
     }
     let path = hops(scenario, flow);
-    let end = flow.stop.unwrap_or(scenario.duration).min(scenario.duration);
-    let active = end.0.saturating_sub(flow.start.0);
+    let active = end(scenario, flow).0.saturating_sub(flow.start.0);
     if active == 0 {
         return Some("it starts after the end of the run".into());
     }
@@ -91,7 +97,12 @@ fn black_hole(scenario: &Scenario, flow: &FlowSpec) -> Option<(String, String)> 
     Some((hole.sentence(mtu), remedy))
 }
 
-/// A link that passes no packet during the whole run.
+/// The end of a flow's time.
+fn end(scenario: &Scenario, flow: &FlowSpec) -> Time {
+    flow.stop.unwrap_or(scenario.duration).min(scenario.duration)
+}
+
+/// A link that passes no packet during the whole time of a flow.
 pub struct DeadLink<'a> {
     /// Its name.
     pub name: &'a str,
@@ -108,9 +119,13 @@ pub fn dead_link<'a>(scenario: &'a Scenario, flow: &FlowSpec) -> Option<DeadLink
         let hops = scenario.path(from, to)?;
         hops.iter().find_map(|hop| {
             let link = &scenario.links[hop.link];
-            let mut later = link.changes.iter().map(|change| change.pipe(hop.direction));
-            let state = dead_state(link.pipe(hop.direction))?;
-            let stays_dead = later.all(|direction| dead_state(direction).is_some());
+            let (earlier, later) =
+                link.changes.split_at(link.changes.partition_point(|change| change.at <= flow.start));
+            let at_start =
+                earlier.last().map_or(link.pipe(hop.direction), |change| change.pipe(hop.direction));
+            let state = dead_state(at_start)?;
+            let mut later = later.iter().take_while(|change| change.at < end(scenario, flow));
+            let stays_dead = later.all(|change| dead_state(change.pipe(hop.direction)).is_some());
             stays_dead.then_some(DeadLink { name: &link.name, state })
         })
     })

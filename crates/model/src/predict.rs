@@ -636,6 +636,17 @@ mod tests {
         assert_eq!(prediction.verdict, Cause::HostCpu);
     }
 
+    /// The bursts of a buffer that is far larger than the path's product of rate and delay keep the link busy.
+    #[test]
+    fn a_slow_link_of_a_short_path_is_full() {
+        for (mbps, rtt_us) in [(1, 1000), (10, 200), (100, 20)] {
+            let (rate, rtt) = (Some(BitRate(mbps * 1_000_000)), Time::from_micros(rtt_us));
+            let prediction = predict(&PathInputs { rate, rtt, ..lab8(NEW, 4 << 20) });
+            assert_eq!(prediction.verdict, Cause::PathRate, "{mbps}: {prediction:?}");
+            assert!(prediction.steady_goodput_bps > 0.95e6 * mbps as f64, "{mbps}: {prediction:?}");
+        }
+    }
+
     #[test]
     fn a_window_that_cannot_fill_the_queue_has_no_sawtooth() {
         let small = PathInputs {

@@ -42,7 +42,8 @@ pub(crate) struct Windows {
     pub mss: u32,
 }
 
-/// Goodput in bit/s. `None` if the send buffer holds only few super-packets, or the window less than two segments.
+/// Goodput in bit/s. `None` if the send buffer holds only few super-packets, the window less than two segments, or the link is so slow
+/// that it sends at most one packet in the time that is followed: the buffer keeps it busy then.
 pub(crate) fn windows_bps(windows: &Windows) -> Option<f64> {
     let (rtt, mss) = (windows.rtt.as_secs_f64(), f64::from(windows.mss.max(1)));
     if rtt <= 0.0 {
@@ -56,7 +57,7 @@ pub(crate) fn windows_bps(windows: &Windows) -> Option<f64> {
     let joined = (windows.send_buffer / MAX_PACKETS / packet).ceil().max(1.0);
     let window_segs = windows.receive_window.min(windows.send_buffer) / mss;
     let segment = mss * (window_segs / MAX_PACKETS).ceil().max(1.0);
-    Some(Cycle::new(windows, packet * joined, PACKET_OVERHEAD * joined, segment).goodput_bps(rtt))
+    Cycle::new(windows, packet * joined, PACKET_OVERHEAD * joined, segment).goodput_bps(rtt)
 }
 
 /// The pacing rate in windows per round trip: the congestion window grows to twice the data in flight (`tcp_is_cwnd_limited`), and after slow
@@ -111,7 +112,8 @@ impl<'a> Cycle<'a> {
         }
     }
 
-    fn goodput_bps(mut self, rtt: f64) -> f64 {
+    /// `None` if no two packets arrive in the second half of the time.
+    fn goodput_bps(mut self, rtt: f64) -> Option<f64> {
         let end = ROUND_TRIPS * rtt;
         let (mut counted, mut counted_since) = (0.0, None);
         self.write();
@@ -134,7 +136,7 @@ impl<'a> Cycle<'a> {
             self.send(rtt);
         }
         let seconds = self.now - counted_since.unwrap_or(self.now);
-        if seconds > 0.0 { counted * 8.0 / seconds } else { 0.0 }
+        (seconds > 0.0).then(|| counted * 8.0 / seconds)
     }
 
     /// The writer fills the buffer.
@@ -233,5 +235,13 @@ mod tests {
         }
         let none = Windows { send_buffer: 1e7, receive_window: 1e7, rate: 1e9, rtt: Time::ZERO, mss: 1448 };
         assert_eq!(windows_bps(&none), None);
+    }
+
+    /// At 10 Mb/s a super-packet of 64 KiB takes 52 ms, and the cycle of a path of 0.2 ms is followed for 12 ms.
+    #[test]
+    fn a_slow_link_of_a_short_path_is_not_followed() {
+        let rtt = Time::from_micros(200);
+        let windows = Windows { send_buffer: 4_194_304.0, receive_window: 26e6, rate: 1.2e6, rtt, mss: 1448 };
+        assert_eq!(windows_bps(&windows), None);
     }
 }

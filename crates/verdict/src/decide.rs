@@ -25,7 +25,8 @@
 //!    path that is not described `path_rate` where the flow no longer grows, because BBR sends at the path's
 //!    rate that way).
 //! 7. Data waited although nothing above applies: `path_rate` where the link is full for the next half round
-//!    trip, else `host_cpu`. In virtual time the data waited for the pacing timer within a burst:
+//!    trip, `pacing` where the flow keeps a requested pacing rate (the packets of a low rate are far apart), else
+//!    `host_cpu`. In virtual time the data waited for the pacing timer within a burst:
 //!    `send_buffer` where the buffer was full, because it then limits the size of bursts, else `pacing`.
 //!
 //! Two ends on one host have no path between them: `path_rate` becomes `host_cpu`.
@@ -429,6 +430,10 @@ fn judge(
     let soon = row.time_us + half / RATE_ROUND_TRIPS;
     if history.utilization(row.time_us, soon).is_some_and(|share| share >= FULL) {
         return Some(Judgement::Limit(Cause::PathRate));
+    }
+    // Packets of a low rate can be further apart than the round trips of which rule 6 takes the goodput.
+    if context.pacing_bps.is_some_and(|rate| !history.is_behind(row, rate)) {
+        return Some(Judgement::Limit(Cause::Pacing));
     }
     if context.virtual_time {
         let is_full = buffer_is_full(row);

@@ -22,9 +22,11 @@ impl StartOfFlow {
         let Some(first) = rows.iter().find(sampled).filter(|row| is_untouched(row)) else {
             return StartOfFlow::default();
         };
-        // The window has grown by each delivered segment.
-        let initial =
-            first.snd_cwnd_segs.zip(first.delivered_segs).map(|(cwnd, delivered)| cwnd - delivered.max(0));
+        // The window has grown by each delivered segment, except the SYN, which counts as delivered too (`tcp_clean_rtx_queue`).
+        let initial = first
+            .snd_cwnd_segs
+            .zip(first.delivered_segs)
+            .map(|(cwnd, delivered)| cwnd - (delivered - 1).max(0));
         StartOfFlow {
             initial_window_segs: initial.filter(|window| *window > 0),
             ssthresh_segs: first.snd_ssthresh_segs,
@@ -56,9 +58,11 @@ mod tests {
     #[test]
     fn a_threshold_in_the_first_samples_was_cached() {
         let start = |row: FlowSample| StartOfFlow::of(&[&row]);
-        let cached = start(row(1, 11, Some(10)));
+        let cached = start(row(2, 11, Some(10)));
         assert_eq!(cached, StartOfFlow { initial_window_segs: Some(10), ssthresh_segs: Some(10) });
-        assert_eq!(start(row(1, 2, None)).initial_window_segs, Some(1));
+        assert_eq!(start(row(2, 2, None)).initial_window_segs, Some(1));
+        // After the handshake only the SYN is delivered.
+        assert_eq!(start(row(1, 10, None)).initial_window_segs, Some(10));
         // HyStart, a loss or an earlier time may have set it.
         assert_eq!(start(row(20, 30, Some(30))), StartOfFlow::default());
         let lost = FlowSample { total_retrans_segs: Some(1), ..row(1, 11, Some(5)) };

@@ -85,6 +85,32 @@ fn nothing_arrives_over_a_link_that_passes_no_packet() {
         "forward = { rate = \"1mbit\", loss = 1.0 }\nchanges = [{ at = \"1s\", forward = { loss = 0.0 } }]";
     let ping = predicted(&scenario(["", ""], later, &flow("kind = \"ping\"")));
     assert!(ping.min_rtt_us.is_some());
+    // A link that is down for the whole time of a flow, or for a part of it.
+    let bytes = |keys: &str| {
+        let link = "forward = { rate = \"1mbit\" }\nchanges = [{ at = \"2s\", forward = { down = true } }, \
+                    { at = \"8s\", forward = { down = false } }]";
+        predicted(&scenario(["", ""], link, &flow(&format!("cc = \"reno\"\n{keys}")))).bytes
+    };
+    assert_eq!(bytes("start = \"2s\"\nstop = \"8s\""), Some(0));
+    assert_ne!(bytes("start = \"1s\"\nstop = \"8s\""), Some(0));
+    assert_ne!(bytes("start = \"2s\"\nstop = \"9s\""), Some(0));
+}
+
+/// 95.6 Mb/s of payload need 2.2 Mb/s of ACKs for two segments each, and less with super-packets.
+#[test]
+fn a_link_that_is_too_slow_for_acks_is_named() {
+    let note = |receiver: &str, rate: &str| {
+        let link = format!(
+            "forward = {{ rate = \"100mbit\" }}\nbackward = {{ rate = \"{rate}\", delay = \"10ms\" }}"
+        );
+        let scenario = scenario(["", receiver], &link, &flow("cc = \"reno\""));
+        let flows = [predicted(&scenario)];
+        slow_ack_link(&scenario, &scenario.flows[0], &flows, KernelVersion::new(6, 18))
+    };
+    assert!(note("gro = 1", "2mbit").unwrap().contains("link path is too slow for the ACKs of flow f"));
+    assert_eq!(note("gro = 1", "3mbit"), None);
+    assert!(note("", "500kbit").is_some());
+    assert_eq!(note("", "1mbit"), None);
 }
 
 /// 1 Mb/s with 14 bytes of Ethernet header: 8 us a byte.

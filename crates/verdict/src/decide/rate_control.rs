@@ -43,7 +43,10 @@ pub(super) fn judge(
     if let (Some(rate), Some(requested)) = (row.pacing_rate_bps, context.pacing_bps)
         && rate as f64 >= REQUESTED * requested
     {
-        let is_late = history.sent_unless_all(from, to).is_some_and(|sent| sent < SENT * requested);
+        // At a low rate a whole packet can be due only after this time.
+        let one_packet = payload * 8.0 / ((to - from) as f64 * 1e-6);
+        let is_late =
+            history.sent_unless_all(from, to).is_some_and(|sent| sent + one_packet < SENT * requested);
         return Some(Judgement::Limit(if is_late { Cause::HostCpu } else { Cause::Pacing }));
     }
     Some(Judgement::Limit(reductions.latest.unwrap_or(Cause::SlowStart)))

@@ -322,6 +322,14 @@ fn a_sender_that_does_not_send_at_the_requested_rate_is_limited_by_its_host() {
     let late = of(0.7);
     assert!(late[..190].iter().all(|cause| *cause == Some(Cause::HostCpu)), "{late:?}");
     assert!(late[200..].iter().all(|cause| *cause == Some(Cause::Pacing)), "{late:?}");
+    // At 30 kb/s a packet is due each 386 ms.
+    let slow = |row: &mut FlowSample| {
+        row.pacing_rate_bps = Some(30_000);
+        row.bytes_sent = Some((row.time_us / 386_000 + 1) * MSS);
+    };
+    let context = FlowContext { is_rate_controlled: true, pacing_bps: Some(3e4), ..FlowContext::default() };
+    let causes = in_context(slow, context);
+    assert!(causes.iter().all(|cause| *cause == Some(Cause::Pacing)), "{causes:?}");
 }
 
 /// A file transfer whose window is full all the time, and whose sender waits for its file for this share of it.
@@ -535,6 +543,32 @@ fn in_virtual_time_nothing_waits_for_a_host() {
         let mut rows = [waiting(0), waiting(100_000)];
         decide(&mut rows, &LinkRows::default(), &context);
         assert_eq!(rows[1].limited_by, Some(expected));
+    }
+}
+
+/// 1 Mb/s is two segments in 23 ms, and the round-trip time is 0.3 ms.
+#[test]
+fn packets_that_are_many_round_trips_apart_are_paced() {
+    let row = |i: i64| FlowSample {
+        time_us: i * 10_000,
+        flow: "f".into(),
+        ca_state: Some(0),
+        snd_mss_bytes: Some(MSS),
+        snd_cwnd_segs: Some(10),
+        snd_wnd_bytes: Some(400_000),
+        unacked_segs: Some(0),
+        notsent_bytes: Some(80_000),
+        sndbuf_bytes: Some(92_000),
+        wmem_queued_bytes: Some(90_000),
+        srtt_us: Some(300),
+        pacing_rate_bps: Some(1_000_000),
+        bytes_acked: Some(1 + i * 10 / 23 * 2 * MSS),
+        ..FlowSample::default()
+    };
+    for virtual_time in [true, false] {
+        let context = FlowContext { virtual_time, pacing_bps: Some(1e6), ..FlowContext::default() };
+        let causes = labels((0..100).map(row).collect(), context);
+        assert!(causes[1..].iter().all(|cause| *cause == Some(Cause::Pacing)), "{virtual_time}: {causes:?}");
     }
 }
 

@@ -358,11 +358,8 @@ mod tests {
         };
         let part = |name: &str, count| (name.to_owned(), count);
         let metrics = [gauge("a", "", samples(1)), gauge("b", "", samples(2 * MAX_POINTS))];
-        let expected = [
-            vec![part("a", 1), part("b", MAX_POINTS - 1)],
-            vec![part("b", MAX_POINTS)],
-            vec![part("b", 1)],
-        ];
+        let expected =
+            [vec![part("a", 1), part("b", MAX_POINTS - 1)], vec![part("b", MAX_POINTS)], vec![part("b", 1)]];
         assert_eq!(counts(&metrics), expected);
         assert_eq!(counts(&[gauge("a", "", samples(MAX_POINTS))]), [[part("a", MAX_POINTS)]]);
         assert!(counts(&[gauge("a", "", Vec::new())]).is_empty());

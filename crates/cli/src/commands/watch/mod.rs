@@ -139,7 +139,9 @@ pub fn run(args: &WatchArgs, runs: &RunsLocation, json: bool) -> anyhow::Result<
     };
     let mut watcher = Watcher::new(namespaces, filter, tracing).map_err(failure)?;
     if args.per_ack && !watcher.traces_round_trips() {
-        output::note("longfat: round-trip samples are not traced: that needs a cgroup2 file system and Linux 6.10");
+        output::note(
+            "longfat: round-trip samples are not traced: that needs a cgroup2 file system and Linux 6.10",
+        );
     }
     if args.once {
         return once(&mut watcher, interval, args, json, &stop);

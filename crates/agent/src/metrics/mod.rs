@@ -56,7 +56,7 @@ pub(crate) struct Metric<'a> {
     samples: Vec<Sample<'a>>,
 }
 
-fn gauge(name: &'static str, help: &'static str, samples: Vec<Sample<'_>>) -> Metric<'_> {
+fn gauge<'a>(name: &'static str, help: &'static str, samples: Vec<Sample<'a>>) -> Metric<'a> {
     Metric { name, kind: MetricKind::Gauge, help, samples }
 }
 

@@ -169,10 +169,6 @@ impl Grant {
 pub(crate) struct SharedRoles(Arc<Mutex<Arc<Roles>>>);
 
 impl SharedRoles {
-    pub fn new(roles: Roles) -> Self {
-        SharedRoles(Arc::new(Mutex::new(Arc::new(roles))))
-    }
-
     pub fn get(&self) -> Arc<Roles> {
         Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }

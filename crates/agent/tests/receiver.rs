@@ -1,26 +1,18 @@
 //! An HTTP server that accepts JSON documents, as Alertmanager and OpenTelemetry collectors do.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::Write,
     net::{TcpListener, TcpStream},
 };
 
 use serde_json::Value;
+use testing::http::read_request;
 
 /// The document that is posted to a path; `None` if the agent was killed meanwhile.
 fn posted(stream: &mut TcpStream, path: &str) -> Option<Value> {
-    let mut reader = BufReader::new(stream);
-    let mut head = String::new();
-    while !head.ends_with("\r\n\r\n") {
-        if reader.read_line(&mut head).ok()? == 0 {
-            return None;
-        }
-    }
+    let (head, body) = read_request(stream).ok()?;
     assert!(head.starts_with(&format!("POST {path} HTTP/1.1\r\n")), "{head}");
     assert!(head.contains("\r\nContent-Type: application/json\r\n"), "{head}");
-    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
-    let mut body = vec![0; length.parse().unwrap()];
-    reader.read_exact(&mut body).ok()?;
     Some(serde_json::from_slice(&body).expect("a JSON document"))
 }
 

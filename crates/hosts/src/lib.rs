@@ -27,6 +27,8 @@ mod running;
 mod server_session;
 mod service;
 mod settings;
+#[cfg(test)]
+mod test_support;
 
 pub use error::Error;
 pub use host_locations::HostLocations;

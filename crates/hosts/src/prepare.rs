@@ -249,21 +249,7 @@ mod tests {
     use testing::iperf3_server::QuietServer;
 
     use super::*;
-    use crate::service::HostService;
-
-    struct Silent;
-
-    impl Observer for Silent {
-        fn note(&mut self, _: &str) {}
-
-        fn rows(
-            &mut self,
-            _: units::Time,
-            _: &[schema::FlowSample],
-        ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-            Ok(())
-        }
-    }
+    use crate::{service::HostService, test_support::Silent};
 
     #[test]
     fn a_session_outlasts_a_long_wait_for_another_server() {

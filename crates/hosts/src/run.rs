@@ -171,6 +171,7 @@ mod tests {
     use engine_common::FlowTotals;
 
     use super::*;
+    use crate::test_support::scenario;
 
     #[test]
     fn any_start_of_the_run_has_a_time_since_then() {
@@ -181,14 +182,9 @@ mod tests {
 
     #[test]
     fn a_lost_flow_continues_now_or_at_its_start() {
-        let text = r#"
-            duration = "10s"
-            hosts.h1.address = "10.0.0.1/24"
-            hosts.h2.address = "10.0.0.2/24"
-            links = [{ ends = ["h1", "h2"] }]
-            flows = [{ name = "f", from = "h1", to = "h2" }, { name = "g", from = "h1", to = "h2", start = "5s" }]
-        "#;
-        let scenario = scenario::ScenarioFile::parse("x", text).unwrap().resolve(None, &[]).unwrap();
+        let scenario = scenario(
+            r#"[{ name = "f", from = "h1", to = "h2" }, { name = "g", from = "h1", to = "h2", start = "5s" }]"#,
+        );
         let mut measured = Measured { lost: vec!["f".into(), "g".into()], ..Measured::default() };
         for name in ["f", "g"] {
             let (cc, started, ended, playout) = (None, None, None, None);

@@ -298,61 +298,38 @@ fn named(mut rows: Vec<FlowSample>, name: &str) -> Vec<FlowSample> {
 #[cfg(test)]
 mod tests {
     use iperf3::wire::Samples;
-    use scenario::ScenarioFile;
 
     use super::*;
     use crate::{
         host_locations::HostLocations,
         message::{FlowRequest, Traffic},
+        test_support::{Silent, options, scenario},
     };
 
-    struct Silent;
-
-    impl Observer for Silent {
-        fn note(&mut self, _: &str) {}
-
-        fn rows(
-            &mut self,
-            _: Time,
-            _: &[FlowSample],
-        ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-            Ok(())
-        }
+    fn planned(name: &str, traffic: Traffic) -> PlannedFlow {
+        let request = FlowRequest {
+            name: name.into(),
+            to: String::new(),
+            port: 0,
+            session: None,
+            reverse: false,
+            bind: None,
+            duration_us: 1,
+            sample_us: 1,
+            traffic,
+        };
+        PlannedFlow { starter: Starter::Here, request }
     }
 
     #[test]
     fn a_flow_that_had_not_begun_when_its_server_was_lost_is_continued() {
-        let text = r#"
-            duration = "10s"
-            hosts.h1.address = "10.0.0.1/24"
-            hosts.h2.address = "10.0.0.2/24"
-            links = [{ ends = ["h1", "h2"] }]
-            flows = [{ name = "f", from = "h1", to = "h2" }, { name = "g", from = "h1", to = "h2", start = "5s" }]
-        "#;
-        let scenario = ScenarioFile::parse("x", text).unwrap().resolve(None, &[]).unwrap();
+        let scenario = scenario(
+            r#"[{ name = "f", from = "h1", to = "h2" }, { name = "g", from = "h1", to = "h2", start = "5s" }]"#,
+        );
         let stop = AtomicBool::new(false);
         let locations = HostLocations::default();
-        let options = RunOptions {
-            locations: &locations,
-            token: None,
-            allows_tune: false,
-            reconnect: None,
-            stop: &stop,
-        };
-        let flow = |name: &str| PlannedFlow {
-            starter: Starter::Here,
-            request: FlowRequest {
-                name: name.into(),
-                to: String::new(),
-                port: 0,
-                session: None,
-                reverse: false,
-                bind: None,
-                duration_us: 1,
-                sample_us: 1,
-                traffic: Traffic::Udp { rate: units::BitRate(1), payload: None, size: None },
-            },
-        };
+        let options = options(&locations, &stop);
+        let flow = |name| planned(name, Traffic::Udp { rate: units::BitRate(1), payload: None, size: None });
         let mut running = Running::new(&scenario, vec![flow("f"), flow("g")], &options, None);
         running.states[0].is_requested = true;
         for reply in [
@@ -369,37 +346,13 @@ mod tests {
     /// A server or its clock may be faulty.
     #[test]
     fn arbitrary_times_from_a_server_cause_no_overflow() {
-        let text = r#"
-            duration = "10s"
-            hosts.h1.address = "10.0.0.1/24"
-            hosts.h2.address = "10.0.0.2/24"
-            links = [{ ends = ["h1", "h2"] }]
-            flows = [{ name = "f", from = "h1", to = "h2", start = "1s" }]
-        "#;
-        let scenario = ScenarioFile::parse("x", text).unwrap().resolve(None, &[]).unwrap();
+        let scenario = scenario(r#"[{ name = "f", from = "h1", to = "h2", start = "1s" }]"#);
         let stop = AtomicBool::new(false);
         let locations = HostLocations::default();
-        let options = RunOptions {
-            locations: &locations,
-            token: None,
-            allows_tune: false,
-            reconnect: None,
-            stop: &stop,
-        };
-        let request = FlowRequest {
-            name: "f".into(),
-            to: String::new(),
-            port: 0,
-            session: None,
-            reverse: false,
-            bind: None,
-            duration_us: 1,
-            sample_us: 1,
-            traffic: Traffic::Ping { interval_us: 1, count: None, payload: units::Bytes(0), timeout_us: 1 },
-        };
+        let options = options(&locations, &stop);
+        let ping = Traffic::Ping { interval_us: 1, count: None, payload: units::Bytes(0), timeout_us: 1 };
         for time in [i64::MIN, -1, 0, i64::MAX] {
-            let planned = vec![PlannedFlow { starter: Starter::Here, request: request.clone() }];
-            let mut running = Running::new(&scenario, planned, &options, None);
+            let mut running = Running::new(&scenario, vec![planned("f", ping.clone())], &options, None);
             let samples = Samples::of(&[FlowSample { time_us: time, ..FlowSample::default() }]);
             let end = FlowEnd {
                 duration_us: time as u64,

@@ -148,7 +148,7 @@ impl Port {
                 })
                 .attempted(what)?;
             if backend == Backend::Packet {
-                let names = unreadable_offloads(kernel_version());
+                let names = unreadable_offloads(os::kernel_release().and_then(|text| text.parse().ok()));
                 let turned_off =
                     DeviceControl::open().and_then(|control| control.turn_off_features(device, names));
                 // The driver counts the frames that the kernel then drops.
@@ -262,10 +262,6 @@ fn unreadable_offloads(kernel: Option<KernelVersion>) -> &'static [&'static str]
         Some(version) if version >= UDP_GSO_READABLE_SINCE => &["tx-sctp-segmentation"],
         _ => &["tx-sctp-segmentation", "tx-udp-segmentation"],
     }
-}
-
-fn kernel_version() -> Option<KernelVersion> {
-    fs::read_to_string("/proc/sys/kernel/osrelease").ok()?.parse().ok()
 }
 
 /// True for the error of reading a device that its host removed (`ip link del`; tun.c: no device is attached).

@@ -8,6 +8,7 @@ mod buffer;
 mod clock;
 mod device;
 pub mod file;
+mod kernel;
 pub mod netlink;
 mod poll;
 mod process;
@@ -22,6 +23,7 @@ pub use clock::{
     boottime, clock_error, clock_steps, monotonic_ns, realtime, realtime_ns, reduce_timer_slack, sleep_until,
 };
 pub use device::DeviceControl;
+pub use kernel::kernel_release;
 pub use poll::{wait_any, wait_readable, wait_writable};
 pub use process::{duplicate_descriptor, raise_file_limit};
 pub use random::{fill_random, random_hex};

@@ -302,10 +302,12 @@ impl<'a> Control<'a> {
     /// Reads data that follows a message, at least one byte.
     pub(crate) fn read_raw(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
         let begin = Instant::now();
-        // Also on a path that always has data: then there is no wait.
-        self.check_stop()?;
-        while !self.wait(CHECK_INTERVAL)? {
+        loop {
+            // Also on a path that always has data: then there is no wait.
             self.check_stop()?;
+            if self.wait(CHECK_INTERVAL)? {
+                break;
+            }
             if begin.elapsed() > IDLE_TIMEOUT {
                 return Err(Error::Timeout { what: "data", after: IDLE_TIMEOUT });
             }

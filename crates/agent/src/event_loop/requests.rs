@@ -217,7 +217,7 @@ impl EventLoop {
             Some(name) => {
                 let tokens = Tokens::open(&self.config.state)?;
                 // Some may have been created since the last request.
-                self.rules.set_roles(self.config.roles.assigned(&self.config.name, tokens.entries()));
+                self.set_roles_in_rules(tokens.entries());
                 let entry = tokens.entries().get(name);
                 let entry = entry.ok_or_else(|| Error::Refused(format!("the token {name} was removed")))?;
                 self.config.roles.grant_of_token(entry)

@@ -71,7 +71,6 @@ impl EventLoop {
         let forwarder = forwarder.transpose()?;
         let mut rules = Rules::new(config.limits.clone());
         rules.set_members(&members);
-        let roles = SharedRoles::new(config.roles.clone());
         let started = now.steady;
         let alertmanager = config.alerts.as_ref().and_then(|alerts| alerts.alertmanager.clone());
         let mut agent = EventLoop {
@@ -82,7 +81,7 @@ impl EventLoop {
             forwarder,
             members,
             rules,
-            roles,
+            roles: SharedRoles::default(),
             network,
             inbox,
             runs: BTreeMap::new(),
@@ -213,7 +212,6 @@ impl EventLoop {
         }
         self.rules.set_limits(self.config.limits.clone());
         self.apply_roles();
-        self.roles.set(self.config.roles.clone());
         let mode = control_server::mode(&self.config.roles, &self.config.name);
         if let Err(error) = control_server::set_mode(&self.config.state, mode) {
             tracing::warn!("{error}");

@@ -11,7 +11,7 @@ use units::Time;
 
 use super::{alertmanager::AlertmanagerState, maintenance_schedule::MaintenanceSchedule, test_run::TestRun};
 use crate::{
-    CalendarFile, Config, Error, Members, StepObserver, Tokens,
+    CalendarFile, Config, Error, Members, StepObserver, TokenEntry, Tokens,
     archive::{Archive, Forwarder},
     clock::RemovalGuard,
     control::Reply,
@@ -71,12 +71,18 @@ impl EventLoop {
 
     /// Applies the roles of the configuration, and those of the tokens.
     pub(super) fn apply_roles(&mut self) {
+        self.roles.set(self.config.roles.clone());
         let tokens = Tokens::open(&self.config.state).map(|tokens| tokens.entries().clone());
         let tokens = tokens.unwrap_or_else(|error| {
             tracing::warn!("roles of tokens are unknown: {error}");
             BTreeMap::new()
         });
-        self.rules.set_roles(self.config.roles.assigned(&self.config.name, &tokens));
+        self.set_roles_in_rules(&tokens);
+    }
+
+    /// Replaces the roles in the rules by those of the configuration and of these tokens.
+    pub(super) fn set_roles_in_rules(&mut self, tokens: &BTreeMap<String, TokenEntry>) {
+        self.rules.set_roles(self.config.roles.assigned(&self.config.name, tokens));
     }
 
     /// Commits the archive's rows to the disk.

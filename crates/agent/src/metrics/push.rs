@@ -186,12 +186,10 @@ impl OtlpSender {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        io::{BufRead, BufReader, Read, Write},
-        net::TcpListener,
-    };
+    use std::{io::Write, net::TcpListener};
 
     use serde_json::Value;
+    use testing::http::read_request;
 
     use super::*;
 
@@ -205,14 +203,7 @@ mod tests {
     /// Accepts a request and replies with this status; returns the head and the document.
     fn serve(listener: &TcpListener, status: &str) -> (String, Value) {
         let (stream, _) = listener.accept().unwrap();
-        let mut reader = BufReader::new(&stream);
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            assert!(reader.read_line(&mut head).unwrap() > 0, "{head}");
-        }
-        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
-        let mut body = vec![0; length.parse().unwrap()];
-        reader.read_exact(&mut body).unwrap();
+        let (head, body) = read_request(&stream).unwrap();
         write!(&stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").unwrap();
         (head, serde_json::from_slice(&body).unwrap())
     }

@@ -3,7 +3,7 @@
 use std::{
     cell::RefCell,
     fmt,
-    fs::{self, File},
+    fs::File,
     io::{self, Read},
     os::fd::{AsFd, AsRawFd},
     rc::Rc,
@@ -167,7 +167,8 @@ impl BpfTracer {
             let link = program(&mut self.object, name)?.attach();
             self.links.push(link.map_err(|e| explain(&format!("attach {name}"), &e))?);
         }
-        let has_round_trips = kernel_version().is_none_or(|version| version >= ROUND_TRIPS_SINCE);
+        let kernel: Option<KernelVersion> = os::kernel_release().and_then(|text| text.parse().ok());
+        let has_round_trips = kernel.is_none_or(|version| version >= ROUND_TRIPS_SINCE);
         if let (true, Some(root)) = (per_ack && has_round_trips, cgroup_root()) {
             let file = File::open(&root).attempted(|| format!("open {root}"))?;
             let link = program(&mut self.object, "round_trip")?.attach_cgroup(file.as_raw_fd());
@@ -290,10 +291,6 @@ fn map(object: &Object, name: &str) -> Result<MapHandle, Error> {
     });
     let found = found.ok_or_else(|| Error::Missing(format!("the eBPF object has no map {name}")))?;
     MapHandle::try_from(&found).map_err(|e| explain("open a map", &e))
-}
-
-fn kernel_version() -> Option<KernelVersion> {
-    fs::read_to_string("/proc/sys/kernel/osrelease").ok()?.parse().ok()
 }
 
 /// The kernel's CONFIG_HZ.

@@ -51,3 +51,37 @@ pub(super) fn judge(
     }
     Some(Judgement::Limit(reductions.latest.unwrap_or(Cause::SlowStart)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::tests::{MSS, in_context};
+
+    /// The rate of a sender's timer is the requested one all the time, but its thread runs too late for a part of the packets.
+    #[test]
+    fn a_sender_that_does_not_send_at_the_requested_rate_is_limited_by_its_host() {
+        let of = |share: f64| {
+            let paced = move |row: &mut FlowSample| {
+                row.pacing_rate_bps = Some(99_000_000);
+                // 100 Mb/s until 2 s; then everything is sent.
+                row.bytes_sent = Some((row.time_us.min(2_000_000) as f64 * 12.5 * share) as i64);
+            };
+            let context =
+                FlowContext { is_rate_controlled: true, pacing_bps: Some(1e8), ..FlowContext::default() };
+            in_context(paced, context)
+        };
+        assert!(of(0.97).iter().all(|cause| *cause == Some(Cause::Pacing)), "{:?}", of(0.97));
+        let late = of(0.7);
+        assert!(late[..190].iter().all(|cause| *cause == Some(Cause::HostCpu)), "{late:?}");
+        assert!(late[200..].iter().all(|cause| *cause == Some(Cause::Pacing)), "{late:?}");
+        // At 30 kb/s a packet is due each 386 ms.
+        let slow = |row: &mut FlowSample| {
+            row.pacing_rate_bps = Some(30_000);
+            row.bytes_sent = Some((row.time_us / 386_000 + 1) * MSS);
+        };
+        let context =
+            FlowContext { is_rate_controlled: true, pacing_bps: Some(3e4), ..FlowContext::default() };
+        let causes = in_context(slow, context);
+        assert!(causes.iter().all(|cause| *cause == Some(Cause::Pacing)), "{causes:?}");
+    }
+}

@@ -121,3 +121,29 @@ fn requested_limit(
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use schema::Cause;
+
+    use super::*;
+    use crate::summarize::tests::{judged, row};
+
+    #[test]
+    fn small_writes_that_wait_are_named() {
+        let rows = |payload: i64| -> Vec<FlowSample> {
+            (0..400)
+                .map(|i| FlowSample {
+                    unacked_segs: Some(1),
+                    data_segs_out_segs: Some(i),
+                    bytes_acked: Some(i * payload),
+                    ..row(i, Cause::Application)
+                })
+                .collect()
+        };
+        let summary = judged(&rows(100), FlowContext::default());
+        assert!(summary.evidence.join("\n").contains("segments carried 100 of 1000 bytes"), "{summary:?}");
+        assert!(summary.remedy.unwrap().contains("TCP_NODELAY"));
+        assert_eq!(judged(&rows(1000), FlowContext::default()).remedy, None);
+    }
+}

@@ -1,9 +1,12 @@
 //! Explanations of the limits of UDT and Tsunami that differ from those of TCP.
 
 use schema::{FlowSample, FlowSummary};
-use units::BitRate;
+use units::{BitRate, three_digits};
 
-use super::{Explanation, Facts, LESS_WORK, busiest_host, three_digits};
+use super::{
+    Explanation, Facts,
+    host::{self, LESS_WORK, busiest_host},
+};
 use crate::FlowContext;
 
 /// The remedy for losses of a scenario's flow, and of a file transfer.
@@ -31,7 +34,7 @@ pub(super) fn receive_window(facts: &Facts, context: &FlowContext) -> Explanatio
 pub(super) fn host_cpu(facts: &Facts, rows: &[&FlowSample], context: &FlowContext) -> Explanation {
     let is_busy = busiest_host(rows, context).is_some_and(|(_, share)| share >= BUSY);
     let Some(requested) = context.pacing_bps.filter(|_| !is_busy) else {
-        return super::host_cpu(facts, rows, context);
+        return host::host_cpu(facts, rows, context);
     };
     let sent = || rows.iter().filter_map(|row| Some((row.time_us, row.bytes_sent?)));
     let rate = sent().next().zip(sent().next_back()).filter(|(first, last)| last.0 > first.0);

@@ -11,31 +11,29 @@
 //!
 //! Known limit: segments are written in the order in which their super-packets completed, so in a file
 //! with both directions of a link, timestamps can decrease by a super-packet's duration (`reordercap` sorts them).
+//!
+//! All captures of a lab are here; `file.rs` has one capture with its file and writer thread.
+
+mod file;
 
 use std::{
-    fs::File,
-    io::{self, Write},
-    os::unix::fs::{FileTypeExt, OpenOptionsExt},
+    io::Write,
     path::Path,
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-        mpsc::{Receiver, Sender, channel},
+        atomic::{AtomicBool, Ordering},
     },
-    thread::JoinHandle,
 };
 
 use net::{PipeId, TrainTimes};
 use units::Bytes;
 
+use self::file::{Capture, create};
 use crate::{Error, clock::RunTime, error::Attempted, sys};
 pub(crate) use ::capture::pcapng_writer::PacketDirection;
-use ::capture::pcapng_writer::{self as pcapng, Interface};
 
 /// Default limit of bytes that wait for the disk: half a second at 1 Gb/s.
 const MAX_PENDING_BYTES: Bytes = Bytes(64 << 20);
-/// Pending blocks are combined up to this size for one write.
-const WRITE_BYTES: usize = 256 << 10;
 /// How often both clocks are read to compare them.
 const CLOCK_READINGS: usize = 5;
 
@@ -239,166 +237,9 @@ fn utc_offset_ns() -> u64 {
     (0..CLOCK_READINGS).map(read).min().map_or(0, |(_, offset)| offset)
 }
 
-/// Creates the file at `path` without blocking. A named pipe is refused: its reader could block the lab.
-fn create(path: &Path) -> io::Result<File> {
-    if std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo()) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a named pipe, not a regular file"));
-    }
-    File::options().write(true).create(true).truncate(true).custom_flags(libc::O_NONBLOCK).open(path)
-}
-
-/// An active capture. Dropping it completes its file.
-#[derive(Debug)]
-struct Capture {
-    id: CaptureId,
-    name: String,
-    points: Vec<CapturePoint>,
-    snaplen: u32,
-    max_pending: u64,
-    pending: Arc<AtomicU64>,
-    packets: u64,
-    missed: u64,
-    /// Packets missed since the last captured one, for each interface.
-    missed_before: Vec<u64>,
-    blocks: Option<Sender<Vec<u8>>>,
-    writer: Option<JoinHandle<io::Result<()>>>,
-    /// The operation of the writer, for its error.
-    what: String,
-}
-
-impl Capture {
-    fn new(
-        name: &str,
-        taps: &[Tap],
-        out: Box<dyn Write + Send>,
-        what: String,
-        options: &CaptureOptions,
-    ) -> Result<Self, Error> {
-        let snaplen = options.snaplen.unwrap_or(0);
-        let mut begin = Vec::new();
-        pcapng::section_header(&mut begin);
-        for tap in taps {
-            let interface = Interface { name: &tap.name, description: &tap.description, snaplen };
-            pcapng::interface(&mut begin, &interface);
-        }
-        let pending = Arc::new(AtomicU64::new(begin.len() as u64));
-        let (blocks, queued) = channel();
-        // Cannot fail: this function still has the receiver.
-        let _ = blocks.send(begin);
-        let counter = Arc::clone(&pending);
-        let writer = std::thread::Builder::new()
-            .name("capture".into())
-            .spawn(move || write_blocks(out, &queued, &counter))
-            .attempted(|| "start the writer thread of a capture".into())?;
-        Ok(Capture {
-            id: CaptureId(0),
-            name: name.into(),
-            points: taps.iter().map(|tap| tap.point).collect(),
-            snaplen,
-            max_pending: options.max_pending.0,
-            pending,
-            packets: 0,
-            missed: 0,
-            missed_before: vec![0; taps.len()],
-            blocks: Some(blocks),
-            writer: Some(writer),
-            what,
-        })
-    }
-
-    /// The index of `point` among the file's interfaces.
-    fn interface(&self, point: CapturePoint) -> Option<usize> {
-        self.points.iter().position(|t| *t == point)
-    }
-
-    fn take(
-        &mut self,
-        interface: usize,
-        direction: PacketDirection,
-        timestamp: &impl Fn(u64) -> u64,
-        segments: &impl Fn(&mut dyn FnMut(&[u8])),
-    ) {
-        let space = self.max_pending.saturating_sub(self.pending.load(Ordering::Relaxed));
-        let (mut blocks, mut taken, mut index) = (Vec::new(), 0, 0);
-        segments(&mut |frame| {
-            let packet = pcapng::CapturedPacket {
-                interface: interface as u32,
-                timestamp_ns: timestamp(index),
-                direction,
-                frame,
-                snaplen: self.snaplen,
-                missed: self.missed_before[interface],
-            };
-            index += 1;
-            let before = blocks.len();
-            pcapng::packet(&mut blocks, &packet);
-            if blocks.len() as u64 <= space {
-                self.missed_before[interface] = 0;
-                taken += 1;
-            } else {
-                blocks.truncate(before);
-                self.missed_before[interface] += 1;
-                self.missed += 1;
-            }
-        });
-        if taken == 0 {
-            return;
-        }
-        self.pending.fetch_add(blocks.len() as u64, Ordering::Relaxed);
-        match self.blocks.as_ref().map(|sender| sender.send(blocks)) {
-            Some(Ok(())) => self.packets += taken,
-            // The writer has failed; its error is reported at the end.
-            _ => self.missed += taken,
-        }
-    }
-
-    fn end(mut self) -> CaptureEnd {
-        let failed = self.close().err();
-        CaptureEnd {
-            name: std::mem::take(&mut self.name),
-            packets: self.packets,
-            missed: self.missed,
-            failed,
-        }
-    }
-
-    /// Waits until the writer has written all pending blocks.
-    fn close(&mut self) -> Result<(), Error> {
-        self.blocks = None;
-        let Some(writer) = self.writer.take() else { return Ok(()) };
-        let written = writer.join().unwrap_or_else(|_| Err(io::Error::other("the writer panicked")));
-        written.attempted(|| self.what.clone())
-    }
-}
-
-impl Drop for Capture {
-    fn drop(&mut self) {
-        // Errors are reported by `end` only.
-        let _ = self.close();
-    }
-}
-
-/// Writes whole blocks as they arrive, until the sender is dropped.
-fn write_blocks(
-    mut out: Box<dyn Write + Send>,
-    blocks: &Receiver<Vec<u8>>,
-    pending: &AtomicU64,
-) -> io::Result<()> {
-    while let Ok(mut bytes) = blocks.recv() {
-        while bytes.len() < WRITE_BYTES
-            && let Ok(more) = blocks.try_recv()
-        {
-            bytes.extend_from_slice(&more);
-        }
-        out.write_all(&bytes)?;
-        pending.fetch_sub(bytes.len() as u64, Ordering::Relaxed);
-    }
-    out.flush()
-}
-
 #[cfg(test)]
 mod tests {
-    use std::{process::Command, sync::mpsc};
+    use std::process::Command;
 
     use units::Time;
 
@@ -407,13 +248,13 @@ mod tests {
     use ::capture::pcapng_writer::inspect::read;
 
     /// Captures of a run that starts now, and UTC at its start.
-    fn captures() -> (Captures, u64) {
+    pub(super) fn captures() -> (Captures, u64) {
         let captures = Captures::new(RunTime::begin(TimeMode::Real));
         let start_ns = captures.0.utc_offset_ns + captures.0.time.start().0;
         (captures, start_ns)
     }
 
-    fn taps(points: &[CapturePoint]) -> Vec<Tap> {
+    pub(super) fn taps(points: &[CapturePoint]) -> Vec<Tap> {
         let tap = |(i, point): (usize, &CapturePoint)| Tap {
             point: *point,
             name: format!("tap{i}"),
@@ -422,19 +263,19 @@ mod tests {
         points.iter().enumerate().map(tap).collect()
     }
 
-    fn host(n: u32) -> CapturePoint {
+    pub(super) fn host(n: u32) -> CapturePoint {
         CapturePoint::Host(n)
     }
 
     /// An ARP request of 42 bytes; `n` is part of the sender's address.
-    fn frame(n: u8) -> Vec<u8> {
+    pub(super) fn frame(n: u8) -> Vec<u8> {
         let mut bytes = vec![0xff; 6];
         bytes.extend([2, 0, 0, 0, 0, n, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
         bytes.extend([2, 0, 0, 0, 0, n, 10, 0, 0, n, 0, 0, 0, 0, 0, 0, 10, 0, 0, 99]);
         bytes
     }
 
-    fn take(
+    pub(super) fn take(
         captures: &Captures,
         point: CapturePoint,
         direction: PacketDirection,
@@ -533,89 +374,5 @@ mod tests {
             assert_eq!(number(&line[2]), number(direction[i]), "{line:?}");
             assert_eq!(line[3..], ["42", "30"]);
         }
-    }
-
-    /// A writer that blocks until its channel is closed.
-    struct Stuck(mpsc::Receiver<()>, Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Stuck {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            // Once the sender is dropped, writes no longer block.
-            let _ = self.0.recv();
-            self.1.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn packets_missed_because_of_a_slow_disk_are_counted_and_reported() {
-        let (go_on, wait) = channel();
-        let written = Arc::new(Mutex::new(Vec::new()));
-        let (captures, _) = captures();
-        let options = CaptureOptions { max_pending: Bytes(1000), ..CaptureOptions::default() };
-        let out = Box::new(Stuck(wait, Arc::clone(&written)));
-        let id = captures.begin("h1", &taps(&[host(0)]), out, "write".into(), &options).unwrap();
-        for n in 0..20 {
-            take(&captures, host(0), PacketDirection::In, TrainTimes::at(Time(n)), &[frame(1)]);
-        }
-        // `take` does not wait for the disk: this line is reached although writes block.
-        drop(go_on);
-        let capture = captures.list();
-        let counter = Arc::clone(&capture.active[0].pending);
-        drop(capture);
-        while counter.load(Ordering::Relaxed) > 0 {
-            std::thread::yield_now();
-        }
-        take(&captures, host(0), PacketDirection::In, TrainTimes::at(Time(99)), &[frame(9)]);
-        let end = captures.stop(id).unwrap();
-        assert!(end.missed > 0 && end.packets + end.missed == 21, "{end:?}");
-        let note = format!("the capture of h1 missed {} of 21 packets: the disk was too slow", end.missed);
-        assert_eq!(end.note(), Some(note));
-        let (_, packets) = read(&written.lock().unwrap());
-        assert_eq!(packets.len() as u64, end.packets);
-        let last = packets.last().unwrap();
-        assert_eq!((last.missed, &last.bytes), (Some(end.missed), &frame(9)), "the file shows where");
-    }
-
-    #[test]
-    fn a_full_disk_ends_the_capture_but_not_the_run() {
-        let (captures, _) = captures();
-        let path = Path::new("/dev/full");
-        if !path.exists() {
-            testing::skip(testing::Missing::Feature, "there is no /dev/full here");
-            return;
-        }
-        let id = captures.start("h1", &taps(&[host(0)]), path, &CaptureOptions::default()).unwrap();
-        for n in 0..1000 {
-            take(&captures, host(0), PacketDirection::In, TrainTimes::at(Time(n)), &[frame(1)]);
-        }
-        let note = captures.stop(id).unwrap().note().unwrap();
-        assert!(note.starts_with("the capture of h1 is not complete: cannot write /dev/full: "), "{note}");
-    }
-
-    #[test]
-    fn a_path_that_cannot_be_written_fails_at_the_start() {
-        let (captures, _) = captures();
-        let path = Path::new("/nonexistent/x.pcapng");
-        let error = captures.start("x", &taps(&[host(0)]), path, &CaptureOptions::default()).unwrap_err();
-        assert!(error.to_string().contains("/nonexistent/x.pcapng"), "{error}");
-        assert!(!captures.is_active());
-    }
-
-    #[test]
-    fn dropping_the_captures_completes_their_files() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("h1.pcapng");
-        let (captures, _) = captures();
-        captures.start("h1", &taps(&[host(0)]), &path, &CaptureOptions::default()).unwrap();
-        let frames: Vec<Vec<u8>> = (0..40).map(frame).collect();
-        for n in 0..500 {
-            take(&captures, host(0), PacketDirection::In, TrainTimes::at(Time(n)), &frames);
-        }
-        drop(captures);
-        assert_eq!(read(&std::fs::read(&path).unwrap()).1.len(), 20_000);
     }
 }

@@ -5,16 +5,16 @@
 //! 2. A session's sender and receiver are the two ends of the control connection; tests between other hosts
 //!    are refused (Accept 3).
 
+mod bytes;
 mod client;
+mod fetch;
 mod message;
 mod schedule;
 mod server;
 
 pub use client::{ClientControl, Reply};
-pub use message::{
-    Accept, FetchRequest, FetchedSession, PACKET_RECORD_BYTES, PacketRecord, ProtocolError, SessionAccepted,
-    SessionRequest, Sid, Slot, StoppedSender,
-};
+pub use fetch::{FetchRequest, FetchedSession, PACKET_RECORD_BYTES, PacketRecord};
+pub use message::{Accept, ProtocolError, SessionAccepted, SessionRequest, Sid, Slot, StoppedSender};
 pub use schedule::Schedule;
 pub use server::{Command, ServerControl};
 
@@ -52,4 +52,5 @@ pub fn fuzz(bytes: &[u8]) {
         client::fuzz(protocol, bytes);
     }
     message::fuzz(bytes);
+    fetch::fuzz(bytes);
 }

@@ -3,10 +3,11 @@
 
 use super::{
     ControlProtocol, FetchRequest, ProtocolError, SessionRequest, Slot, StoppedSender,
+    bytes::{BLOCK, field},
+    fetch::{self, FETCH_BYTES},
     message::{
-        self, Accept, BLOCK, FETCH_BYTES, FETCH_SESSION, GREETING_BYTES, Greeting, REQUEST_BYTES,
-        REQUEST_ONE_WAY, REQUEST_TWO_WAY, SET_UP_BYTES, START_BYTES, START_SESSIONS, STOP_SESSIONS,
-        UNAUTHENTICATED, field,
+        self, Accept, FETCH_SESSION, GREETING_BYTES, Greeting, REQUEST_BYTES, REQUEST_ONE_WAY,
+        REQUEST_TWO_WAY, SET_UP_BYTES, START_BYTES, START_SESSIONS, STOP_SESSIONS, UNAUTHENTICATED,
     },
 };
 
@@ -143,7 +144,7 @@ impl ServerControl {
 
     /// The Fetch-Ack of a refusal.
     pub fn not_fetched(&self, accept: Accept) -> Vec<u8> {
-        message::fetch_ack(accept)
+        fetch::fetch_ack(accept)
     }
 
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {

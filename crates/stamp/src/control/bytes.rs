@@ -16,8 +16,7 @@ pub(super) fn put_skips(bytes: &mut Vec<u8>, skipped: &[(u32, u32)]) {
         bytes.extend(first.to_be_bytes());
         bytes.extend(last.to_be_bytes());
     }
-    let length = bytes.len();
-    bytes.resize(length.next_multiple_of(BLOCK), 0);
+    pad(bytes, 0);
 }
 
 /// Pads the part that begins at `begin` to whole blocks.

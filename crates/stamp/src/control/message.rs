@@ -16,7 +16,7 @@ pub(super) const START_ACK_BYTES: usize = 32;
 /// The only supported mode: unauthenticated.
 pub(super) const UNAUTHENTICATED: u32 = 1;
 /// Maximum number of slots of a schedule, which limits the memory that one message can make this end use.
-pub(super) const MAX_SLOTS: u32 = 256;
+const MAX_SLOTS: u32 = 256;
 /// Maximum number of senders in one message. A message is parsed again whenever a part of it arrives, so this also limits the processor
 /// time that many small parts can cost.
 const MAX_SENDERS: u32 = 16;

@@ -5,16 +5,12 @@
 //! again to receivers that have accepted it.
 
 use std::{
-    io::{self, BufReader, Read, Write},
-    net::{TcpStream, ToSocketAddrs},
+    io::{self, Write},
     process::{Command, Stdio},
-    str::FromStr,
-    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
-use rustls::{ClientConfig, ClientConnection, StreamOwned, crypto::ring, pki_types::ServerName};
 use serde::Serialize;
 use serde_json::json;
 
@@ -22,8 +18,8 @@ use crate::{
     alertmanager::Alertmanager,
     archive::{AlertReceiver, CauseChange},
     cause,
+    http_client::{Webhook, post_json},
     texts::plain,
-    trust,
 };
 
 /// Timeout of an HTTP request and of a command.
@@ -34,8 +30,6 @@ const COMMAND_POLL: Duration = Duration::from_millis(20);
 const MAX_TEXT_BYTES: usize = 500;
 /// The longest remedy in a mail, bytes: a line of a mail has at most 998 (RFC 5322 section 2.1.1).
 const MAX_REMEDY_BYTES: usize = 900;
-/// Largest part of a webhook's response that is read, bytes.
-const MAX_RESPONSE_BYTES: u64 = 4096;
 /// Sends mail; part of every mail server's package.
 const SENDMAIL: &str = "/usr/sbin/sendmail";
 
@@ -59,66 +53,6 @@ pub(crate) struct Sent {
     pub accepted: Vec<AlertReceiver>,
     /// Why the others have not; `None` if all have.
     pub error: Option<String>,
-}
-
-/// The address of a webhook.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Webhook {
-    is_https: bool,
-    host: String,
-    port: u16,
-    path: String,
-}
-
-impl FromStr for Webhook {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let invalid = || {
-            format!(
-                "{text:?} is not the address of a webhook; the form is http://HOST[:PORT]/PATH or https://..."
-            )
-        };
-        if text.contains(|c: char| c.is_whitespace() || c.is_control() || !c.is_ascii()) {
-            return Err(invalid());
-        }
-        let (scheme, rest) = text.split_once("://").ok_or_else(invalid)?;
-        let is_https = match scheme {
-            "http" => false,
-            "https" => true,
-            _ => return Err(invalid()),
-        };
-        let (authority, path) = match rest.find('/') {
-            Some(at) => (&rest[..at], rest[at..].to_string()),
-            None => (rest, "/".to_string()),
-        };
-        let (host, port) = match authority.rsplit_once(':') {
-            Some((host, port)) if !port.contains(']') => (host, port.parse().map_err(|_| invalid())?),
-            _ => (authority, if is_https { 443 } else { 80 }),
-        };
-        let is_bare_v6 = host.contains(':') && !host.starts_with('[');
-        if host.is_empty() || host.contains(['@', '?', '#']) || is_bare_v6 {
-            return Err(invalid());
-        }
-        Ok(Webhook { is_https, host: host.into(), port, path })
-    }
-}
-
-impl Webhook {
-    /// The same server with another path.
-    pub(crate) fn with_path(self, path: String) -> Webhook {
-        Webhook { path, ..self }
-    }
-
-    /// The path, with the query.
-    pub(crate) fn path(&self) -> &str {
-        &self.path
-    }
-
-    /// The name or address of the server.
-    pub(crate) fn host(&self) -> &str {
-        &self.host
-    }
 }
 
 /// The content of an alert.
@@ -217,7 +151,7 @@ impl Alert {
         match receiver {
             AlertReceiver::Webhook => {
                 let webhook = alerts.webhook.as_ref()?;
-                Some((format!("webhook at {}", webhook.host), post(webhook, document, TIMEOUT)))
+                Some((format!("webhook at {}", webhook.host()), post_json(webhook, document, TIMEOUT)))
             }
             AlertReceiver::Command => {
                 let (program, arguments) = alerts.command.as_ref()?.split_first()?;
@@ -274,95 +208,9 @@ fn run(command: &mut Command, input: Vec<u8>, time: Duration) -> io::Result<()> 
     }
 }
 
-/// A connection with one deadline for all its reads and writes: a peer that sends single bytes cannot extend it.
-struct UntilDeadline {
-    stream: TcpStream,
-    deadline: Instant,
-}
-
-impl UntilDeadline {
-    /// The time until the deadline; an error after it.
-    fn remaining(deadline: Instant) -> io::Result<Duration> {
-        let remaining = deadline.saturating_duration_since(Instant::now());
-        if remaining.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(remaining) }
-    }
-}
-
-impl Read for UntilDeadline {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.stream.set_read_timeout(Some(Self::remaining(self.deadline)?))?;
-        self.stream.read(buffer)
-    }
-}
-
-impl Write for UntilDeadline {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.set_write_timeout(Some(Self::remaining(self.deadline)?))?;
-        self.stream.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.stream.flush()
-    }
-}
-
-/// Sends a document by HTTP/1.1.
-pub(crate) fn post(webhook: &Webhook, document: &[u8], time: Duration) -> io::Result<()> {
-    let deadline = Instant::now() + time;
-    let Webhook { is_https, host, port, path } = webhook;
-    let name = host.trim_start_matches('[').trim_end_matches(']');
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in (name, *port).to_socket_addrs()? {
-        let stream = match TcpStream::connect_timeout(&address, UntilDeadline::remaining(deadline)?) {
-            Ok(stream) => UntilDeadline { stream, deadline },
-            Err(error) => {
-                last = error;
-                continue;
-            }
-        };
-        let head = format!(
-            "POST {path} HTTP/1.1\r\nHost: {host}:{port}\r\nUser-Agent: longfat/{}\r\nContent-Type: application/json\r\n\
-             Content-Length: {}\r\nConnection: close\r\n\r\n",
-            env!("CARGO_PKG_VERSION"),
-            document.len()
-        );
-        let request = [head.as_bytes(), document].concat();
-        if !is_https {
-            return exchange(stream, &request);
-        }
-        let server = ServerName::try_from(name.to_string()).map_err(io::Error::other)?;
-        let connection = ClientConnection::new(trusted()?, server).map_err(io::Error::other)?;
-        return exchange(StreamOwned::new(connection, stream), &request);
-    }
-    Err(last)
-}
-
-fn exchange(mut stream: impl Read + Write, request: &[u8]) -> io::Result<()> {
-    stream.write_all(request)?;
-    stream.flush()?;
-    let mut line = String::new();
-    let mut response = BufReader::new(stream.take(MAX_RESPONSE_BYTES));
-    io::BufRead::read_line(&mut response, &mut line)?;
-    // HTTP/1.1 200 OK (RFC 9112 section 4)
-    match line.split_ascii_whitespace().nth(1).and_then(|code| code.parse::<u16>().ok()) {
-        Some(200..=299) => Ok(()),
-        Some(code) => Err(io::Error::other(format!("HTTP status {code}"))),
-        None => Err(io::Error::new(io::ErrorKind::InvalidData, "no HTTP response")),
-    }
-}
-
-/// TLS with the certificates that this machine trusts.
-fn trusted() -> io::Result<Arc<ClientConfig>> {
-    let roots = trust::store(&trust::certificates(trust::SYSTEM.as_ref())?);
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .map_err(io::Error::other)?;
-    Ok(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use std::{io::Read, net::TcpListener};
 
     use super::*;
 
@@ -406,39 +254,11 @@ mod tests {
     }
 
     #[test]
-    fn receivers_that_stall_or_reply_slowly_time_out() {
-        let time = Duration::from_millis(300);
+    fn a_command_that_stalls_times_out() {
         let mut sleeping = Command::new("/bin/sh");
         sleeping.args(["-c", "exec sleep 60"]);
-        let error = run(&mut sleeping, vec![b'x'; 1 << 20], time).unwrap_err();
+        let error = run(&mut sleeping, vec![b'x'; 1 << 20], Duration::from_millis(300)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let webhook: Webhook = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
-        let trickle = thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            // Until the client closes.
-            while stream.write_all(b"x").is_ok() {
-                thread::sleep(Duration::from_millis(20));
-            }
-        });
-        let error = post(&webhook, b"{}", time).unwrap_err();
-        assert!(matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{error}");
-        trickle.join().unwrap();
-    }
-
-    #[test]
-    fn webhook_addresses_are_parsed() {
-        let parse = |text: &str| text.parse::<Webhook>().map(|w| (w.is_https, w.host, w.port, w.path));
-        let expected = |https, host: &str, port, path: &str| Ok((https, host.into(), port, path.into()));
-        assert_eq!(parse("http://localhost:9093/a?b=c"), expected(false, "localhost", 9093, "/a?b=c"));
-        assert_eq!(parse("https://hooks.example"), expected(true, "hooks.example", 443, "/"));
-        assert_eq!(parse("http://[::1]/x"), expected(false, "[::1]", 80, "/x"));
-        assert_eq!(parse("http://[::1]:8/x"), expected(false, "[::1]", 8, "/x"));
-        for text in
-            ["", "example", "ftp://a/", "http://", "http://a b/", "http://a:x/", "http://u@h/", "http://::1/"]
-        {
-            assert!(parse(text).is_err(), "{text}");
-        }
     }
 
     #[test]

@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 use view::number;
 
 use crate::{
-    alert::{TIMEOUT, Webhook, post, utc},
+    alert::{TIMEOUT, utc},
     cause,
+    http_client::{Webhook, post_json},
 };
 
 /// Path of the interface, below the address that users give.
@@ -56,7 +57,7 @@ impl FromStr for Alertmanager {
 impl Alertmanager {
     /// Sends documents of [`KnownAlerts::documents`]; the rest is not sent after an error.
     pub(crate) fn send(&self, documents: &[Vec<u8>]) -> io::Result<()> {
-        documents.iter().try_for_each(|document| post(&self.alerts, document, TIMEOUT))
+        documents.iter().try_for_each(|document| post_json(&self.alerts, document, TIMEOUT))
     }
 
     /// The name or address of the server.

@@ -33,6 +33,7 @@ mod framing;
 #[doc(hidden)]
 pub mod fuzzing;
 mod http;
+mod http_client;
 mod inbound;
 mod init;
 mod mesh;
@@ -80,7 +81,7 @@ pub use init::{CONFIG_FILE, create_mesh, join_mesh};
 pub use mesh::{
     Allowance, Announcement, Authority, Coordinates, Identity, Invitation, Member, Members, Place, check_name,
 };
-pub use metrics::{MetricsPush, OtlpReceiver};
+pub use metrics::{MetricsCredentials, MetricsPush, MetricsReceiver, PushProtocol};
 pub use network::{JoinRequest, join};
 pub use planning::{PlanDocument, PlannedSetting, PlannedSlot, plan_transfer};
 pub use psconfig::{PsconfigExport, PsconfigImport, export_psconfig, import_psconfig};

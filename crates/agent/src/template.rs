@@ -32,7 +32,8 @@ padding = "2s"             # kept free before and after each test; the clocks' e
 # listen = "127.0.0.1:4863"
 
 # The metrics of /metrics, pushed by OTLP over HTTP (JSON) to an OpenTelemetry collector, or to Prometheus with
-# --web.enable-otlp-receiver (http://HOST:9090/api/v1/otlp/v1/metrics).
+# --web.enable-otlp-receiver (http://HOST:9090/api/v1/otlp/v1/metrics). Instead of `otlp`, `remote_write` names a receiver of Prometheus
+# remote write, as in http://HOST:9090/api/v1/write. `token_file` (bearer token), or `user` and `password_file`, if it needs authentication.
 # [metrics]
 # otlp = "http://127.0.0.1:4318/v1/metrics"
 # every = "1min"

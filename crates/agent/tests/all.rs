@@ -18,6 +18,7 @@ mod postgres;
 mod probes;
 mod receiver;
 mod recurring;
+mod remote_write;
 mod roles;
 mod steps;
 mod traces;

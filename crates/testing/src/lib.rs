@@ -1,5 +1,6 @@
 //! Helpers for the tests of several crates: to report that a test was skipped, to replay a fuzzer's corpus, to compare the page's
-//! types with documents, to run a PostgreSQL server or an object store, to read HTTP requests, and to watch an iperf3 server.
+//! types with documents, to run a PostgreSQL server or an object store, to read HTTP requests and those of remote write, and to watch an iperf3
+//! server.
 //!
 //! libtest counts a test that returns early as passed. [`skip`] writes the test's name and the cause to the file named by
 //! `LONGFAT_SKIPPED`, so that `scripts/test.sh` counts it as skipped, and fails in CI if CI should have provided the missing
@@ -10,6 +11,7 @@ pub mod http;
 pub mod iperf3_server;
 pub mod page_types;
 pub mod postgres;
+pub mod remote_write;
 pub mod s3;
 
 use std::{fmt::Display, fs, io::Write, path::PathBuf};

@@ -16,7 +16,8 @@ use toml::Spanned;
 use units::Time;
 
 use crate::{
-    Alerts, Clock, Coordinates, Error, Members, MetricsPush, Place, PostgresAddress, Retention, Roles,
+    Alerts, Clock, Coordinates, Error, Members, MetricsCredentials, MetricsPush, MetricsReceiver, Place,
+    PostgresAddress, PushProtocol, Retention, Roles,
     address::host_and_port,
     files,
     mesh::{MAX_NETWORKS, check_name, check_network, check_text},
@@ -111,7 +112,7 @@ struct File {
     #[serde(default)]
     results_to: Vec<Spanned<String>>,
     http: Option<FileHttp>,
-    metrics: Option<FileMetrics>,
+    metrics: Option<Spanned<FileMetrics>>,
     #[serde(default)]
     archive: FileArchive,
     #[serde(default)]
@@ -147,7 +148,11 @@ struct FileHttp {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileMetrics {
-    otlp: Spanned<String>,
+    otlp: Option<Spanned<String>>,
+    remote_write: Option<Spanned<String>>,
+    token_file: Option<Spanned<PathBuf>>,
+    user: Option<Spanned<String>>,
+    password_file: Option<Spanned<PathBuf>>,
     every: Option<Spanned<String>>,
 }
 
@@ -358,7 +363,8 @@ impl Config {
             Some(address)
         });
         let retention = retention(&file.retention, &mut mistakes);
-        let metrics = file.metrics.as_ref().and_then(|metrics| metrics_push(metrics, &mut mistakes));
+        let metrics =
+            file.metrics.as_ref().and_then(|metrics| metrics_push(metrics, base, read, &mut mistakes));
         let alerts = file.alerts.as_ref().and_then(|alerts| self::alerts(alerts, &mut mistakes));
         let place = place(&file.directory, &mut mistakes);
         let padding =
@@ -540,9 +546,29 @@ fn place(file: &FileDirectory, mistakes: &mut Mistakes) -> Place {
     }
 }
 
-fn metrics_push(file: &FileMetrics, mistakes: &mut Mistakes) -> Option<MetricsPush> {
-    let receiver = mistakes.parse(&file.otlp);
-    let every = match &file.every {
+fn metrics_push(
+    file: &Spanned<FileMetrics>,
+    base: &Path,
+    read: &dyn Fn(&Path) -> Result<String, Error>,
+    mistakes: &mut Mistakes,
+) -> Option<MetricsPush> {
+    let metrics = file.get_ref();
+    let receiver = match (&metrics.otlp, &metrics.remote_write) {
+        (Some(text), None) => metrics_receiver(PushProtocol::Otlp, text, mistakes),
+        (None, Some(text)) => metrics_receiver(PushProtocol::RemoteWrite, text, mistakes),
+        (Some(_), Some(second)) => {
+            let help = "keep otlp or remote_write";
+            mistakes.add_help(second.span(), "metrics are pushed to one receiver", help);
+            None
+        }
+        (None, None) => {
+            let help = "the keys are otlp and remote_write";
+            mistakes.add_help(file.span(), "a push of metrics needs the address of a receiver", help);
+            None
+        }
+    };
+    let credentials = metrics_credentials(metrics, base, read, mistakes);
+    let every = match &metrics.every {
         None => DEFAULT_PUSH_INTERVAL,
         Some(text) => {
             let every = mistakes.parse::<Time>(text)?;
@@ -554,7 +580,60 @@ fn metrics_push(file: &FileMetrics, mistakes: &mut Mistakes) -> Option<MetricsPu
             every
         }
     };
-    Some(MetricsPush { receiver: receiver?, every })
+    Some(MetricsPush { receiver: receiver?, credentials, every })
+}
+
+fn metrics_receiver(
+    protocol: PushProtocol,
+    text: &Spanned<String>,
+    mistakes: &mut Mistakes,
+) -> Option<MetricsReceiver> {
+    let receiver = MetricsReceiver::new(protocol, text.get_ref());
+    receiver.map_err(|error| mistakes.add(text.span(), error)).ok()
+}
+
+/// The credentials of a push; their file is read, because a push without them would fail.
+fn metrics_credentials(
+    file: &FileMetrics,
+    base: &Path,
+    read: &dyn Fn(&Path) -> Result<String, Error>,
+    mistakes: &mut Mistakes,
+) -> Option<MetricsCredentials> {
+    let (credentials, at) = match (&file.token_file, &file.user, &file.password_file) {
+        (None, None, None) => return None,
+        (Some(token), None, None) => {
+            (MetricsCredentials::Token { file: base.join(token.get_ref()) }, token.span())
+        }
+        (None, Some(user), Some(password)) => {
+            let name = user.get_ref();
+            // RFC 7617 section 2.
+            if name.is_empty() || name.contains(|c: char| c == ':' || c.is_control()) {
+                let text =
+                    format!("{name:?} is not a user name: it is empty, or has a colon or control characters");
+                mistakes.add(user.span(), text);
+            }
+            let file = base.join(password.get_ref());
+            (MetricsCredentials::Password { user: name.clone(), file }, password.span())
+        }
+        (Some(token), _, _) => {
+            let help = "keep token_file, or user and password_file";
+            mistakes.add_help(token.span(), "a push has a token or a password, not both", help);
+            return None;
+        }
+        (None, Some(only), None) => {
+            mistakes.add(only.span(), "a user needs a password_file");
+            return None;
+        }
+        (None, None, Some(only)) => {
+            mistakes.add(only.span(), "a password_file needs a user");
+            return None;
+        }
+    };
+    let contents = read(credentials.file()).map_err(|error| error.to_string());
+    if let Err(error) = contents.and_then(|contents| credentials.authorization(&contents)) {
+        mistakes.add(at, error);
+    }
+    Some(credentials)
 }
 
 fn alerts(file: &Spanned<FileAlerts>, mistakes: &mut Mistakes) -> Option<Alerts> {

@@ -46,8 +46,8 @@ fn the_template_is_valid_with_and_without_its_commented_keys() {
     assert_eq!(alerts.mail.as_deref(), Some("noc@example.org"));
     assert!(alerts.alertmanager.is_some());
     let metrics = config.metrics.unwrap();
-    let receiver = "http://127.0.0.1:4318/v1/metrics".parse().unwrap();
-    assert_eq!(metrics, MetricsPush { receiver, every: Time::from_secs(60) });
+    let receiver = MetricsReceiver::new(PushProtocol::Otlp, "http://127.0.0.1:4318/v1/metrics").unwrap();
+    assert_eq!(metrics, MetricsPush { receiver, credentials: None, every: Time::from_secs(60) });
 }
 
 #[test]
@@ -232,15 +232,67 @@ fn keys_that_a_running_agent_does_not_apply_are_named() {
 #[test]
 fn the_push_of_metrics_is_checked() {
     let base = crate::template::config("a", "[::]:4862", "a.example:4862");
+    let directory = tempfile::tempdir().unwrap();
+    for (name, text) in [("limits.toml", LIMITS), ("secret", "abc\n"), ("empty", "\n")] {
+        std::fs::write(directory.path().join(name), text).unwrap();
+    }
     let with = |metrics: &str| {
-        let parsed = parse(&format!("{base}\n[metrics]\n{metrics}\n"));
+        let text = format!("{base}\n[metrics]\n{metrics}\n");
+        let parsed = Config::parse("agent.toml", &text, directory.path(), &files::read);
         parsed.map(|config| config.metrics.unwrap()).map_err(|error| error.to_string())
     };
     let otlp = "otlp = \"http://localhost:4318/v1/metrics\"";
     assert_eq!(with(otlp).unwrap().every, Time::from_secs(60));
     assert_eq!(with(&format!("{otlp}\nevery = \"15s\"")).unwrap().every, Time::from_secs(15));
+    let remote_write = "remote_write = \"http://localhost:9090/api/v1/write\"";
+    let receiver =
+        MetricsReceiver::new(PushProtocol::RemoteWrite, "http://localhost:9090/api/v1/write").unwrap();
+    let file = directory.path().join("secret");
+    for (keys, credentials) in [
+        ("", None),
+        ("token_file = \"secret\"", Some(MetricsCredentials::Token { file: file.clone() })),
+        (
+            "user = \"x\"\npassword_file = \"secret\"",
+            Some(MetricsCredentials::Password { user: "x".into(), file: file.clone() }),
+        ),
+    ] {
+        let push = with(&format!("{remote_write}\n{keys}")).unwrap();
+        assert_eq!((&push.receiver, push.credentials), (&receiver, credentials));
+    }
     let line = base.lines().count() + 3;
     for (metrics, position, part) in [
+        (
+            format!("{otlp}\n{remote_write}"),
+            format!(":{}:16: ", line + 1),
+            "metrics are pushed to one receiver; keep otlp or remote_write",
+        ),
+        (
+            "remote_write = \"localhost\"".into(),
+            format!(":{line}:16: "),
+            "\"localhost\" is not the address of a receiver of Prometheus remote write",
+        ),
+        (
+            format!("{otlp}\ntoken_file = \"secret\"\nuser = \"x\""),
+            format!(":{}:14: ", line + 1),
+            "a push has a token or a password, not both",
+        ),
+        (format!("{otlp}\nuser = \"x\""), format!(":{}:8: ", line + 1), "a user needs a password_file"),
+        (
+            format!("{otlp}\npassword_file = \"secret\""),
+            format!(":{}:17: ", line + 1),
+            "a password_file needs a user",
+        ),
+        (
+            format!("{otlp}\nuser = \"a:b\"\npassword_file = \"secret\""),
+            format!(":{}:8: ", line + 1),
+            "\"a:b\" is not a user name",
+        ),
+        (format!("{otlp}\ntoken_file = \"absent\""), format!(":{}:14: ", line + 1), "cannot read "),
+        (
+            format!("{otlp}\ntoken_file = \"empty\""),
+            format!(":{}:14: ", line + 1),
+            "empty does not have a token",
+        ),
         (
             "otlp = \"localhost:4318\"".into(),
             format!(":{line}:8: "),
@@ -252,7 +304,11 @@ fn the_push_of_metrics_is_checked() {
             "metrics are pushed at intervals of 1 s to 86400 s; the default is",
         ),
         (format!("{otlp}\nevery = \"soon\""), format!(":{}:9: ", line + 1), ""),
-        ("every = \"1min\"".into(), String::new(), "missing field `otlp`"),
+        (
+            "every = \"1min\"".into(),
+            String::new(),
+            "a push of metrics needs the address of a receiver; the keys are otlp and remote_write",
+        ),
         (format!("{otlp}\ninterval = 5"), format!(":{}:1: ", line + 1), "unknown field `interval`"),
     ] {
         let error = with(&metrics).unwrap_err();

@@ -1,8 +1,13 @@
 //! The metrics of a point: one list for all formats.
 
 mod otlp;
+mod otlp_sender;
 mod prometheus;
+mod protobuf;
 mod push;
+mod receiver;
+mod remote_write;
+mod write_queue;
 
 use std::{path::Path, rc::Rc};
 
@@ -12,9 +17,10 @@ use crate::{
 
 pub(crate) use prometheus::{CONTENT_TYPE, text};
 pub(crate) use push::MetricsPusher;
-pub use push::{MetricsPush, OtlpReceiver};
+pub use receiver::{MetricsCredentials, MetricsPush, MetricsReceiver, PushProtocol};
 
 /// The state of a point, from which its metrics are made.
+#[derive(Debug)]
 pub(crate) struct MetricsSnapshot {
     status: Status,
     mesh: MeshDocument,

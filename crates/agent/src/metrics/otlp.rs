@@ -6,8 +6,9 @@ use serde::{Serialize, Serializer};
 
 use super::{Metric, MetricKind, MetricValue, Sample};
 
-/// `service.name` of all points. Prometheus makes the label `job` of it, and `instance` of `service.instance.id`.
-const SERVICE: &str = "longfat";
+/// `service.name` of all points. Prometheus makes the label `job` of it, and `instance` of `service.instance.id`; remote write sends
+/// these labels.
+pub(super) const SERVICE: &str = "longfat";
 /// Maximum number of data points in a request. A data point has about 200 bytes, and receivers accept requests of 20 MiB by default.
 const MAX_POINTS: usize = 10_000;
 /// `AGGREGATION_TEMPORALITY_CUMULATIVE`.

@@ -1,12 +1,11 @@
-//! Pushes the metrics to an OpenTelemetry collector or to Prometheus, by OTLP over HTTP.
+//! The thread that pushes the metrics: to an OpenTelemetry collector or to Prometheus by OTLP, or to Prometheus by remote write.
 //!
-//! A thread reads the state as a local user does, and sends it, so that a receiver that stalls delays nothing else. Nothing is queued or
-//! repeated: gauges are the present values and counters are cumulative, so the next push replaces one that failed.
+//! It reads the state as a local user does, and sends it, so that a receiver that stalls delays nothing else.
 
 use std::{
     io::{self, ErrorKind},
+    mem,
     path::{Path, PathBuf},
-    str::FromStr,
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     thread,
     time::{Duration, Instant},
@@ -15,47 +14,23 @@ use std::{
 use units::Time;
 
 use super::{
-    MetricsSnapshot,
-    otlp::{self, MetricsSource, MetricsTimes},
+    MetricsPush, MetricsSnapshot, PushProtocol, otlp_sender::OtlpSender, remote_write,
+    write_queue::WriteQueue,
 };
-use crate::{
-    PostgresAddress,
-    alert::{Webhook, post},
-};
+use crate::PostgresAddress;
 
-/// Timeout of all requests of a push together.
+/// Timeout of all requests of a push by OTLP together, and of each request of remote write.
 const PUSH_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The address to which metrics are pushed.
+/// What became of values.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OtlpReceiver(Webhook);
-
-impl FromStr for OtlpReceiver {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let invalid = || {
-            format!(
-                "{text:?} is not the address of an OTLP receiver; the form is http://HOST[:PORT]/PATH or https://..., as in \
-                 http://localhost:4318/v1/metrics"
-            )
-        };
-        let address = text.parse::<Webhook>().map_err(|_| invalid())?;
-        // Without a path, the address is that of all signals.
-        if address.path() == "/" || address.path().contains('#') {
-            return Err(invalid());
-        }
-        Ok(OtlpReceiver(address))
-    }
-}
-
-/// Where and how often metrics are pushed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MetricsPush {
-    /// The receiver.
-    pub receiver: OtlpReceiver,
-    /// The interval.
-    pub every: Time,
+pub(super) enum PushOutcome {
+    /// The receiver has them.
+    Accepted,
+    /// The receiver does not have them, for this reason; it may accept them or the next ones later.
+    Failed(String),
+    /// The receiver does not want them, for this reason, and they are not sent again.
+    Refused(String),
 }
 
 /// The thread that pushes; it ends when this is dropped, after the timeout of a push at the latest.
@@ -72,7 +47,7 @@ impl MetricsPusher {
         postgres: Option<PostgresAddress>,
     ) -> Option<MetricsPusher> {
         let (running, stopped) = channel();
-        let work = PushWork { push, state: state.into(), postgres, stopped, sender: OtlpSender::default() };
+        let work = PushWork::new(push, state.into(), postgres, stopped);
         match thread::Builder::new().name("metrics".into()).spawn(move || work.run()) {
             Ok(_) => Some(MetricsPusher { _running: running }),
             Err(error) => {
@@ -83,38 +58,115 @@ impl MetricsPusher {
     }
 }
 
+/// The part of a push that depends on the protocol.
+enum PushSender {
+    Otlp(OtlpSender),
+    RemoteWrite(Box<WriteQueue>),
+}
+
 struct PushWork {
     push: MetricsPush,
     state: PathBuf,
     postgres: Option<PostgresAddress>,
     stopped: Receiver<()>,
-    sender: OtlpSender,
+    sender: PushSender,
+    log: PushLog,
 }
 
 impl PushWork {
+    fn new(
+        push: MetricsPush,
+        state: PathBuf,
+        postgres: Option<PostgresAddress>,
+        stopped: Receiver<()>,
+    ) -> PushWork {
+        let sender = match push.receiver.protocol() {
+            PushProtocol::Otlp => PushSender::Otlp(OtlpSender::default()),
+            PushProtocol::RemoteWrite => PushSender::RemoteWrite(Box::new(WriteQueue::new())),
+        };
+        PushWork { push, state, postgres, stopped, sender, log: PushLog::default() }
+    }
+
     fn run(mut self) {
         let every = Duration::from_nanos(self.push.every.as_nanos());
         let mut due = Instant::now();
         loop {
-            let wait = due.saturating_duration_since(Instant::now());
+            let wake = self.attempt_at().map_or(due, |at| at.min(due));
+            let wait = wake.saturating_duration_since(Instant::now());
             if self.stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
                 return;
             }
-            let pushed = self.push_once();
-            match (self.sender.change(&self.push, &pushed), pushed) {
-                (Some(text), Ok(())) => tracing::info!("{text}"),
-                (Some(text), Err(_)) => tracing::warn!("{text}"),
-                (None, _) => {}
+            if due <= Instant::now() {
+                if let Some(outcome) = self.push_once() {
+                    self.report(&outcome);
+                }
+                due = next_push(due, Instant::now(), every);
             }
-            due = next_push(due, Instant::now(), every);
+            if let Some(outcome) = self.attempt() {
+                self.report(&outcome);
+            }
         }
     }
 
-    fn push_once(&mut self) -> Result<(), String> {
-        let snapshot = MetricsSnapshot::read(&self.state, self.postgres.as_ref());
-        let snapshot = snapshot.map_err(|error| error.to_string())?;
-        let now_ns = u64::try_from(os::realtime().as_nanos()).unwrap_or(u64::MAX);
-        self.sender.send(&self.push.receiver, &snapshot, now_ns, PUSH_TIMEOUT)
+    /// When a request of remote write is sent; `None` if none waits.
+    fn attempt_at(&self) -> Option<Instant> {
+        match &self.sender {
+            PushSender::Otlp(_) => None,
+            PushSender::RemoteWrite(queue) => queue.attempt_at(),
+        }
+    }
+
+    /// Reads the values. OTLP sends them; remote write queues them, and then there is no outcome yet.
+    fn push_once(&mut self) -> Option<PushOutcome> {
+        let snapshot = match MetricsSnapshot::read(&self.state, self.postgres.as_ref()) {
+            Ok(snapshot) => snapshot,
+            Err(error) => return Some(PushOutcome::Failed(error.to_string())),
+        };
+        let now = os::realtime();
+        let pushed = match &mut self.sender {
+            PushSender::Otlp(sender) => {
+                let now_ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+                sender.send(&self.push, &snapshot, now_ns, PUSH_TIMEOUT)
+            }
+            PushSender::RemoteWrite(queue) => {
+                let now_ms = i64::try_from(now.as_millis()).unwrap_or(i64::MAX);
+                match queue.add(snapshot, now_ms, Instant::now()) {
+                    Ok(()) => return None,
+                    Err(error) => Err(error),
+                }
+            }
+        };
+        Some(match pushed {
+            Ok(()) => PushOutcome::Accepted,
+            Err(error) => PushOutcome::Failed(error),
+        })
+    }
+
+    /// Sends the first request that waits, if it is time.
+    fn attempt(&mut self) -> Option<PushOutcome> {
+        let PushSender::RemoteWrite(queue) = &mut self.sender else { return None };
+        queue.attempt_at().filter(|at| *at <= Instant::now())?;
+        let reply = self.push.post(&remote_write::HEADERS, queue.first()?, PUSH_TIMEOUT);
+        let reply = reply.map_err(|error| io::Error::other(failure(&error, PUSH_TIMEOUT)));
+        let outcome = queue.handle(reply, Instant::now());
+        if outcome == PushOutcome::Accepted {
+            let discarded = queue.take_discarded();
+            if discarded > 0 {
+                let host = self.push.receiver.host();
+                tracing::warn!(
+                    "{discarded} requests with metrics for {host} were discarded: too many waited"
+                );
+            }
+        }
+        Some(outcome)
+    }
+
+    fn report(&mut self, outcome: &PushOutcome) {
+        match (self.log.change(&self.push, outcome), outcome) {
+            (Some(text), PushOutcome::Accepted) => tracing::info!("{text}"),
+            (Some(text), PushOutcome::Failed(_) | PushOutcome::Refused(_)) => tracing::warn!("{text}"),
+            (None, _) => {}
+        }
     }
 }
 
@@ -124,61 +176,38 @@ fn next_push(due: Instant, now: Instant, every: Duration) -> Instant {
     if next > now { next } else { now + every }
 }
 
-/// Sends metrics, and keeps what the next push needs to know.
-#[derive(Debug, Default)]
-struct OtlpSender {
-    /// When the first push was made that the receiver has accepted, ns since 1970.
-    start_ns: Option<u64>,
-    /// Whether the last push succeeded; `None` before the first one.
-    has_succeeded: Option<bool>,
+/// Why a receiver has not accepted values within this time.
+pub(super) fn failure(error: &io::Error, time: Duration) -> String {
+    match error.kind() {
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => {
+            format!("it has not accepted them within {}", Time::from_duration(time))
+        }
+        _ => error.to_string(),
+    }
 }
 
-impl OtlpSender {
-    /// The times of a push. The start of the counters in the archive is unknown: the first point of a sequence has its own time as its start,
-    /// and the others have the same start (OpenTelemetry, metrics data model, "Cumulative streams: handling unknown start time").
-    fn times(&self, now_ns: u64) -> MetricsTimes {
-        // After a step of the clock to an earlier time a new sequence begins.
-        let start_ns = self.start_ns.filter(|start_ns| *start_ns <= now_ns).unwrap_or(now_ns);
-        MetricsTimes { start_ns, now_ns }
-    }
+/// Logs outcomes that differ in kind from the one before.
+#[derive(Debug, Default)]
+struct PushLog {
+    last: Option<PushOutcome>,
+}
 
-    fn send(
-        &mut self,
-        receiver: &OtlpReceiver,
-        snapshot: &MetricsSnapshot,
-        now_ns: u64,
-        time: Duration,
-    ) -> Result<(), String> {
-        let deadline = Instant::now() + time;
-        let times = self.times(now_ns);
-        let source = MetricsSource { point: &snapshot.status.name, version: &snapshot.status.version };
-        let failed = |error: io::Error| match error.kind() {
-            ErrorKind::TimedOut | ErrorKind::WouldBlock => {
-                format!("it has not accepted them within {}", Time::from_duration(time))
-            }
-            _ => error.to_string(),
-        };
-        let metrics = snapshot.metrics();
-        for request in otlp::requests(&metrics, source, times) {
-            let request = request.map_err(|error| failed(error.into()))?;
-            let remaining = deadline.saturating_duration_since(Instant::now());
-            post(&receiver.0, &request, remaining).map_err(failed)?;
-        }
-        self.start_ns = Some(times.start_ns);
-        Ok(())
-    }
-
-    /// Updates whether pushes succeed; returns the text for the log if that has changed.
-    fn change(&mut self, push: &MetricsPush, pushed: &Result<(), String>) -> Option<String> {
-        let before = self.has_succeeded.replace(pushed.is_ok());
-        if before == self.has_succeeded {
+impl PushLog {
+    /// The text for the log; `None` if the kind of outcome has not changed.
+    fn change(&mut self, push: &MetricsPush, outcome: &PushOutcome) -> Option<String> {
+        let before = self.last.replace(outcome.clone());
+        if before.is_some_and(|before| mem::discriminant(&before) == mem::discriminant(outcome)) {
             return None;
         }
-        let host = push.receiver.0.host();
-        Some(match pushed {
-            Ok(()) => format!("metrics are pushed to {host} every {}", push.every),
-            Err(error) => format!(
+        let host = push.receiver.host();
+        Some(match outcome {
+            PushOutcome::Accepted => format!("metrics are pushed to {host} every {}", push.every),
+            PushOutcome::Failed(error) => format!(
                 "metrics could not be pushed to {host}: {error}; other failures are not logged until a push succeeds"
+            ),
+            PushOutcome::Refused(error) => format!(
+                "{host} has refused metrics: {error}; they are not sent again, and other refusals are not logged until a push \
+                 succeeds"
             ),
         })
     }
@@ -186,95 +215,41 @@ impl OtlpSender {
 
 #[cfg(test)]
 mod tests {
-    use std::{io::Write, net::TcpListener};
-
-    use serde_json::Value;
-    use testing::http::read_request;
-
     use super::*;
+    use crate::metrics::MetricsReceiver;
 
-    const SECOND_NS: u64 = 1_000_000_000;
-    const NOW_NS: u64 = 1_800_000_000 * SECOND_NS;
-
-    fn receiver(listener: &TcpListener) -> OtlpReceiver {
-        format!("http://{}/v1/metrics", listener.local_addr().unwrap()).parse().unwrap()
-    }
-
-    /// Accepts a request and replies with this status; returns the head and the document.
-    fn serve(listener: &TcpListener, status: &str) -> (String, Value) {
-        let (stream, _) = listener.accept().unwrap();
-        let (head, body) = read_request(&stream).unwrap();
-        write!(&stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").unwrap();
-        (head, serde_json::from_slice(&body).unwrap())
-    }
-
-    /// Start and time of the points of a counter in a request.
-    fn times_of(request: &Value) -> (u64, u64) {
-        let metrics = request["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array().unwrap();
-        let sum = metrics.iter().find(|metric| metric["name"] == "longfat_tests_total").unwrap();
-        let point = &sum["sum"]["dataPoints"][0];
-        let number = |name: &str| point[name].as_str().unwrap().parse().unwrap();
-        (number("startTimeUnixNano"), number("timeUnixNano"))
-    }
-
-    #[test]
-    fn a_collector_gets_all_pushes_of_a_sequence_with_one_start() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let receiver = receiver(&listener);
-        let statuses = ["503 Service Unavailable", "200 OK", "500 Internal Server Error", "200 OK", "200 OK"];
-        let server = thread::spawn(move || statuses.map(|status| serve(&listener, status)));
-        let snapshot = MetricsSnapshot::complete();
-        let mut sender = OtlpSender::default();
-        // The clock is set back before the last push.
-        let seconds = [0, 60, 120, 180, 30];
-        let pushed = seconds.map(|second| {
-            sender.send(&receiver, &snapshot, NOW_NS + second * SECOND_NS, Duration::from_secs(60))
-        });
-        assert_eq!(pushed[0], Err("HTTP status 503".into()));
-        assert_eq!(pushed.iter().map(Result::is_ok).collect::<Vec<_>>(), [false, true, false, true, true]);
-        let requests = server.join().unwrap();
-        for (head, _) in &requests {
-            assert!(head.starts_with("POST /v1/metrics HTTP/1.1\r\n"), "{head}");
-            assert!(head.contains("\r\nContent-Type: application/json\r\n"), "{head}");
-        }
-        let starts = [0, 60, 60, 60, 30];
-        for (((_, request), start), second) in requests.iter().zip(starts).zip(seconds) {
-            let expected = (NOW_NS + start * SECOND_NS, NOW_NS + second * SECOND_NS);
-            assert_eq!(times_of(request), expected);
-        }
-    }
-
-    #[test]
-    fn a_collector_that_stalls_or_is_absent_fails_a_push() {
-        let snapshot = MetricsSnapshot::complete();
-        let mut sender = OtlpSender::default();
-        // It accepts the connection and does not reply.
-        let stalled = TcpListener::bind("127.0.0.1:0").unwrap();
-        let time = Duration::from_millis(300);
-        let error = sender.send(&receiver(&stalled), &snapshot, NOW_NS, time).unwrap_err();
-        assert_eq!(error, "it has not accepted them within 300 ms");
-        let absent = "http://127.0.0.1:1/v1/metrics".parse().unwrap();
-        let error = sender.send(&absent, &snapshot, NOW_NS, Duration::from_secs(60)).unwrap_err();
-        assert!(error.contains("refused"), "{error}");
-        assert_eq!(sender.start_ns, None, "nothing was accepted");
+    fn push(protocol: PushProtocol, address: &str, every_s: u64) -> MetricsPush {
+        let receiver = MetricsReceiver::new(protocol, address).unwrap();
+        MetricsPush { receiver, credentials: None, every: Time::from_secs(every_s) }
     }
 
     #[test]
     fn changes_of_the_state_are_logged_once() {
-        let receiver = "http://collector.example:4318/v1/metrics".parse().unwrap();
-        let push = MetricsPush { receiver, every: Time::from_secs(60) };
-        let mut sender = OtlpSender::default();
-        let failed = |text: &str| Err(text.to_owned());
-        let outcomes = [failed("x"), failed("y"), Ok(()), Ok(()), failed("z")];
-        let texts = outcomes.map(|pushed| sender.change(&push, &pushed));
+        let push = push(PushProtocol::RemoteWrite, "http://collector.example:9090/api/v1/write", 60);
+        let failed = |text: &str| PushOutcome::Failed(text.into());
+        let refused = |text: &str| PushOutcome::Refused(text.into());
+        let accepted = PushOutcome::Accepted;
+        let outcomes = [
+            failed("x"),
+            failed("y"),
+            refused("v"),
+            refused("w"),
+            accepted.clone(),
+            accepted.clone(),
+            failed("z"),
+        ];
+        let mut log = PushLog::default();
+        let texts = outcomes.map(|outcome| log.change(&push, &outcome));
         let failure = |reason: &str| {
             let hint = "other failures are not logged until a push succeeds";
             Some(format!("metrics could not be pushed to collector.example: {reason}; {hint}"))
         };
+        let hint = "they are not sent again, and other refusals are not logged until a push succeeds";
+        let refusal = Some(format!("collector.example has refused metrics: v; {hint}"));
         let success = Some("metrics are pushed to collector.example every 60 s".to_owned());
-        assert_eq!(texts, [failure("x"), None, success.clone(), None, failure("z")]);
-        let mut sender = OtlpSender::default();
-        assert_eq!(sender.change(&push, &Ok(())), success);
+        assert_eq!(texts, [failure("x"), None, refusal, None, success.clone(), None, failure("z")]);
+        let mut log = PushLog::default();
+        assert_eq!(log.change(&push, &accepted), success);
     }
 
     #[test]
@@ -289,32 +264,14 @@ mod tests {
 
     #[test]
     fn the_thread_ends_with_its_owner() {
-        let directory = tempfile::tempdir().unwrap();
-        let (running, stopped) = channel();
-        let push = MetricsPush {
-            receiver: "http://127.0.0.1:1/v1/metrics".parse().unwrap(),
-            every: Time::from_secs(86_400),
-        };
-        let state = directory.path().to_owned();
-        let work = PushWork { push, state, postgres: None, stopped, sender: OtlpSender::default() };
-        let thread = thread::spawn(move || work.run());
-        drop(running);
-        thread.join().unwrap();
-    }
-
-    #[test]
-    fn addresses_of_a_receiver() {
-        for text in [
-            "http://localhost:4318/v1/metrics",
-            "http://[::1]:9090/api/v1/otlp/v1/metrics",
-            "https://otlp.example/v1/metrics?tenant=x",
-        ] {
-            assert_eq!(text.parse::<OtlpReceiver>().unwrap().0, text.parse::<Webhook>().unwrap());
-        }
-        for text in ["", "collector:4318", "http://collector:4318", "http://c:4318/", "http://c/v1#x"] {
-            let error = text.parse::<OtlpReceiver>().unwrap_err();
-            let expected = format!("{text:?} is not the address of an OTLP receiver;");
-            assert!(error.starts_with(&expected), "{error}");
+        for protocol in [PushProtocol::Otlp, PushProtocol::RemoteWrite] {
+            let directory = tempfile::tempdir().unwrap();
+            let (running, stopped) = channel();
+            let push = push(protocol, "http://127.0.0.1:1/x", 86_400);
+            let work = PushWork::new(push, directory.path().to_owned(), None, stopped);
+            let thread = thread::spawn(move || work.run());
+            drop(running);
+            thread.join().unwrap();
         }
     }
 }

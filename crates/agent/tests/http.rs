@@ -314,6 +314,45 @@ pub fn post(address: &str, path: &str, token: Option<&str>, document: &str) -> (
     (head.split_ascii_whitespace().nth(1).unwrap().parse().unwrap(), body.into())
 }
 
+#[test]
+fn a_requested_test_has_the_options_of_a_recurring_one() {
+    let mesh = Mesh::of(&["a", "b"]);
+    let address = serve_http(&mesh.directories[0]);
+    let _agents: Vec<Agent> = mesh.directories.iter().map(|directory| Agent::start(directory)).collect();
+    let mut tokens = agent::Tokens::open(&mesh.directories[0].join("state")).unwrap();
+    let token = tokens.create("app", &[agent::Scope::Reserve], None).unwrap();
+    let reserve = |kind: &str, options: &str| {
+        let test = format!(r#"{{"from":"a","to":"b","kind":"{kind}","duration_us":1500000{options}}}"#);
+        post(&address, "/api/v1/reserve", Some(&token), &test)
+    };
+    for (kind, options, part) in [
+        ("throughput", r#","parallel":0"#, "1 to 128 streams"),
+        ("throughput", r#","congestion":"Reno""#, "is not the name of a congestion control"),
+        ("throughput", r#","omit_us":500"#, "whole milliseconds"),
+        ("throughput", r#","rate_bps":1000000,"congestion":"reno""#, "a UDP test has no congestion control"),
+        ("latency", r#","parallel":3"#, "has no option parallel"),
+    ] {
+        let (status, body) = reserve(kind, options);
+        assert!(status == 400 && body.contains(part), "{options}: {status} {body}");
+    }
+    // Each kernel has reno.
+    let options = r#","parallel":3,"congestion":"reno","omit_us":500000"#;
+    let by_program = reservation(reserve("throughput", options))["id"].clone();
+    // The other point requests a test that this point leads.
+    let wanted = agent::NewReservation { parallel: 2, ..wanted("a", "b", "throughput") };
+    let by_peer = mesh.client(1).reserve(wanted).unwrap().id;
+    for (client, id, options, duration_us) in [
+        (mesh.client(0), by_program.as_str().unwrap(), "congestion=reno parallel=3 omit=500ms", 2_000_000),
+        (mesh.client(1), by_peer.as_str(), "parallel=2", 1_500_000),
+    ] {
+        let ended = end(&client, id);
+        assert_eq!(ended.phase, "finished", "{ended:?}");
+        let row = ended.result.unwrap();
+        assert_eq!((row.options.as_deref(), row.duration_us), (Some(options), duration_us), "{row:?}");
+        assert!(row.figures.goodput_bps.is_some_and(|bps| bps > 1e6), "{row:?}");
+    }
+}
+
 /// The only reservation of a response.
 fn reservation(response: (u16, String)) -> Value {
     assert_eq!(response.0, 200, "{}", response.1);

@@ -1,6 +1,6 @@
 //! Requests of local users.
 
-use reservation::{Now, PointName, ReservationId, Spec, Test};
+use reservation::{Now, PointName, ReservationId, Spec};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -19,7 +19,7 @@ use crate::{
     frame::Frame,
     received,
     roles::Grant,
-    test::{Kind, OtherEnd, TestParameters},
+    test::{Kind, OtherEnd, TestDescription, TestOptions},
     tokens,
     users::LocalUser,
 };
@@ -174,23 +174,28 @@ impl EventLoop {
         let kind: Kind = wanted.kind.parse().map_err(Error::Refused)?;
         let end = self.other_end(&lead, &wanted.to, kind)?;
         let (peer, server) = end.into_parts();
-        let us = |us: u64| Time(us.saturating_mul(1000));
-        let parameters = TestParameters {
+        let description = TestDescription {
             kind,
-            duration: wanted.duration_us.map_or(kind.default_duration(), us),
+            duration: wanted.duration_us.map_or(kind.default_duration(), Time::from_micros),
             rate: wanted.rate_bps.map(BitRate),
+            options: TestOptions {
+                congestion: wanted.congestion.clone(),
+                parallel: wanted.parallel,
+                omit: Time::from_micros(wanted.omit_us),
+            },
         };
-        parameters.check().map_err(Error::Refused)?;
-        let earliest = now.utc + us(wanted.in_us);
+        description.check().map_err(Error::Refused)?;
+        let parameters = description.parameters();
+        let earliest = now.utc + Time::from_micros(wanted.in_us);
         let spec = Spec {
             peer,
             user: Some(user.into()),
-            test: Test { parameters: server, ..parameters.test() },
+            test: description.test(&server),
             class: parameters.class(),
             priority: wanted.priority,
             duration: parameters.duration,
             earliest,
-            latest: earliest + us(wanted.within_us),
+            latest: earliest + Time::from_micros(wanted.within_us),
         };
         let (id, step) = if lead == self.config.name {
             self.point.reserve(now, spec, &self.rules)

@@ -263,7 +263,7 @@ class Agent:
         return self._post("/api/v1/reserve", document)["reservations"][0]
 
     def cancel(self, id: str, reason: str = "") -> Explained:
-        """Cancels a reservation of the same token (scope ``reserve``)."""
+        """Cancels a reservation of the same token (scope ``reserve``), or any reservation (scope ``cancel``)."""
         return self._post("/api/v1/cancel", {"id": id, "reason": reason})["reservations"][0]
 
     def report(

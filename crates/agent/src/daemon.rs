@@ -92,7 +92,7 @@ async fn serve(
     };
     let serve_http = async {
         match http {
-            Some(listener) => crate::http::serve(listener, &state, postgres, servers, roles).await,
+            Some(listener) => crate::http::serve(listener, owner, &state, postgres, servers, roles).await,
             None => std::future::pending().await,
         }
     };

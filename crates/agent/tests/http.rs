@@ -468,6 +468,7 @@ fn programs_reserve_slots_for_their_transfers_and_report_them() {
     for (user, action, key, value) in [
         ("token:app@a", "reserve", "object", id),
         ("token:app@a", "reserve", "refused", "no point of the mesh"),
+        ("token:reporter@a", "reserve", "refused", "the token lacks the scope reserve"),
         ("token:other@a", "report", "refused", "not reserved with this token"),
         ("token:app@a", "report", "object", id),
         ("token:app@a", "cancel", "text", "no data"),

@@ -297,7 +297,7 @@ impl EventLoop {
         &self,
         by: &Requester,
         action: &str,
-        mut details: Value,
+        details: Value,
         outcome: Result<T, Error>,
     ) -> Result<Result<T, Error>, Error> {
         if let Err(error) = &outcome
@@ -305,15 +305,8 @@ impl EventLoop {
         {
             return Ok(outcome);
         }
-        let (key, text) = match &outcome {
-            Ok(object) => ("object", object.to_string()),
-            Err(error) => ("refused", error.to_string()),
-        };
-        details[key] = text.into();
-        if let Some(role) = by.grant.role() {
-            details["role"] = role.into();
-        }
-        audit::append(&self.config.state, &by.user, action, details)?;
+        let text = outcome.as_ref().map(ToString::to_string).map_err(ToString::to_string);
+        audit::append_request(&self.config.state, &by.user, by.grant.role(), action, details, text)?;
         Ok(outcome)
     }
 

@@ -73,7 +73,8 @@ class Agent:
     """A measurement point, whose interface is switched on by ``[http]`` of agent.toml.
 
     :param url: its address.
-    :param token: a token of ``longfat agent token create``, for methods that change something.
+    :param token: a token of ``longfat agent token create``, for methods that change something. Reading needs one with the scope
+        ``read`` if agent.toml has ``read = "token"``.
     :param timeout_s: timeout of a request, seconds. The point replies within 30 s, or with an error.
     """
 
@@ -305,8 +306,8 @@ class Agent:
         headers = {}
         if body is not None:
             headers["Content-Type"] = "application/json"
-            if self._token is not None:
-                headers["Authorization"] = f"Bearer {self._token}"
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
         request = urllib.request.Request(self.url + path, body, headers)
         try:
             with self._opener.open(request, timeout=self.timeout_s) as response:

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::agents::{Agent, Mesh, end, listen, wait_until, wanted};
+use crate::agents::{Agent, Mesh, add, end, listen, wait_until, wanted};
 
 /// A response: status and body.
 fn get_as(address: &str, path: &str, host: &str) -> (u16, String) {
@@ -26,6 +26,11 @@ fn get_as(address: &str, path: &str, host: &str) -> (u16, String) {
 
 pub fn get(address: &str, path: &str) -> (u16, String) {
     get_as(address, path, address)
+}
+
+/// Requests a path with a token, whose header follows the host: status and body of the response.
+fn get_with_token(address: &str, path: &str, token: &str) -> (u16, String) {
+    get_as(address, path, &format!("{address}\r\nAuthorization: Bearer {token}"))
 }
 
 pub fn document(address: &str, path: &str) -> Value {
@@ -312,6 +317,37 @@ pub fn post(address: &str, path: &str, token: Option<&str>, document: &str) -> (
     let response = String::from_utf8(response).unwrap();
     let (head, body) = response.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no response: {response}"));
     (head.split_ascii_whitespace().nth(1).unwrap().parse().unwrap(), body.into())
+}
+
+#[test]
+fn reading_needs_a_token_if_the_configuration_requires_one() {
+    let mesh = Mesh::of(&["a"]);
+    let directory = &mesh.directories[0];
+    let address = serve_http(directory);
+    add(directory, "read = \"token\"\n");
+    let _a = Agent::start(directory);
+    let create = |name: &str, scope: agent::Scope| {
+        agent::Tokens::open(&directory.join("state")).unwrap().create(name, &[scope], None).unwrap()
+    };
+    let (reader, reserver) =
+        (create("reader", agent::Scope::Read), create("reserver", agent::Scope::Reserve));
+    for path in [
+        "/api/v1/mesh",
+        "/api/v1/directory",
+        "/api/v1/results",
+        "/api/v1/calendar",
+        "/api/v1/status",
+        "/api/v1/openapi.json",
+        "/metrics",
+    ] {
+        assert_eq!(get(&address, path).0, 401, "{path}");
+        let (status, body) = get_with_token(&address, path, &reserver);
+        assert!(status == 403 && body.contains("the token lacks the scope read"), "{path}: {status} {body}");
+        assert_eq!(get_with_token(&address, path, &reader).0, 200, "{path}");
+    }
+    // The files of the page have no results.
+    assert_eq!(get(&address, "/").0, 200);
+    assert_eq!(post(&address, "/api/v1/reserve", Some(&reader), "{}").0, 403);
 }
 
 #[test]

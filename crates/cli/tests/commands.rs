@@ -150,6 +150,28 @@ fn longfat_log_selects_messages_on_standard_error() {
 }
 
 #[test]
+fn agent_check_warns_if_others_can_read_without_a_token() {
+    let test_dir = TestDir::new(SMALL);
+    let created = test_dir.run(&["agent", "init", "--name", "a", "--address", "127.0.0.1", "--dir", "a"]);
+    assert_eq!(created.code, 0, "{created:?}");
+    let file = test_dir.path("a/agent.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    for (http, warns) in [
+        ("listen = \"127.0.0.1:4863\"\n", false),
+        ("listen = \"0.0.0.0:4863\"\n", true),
+        ("listen = \"0.0.0.0:4863\"\nread = \"token\"\n", false),
+    ] {
+        std::fs::write(&file, format!("{text}\n[http]\n{http}")).unwrap();
+        let checked = test_dir.run(&["agent", "check", "--dir", "a"]);
+        assert_eq!(checked.code, 0, "{checked:?}");
+        let warning = "warning: hosts that reach 0.0.0.0:4863 can read";
+        assert_eq!(checked.stdout.contains(warning), warns, "{checked:?}");
+        let checked = test_dir.run(&["agent", "check", "--dir", "a", "--json"]).json();
+        assert_eq!(checked["http_is_open_to_others"], warns);
+    }
+}
+
+#[test]
 fn an_agent_prints_its_warnings_without_longfat_log() {
     let test_dir = TestDir::new(SMALL);
     let listen = format!("127.0.0.1:{}", free_port());

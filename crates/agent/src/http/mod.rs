@@ -1,9 +1,9 @@
 //! The HTTP interface of a point: the page of the mesh, JSON documents, metrics, and reservations for programs.
 //!
 //! Results come from the archive's file, everything else through the control socket, so that a request never delays the agent's loop
-//! longer than a local user's request does. Reading needs no authentication: the interface listens on loopback unless the configuration
-//! names another address, and then refuses foreign host names (DNS rebinding). Changes need a token ([`authorize`]), which is checked
-//! before the document of the request is read. If its scopes refuse a request, the audit log has the refusal.
+//! longer than a local user's request does. Reading needs a token only if the configuration says so ([`ReadAccess`]). The interface listens on
+//! loopback unless the configuration names another address, and then refuses foreign host names (DNS rebinding). Changes need a token
+//! ([`authorize`]), which is checked before the document of the request is read. If its scopes refuse a change, the audit log has the refusal.
 
 mod documents;
 mod openapi;
@@ -40,7 +40,8 @@ pub use documents::{
 use self::routes::{Body, Query, ROUTES, Route};
 use crate::{
     Client, DirectoryDocument, Error, Explained, Filter, Identity, Lookup, LookupTexts, Members,
-    NewReservation, PairName, PostgresAddress, ServerService, Status, StopHandle, Tokens, TransferReport,
+    NewReservation, PairName, PostgresAddress, ReadAccess, ServerService, Status, StopHandle, Tokens,
+    TransferReport,
     archive::Archive,
     audit,
     control::SCHEMA,
@@ -75,6 +76,8 @@ struct Site {
     own: PointName,
     /// The point's state directory.
     state: PathBuf,
+    /// Who may read.
+    read: ReadAccess,
     /// The common archive, whose results are shown instead of this point's.
     postgres: Option<PostgresAddress>,
     /// The servers outside the mesh to which transfers are planned.
@@ -149,6 +152,7 @@ pub(crate) async fn serve(
     listener: tokio::net::TcpListener,
     own: PointName,
     state: &Path,
+    read: ReadAccess,
     postgres: Option<PostgresAddress>,
     servers: Vec<ServerService>,
     roles: SharedRoles,
@@ -158,6 +162,7 @@ pub(crate) async fn serve(
     let site = Site {
         own,
         state: state.into(),
+        read,
         postgres,
         servers,
         roles,
@@ -182,7 +187,7 @@ pub fn serve_interface(listener: TcpListener, state: &Path, stop: &StopHandle) -
     let served = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
         tokio::select! {
-            served = serve(listener, own, state, None, Vec::new(), SharedRoles::default()) => served,
+            served = serve(listener, own, state, ReadAccess::Open, None, Vec::new(), SharedRoles::default()) => served,
             () = stop.stopped() => Ok(()),
         }
     });
@@ -225,9 +230,10 @@ fn router(site: Arc<Site>) -> Router {
 async fn handle(site: Arc<Site>, route: &'static Route, request: Request) -> Result<Response, Refusal> {
     let query = request.uri().query().unwrap_or_default().to_owned();
     let change = match route.body {
-        None => None,
+        None if site.read == ReadAccess::Open => None,
+        None => authorize(&site, route, request.headers()).map(|_| None)?,
         Some(body) => {
-            let token = authorize(&site, body, request.headers())?;
+            let token = authorize(&site, route, request.headers())?;
             let document = timeout(BODY_TIMEOUT, to_bytes(request.into_body(), MAX_BODY_BYTES)).await;
             let document = document.map_err(|_| Refusal::Late)?.map_err(|_| Refusal::TooLong)?;
             Some((body, token, document))
@@ -255,7 +261,7 @@ async fn handle(site: Arc<Site>, route: &'static Route, request: Request) -> Res
 
 /// The name of the token in a request's header, if it has one of the scopes that the request needs. Pages of other sites cannot send this header: no response
 /// permits it (CORS).
-fn authorize(site: &Site, body: Body, headers: &HeaderMap) -> Result<String, Refusal> {
+fn authorize(site: &Site, route: &Route, headers: &HeaderMap) -> Result<String, Refusal> {
     let header = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token = header.and_then(|value| value.split_once(' '));
     let token =
@@ -265,12 +271,13 @@ fn authorize(site: &Site, body: Body, headers: &HeaderMap) -> Result<String, Ref
     let now_s = os::realtime().as_secs();
     let (name, entry) = tokens.authenticate(token, now_s).ok_or(Refusal::Unauthorized)?;
     let grant = site.roles.get().grant_of_token(entry);
-    let Err(reason) = grant.check(body.scopes()) else { return Ok(name.into()) };
-    let user = format!("{}@{}", tokens::user_of(name), site.own);
-    // The document has not been read: the entry lacks its contents.
-    let refused = Err(reason.clone());
-    let details = serde_json::json!({});
-    audit::append_request(&site.state, &user, grant.role(), body.action(), details, refused)?;
+    let Err(reason) = grant.check(route.scopes()) else { return Ok(name.into()) };
+    if let Some(body) = route.body {
+        let user = format!("{}@{}", tokens::user_of(name), site.own);
+        // The document has not been read: the entry lacks its contents.
+        let (details, refused) = (serde_json::json!({}), Err(reason.clone()));
+        audit::append_request(&site.state, &user, grant.role(), body.action(), details, refused)?;
+    }
     Err(Refusal::Forbidden(reason))
 }
 

@@ -78,6 +78,16 @@ pub(super) struct Route {
     pub response: Response,
 }
 
+impl Route {
+    /// The scopes of which a program's token needs one, if the route needs a token.
+    pub fn scopes(&self) -> &'static [Scope] {
+        match self.body {
+            Some(body) => body.scopes(),
+            None => &[Scope::Read],
+        }
+    }
+}
+
 /// A route that changes something.
 const fn change(path: &'static str, summary: &'static str, body: Body) -> Route {
     Route { path, summary, parameters: &[], body: Some(body), response: Response::Reservations }

@@ -383,7 +383,11 @@ fn a_requested_test_has_the_options_of_a_recurring_one() {
     ] {
         let ended = end(&client, id);
         assert_eq!(ended.phase, "finished", "{ended:?}");
-        let row = ended.result.unwrap();
+        // The other end gets the result after the end of the reservation.
+        let row = wait_until(&format!("the result of {id}"), || {
+            let result = client.why(id).unwrap().into_iter().next()?.result;
+            result.filter(|row| row.state == agent::State::Finished)
+        });
         assert_eq!((row.options.as_deref(), row.duration_us), (Some(options), duration_us), "{row:?}");
         assert!(row.figures.goodput_bps.is_some_and(|bps| bps > 1e6), "{row:?}");
     }

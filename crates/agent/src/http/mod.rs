@@ -259,8 +259,8 @@ async fn handle(site: Arc<Site>, route: &'static Route, request: Request) -> Res
     }
 }
 
-/// The name of the token in a request's header, if it has one of the scopes that the request needs. Pages of other sites cannot send this header: no response
-/// permits it (CORS).
+/// The name of the token in a request's header, if it has one of the scopes that the route needs. Pages of other sites cannot send this
+/// header: no response permits it (CORS).
 fn authorize(site: &Site, route: &Route, headers: &HeaderMap) -> Result<String, Refusal> {
     let header = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token = header.and_then(|value| value.split_once(' '));

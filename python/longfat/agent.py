@@ -73,7 +73,8 @@ class Agent:
     """A measurement point, whose interface is switched on by ``[http]`` of agent.toml.
 
     :param url: its address.
-    :param token: a token of ``longfat agent token create``, for methods that change something.
+    :param token: a token of ``longfat agent token create``, for methods that change something. Reading needs one with the scope
+        ``read`` if agent.toml has ``read = "token"``.
     :param timeout_s: timeout of a request, seconds. The point replies within 30 s, or with an error.
     """
 
@@ -224,6 +225,9 @@ class Agent:
         *,
         duration_s: Optional[float] = None,
         rate_bps: Optional[int] = None,
+        congestion: Optional[str] = None,
+        parallel: int = 1,
+        omit_s: float = 0.0,
         in_s: float = 0.0,
         within_s: Optional[float] = None,
         priority: int = 0,
@@ -236,8 +240,12 @@ class Agent:
         :param reservation: the point that sends, or the document of a :meth:`plan`, which has all other arguments.
         :param to: the point that receives.
         :param kind: throughput, latency, diagnose, probe, trace, stream, or transfer for the caller's own transfer.
-        :param duration_s: its duration; absent: that of its kind.
-        :param rate_bps: UDP at this rate; of a transfer the maximum rate of the caller; of a probe its maximum load.
+        :param duration_s: its duration without ``omit_s``; absent: that of its kind.
+        :param rate_bps: UDP at this rate, of all streams together; of a transfer the maximum rate of the caller; of a probe its
+            maximum load.
+        :param congestion: of a throughput test by TCP the sender's congestion control; absent: that of the system.
+        :param parallel: of a throughput test the number of parallel streams.
+        :param omit_s: of a throughput test the time before the duration that no figure includes, in whole milliseconds.
         :param in_s: time until the earliest start.
         :param within_s: time from the earliest to the latest start, ten minutes if absent.
         :param priority: displaces reservations of lower priority.
@@ -248,6 +256,7 @@ class Agent:
             document: dict[str, Any] = {"from": reservation, "to": to, "kind": kind, "priority": priority}
             document["in_us"] = _microseconds(in_s)
             document.update(duration_us=_microseconds(duration_s), rate_bps=rate_bps)
+            document.update(congestion=congestion, parallel=parallel, omit_us=_microseconds(omit_s))
             if within_s is not None:
                 document["within_us"] = _microseconds(within_s)
         else:
@@ -255,7 +264,7 @@ class Agent:
         return self._post("/api/v1/reserve", document)["reservations"][0]
 
     def cancel(self, id: str, reason: str = "") -> Explained:
-        """Cancels a reservation of the same token (scope ``reserve``)."""
+        """Cancels a reservation of the same token (scope ``reserve``), or any reservation (scope ``cancel``)."""
         return self._post("/api/v1/cancel", {"id": id, "reason": reason})["reservations"][0]
 
     def report(
@@ -297,8 +306,8 @@ class Agent:
         headers = {}
         if body is not None:
             headers["Content-Type"] = "application/json"
-            if self._token is not None:
-                headers["Authorization"] = f"Bearer {self._token}"
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
         request = urllib.request.Request(self.url + path, body, headers)
         try:
             with self._opener.open(request, timeout=self.timeout_s) as response:

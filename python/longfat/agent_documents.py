@@ -460,10 +460,18 @@ NewReservation = TypedDict(
         # The kind of test: `throughput`, `latency`, `diagnose`, `probe`, `trace`, or `transfer` for the program's own
         # transfer.
         "kind": str,
-        # Its duration, microseconds; if absent, the default of its kind.
+        # Its duration without `omit_us`, microseconds; if absent, the default of its kind.
         "duration_us": Optional[int],
-        # UDP at this rate, bit/s; for a transfer, the program's maximum rate; for a probe, its maximum load.
+        # UDP at this rate, bit/s, of all streams together; for a transfer, the program's maximum rate; for a probe,
+        # its maximum load.
         "rate_bps": Optional[int],
+        # Of a throughput test by TCP, the sender's congestion control; if absent, that of the system.
+        "congestion": Optional[str],
+        # Of a throughput test, the number of parallel streams, 1 to 128; 1 if absent.
+        "parallel": int,
+        # Of a throughput test, the time before the duration that no figure includes, microseconds in whole
+        # milliseconds. The slot has both.
+        "omit_us": int,
         # Time until the earliest start, microseconds.
         "in_us": int,
         # Time from the earliest to the latest start, microseconds.

@@ -188,6 +188,16 @@ def test_reservations_are_refused_and_cancelled(point):
     assert "not needed" in point.wait(later["id"], timeout_s=TIMEOUT_S)["text"]
 
 
+def test_a_requested_test_has_options(point):
+    # Each kernel has reno.
+    reserved = point.reserve("a", "b", duration_s=1.5, congestion="reno", parallel=2, omit_s=0.5, within_s=60)
+    ended = point.wait(reserved["id"], timeout_s=TIMEOUT_S)
+    assert ended["phase"] == "finished", ended
+    assert ended["result"]["options"] == "congestion=reno parallel=2 omit=500ms"
+    with pytest.raises(longfat.BadInput, match="no option parallel"):
+        point.reserve("a", "b", "latency", parallel=2)
+
+
 def test_alerts_are_muted(point):
     muted = point.mute("*", "b", 600, "rebuilt")
     assert [(mute["from"], mute["to"], mute["text"]) for mute in muted["mutes"]] == [("*", "b", "rebuilt")]

@@ -23,8 +23,8 @@ use std::{
 };
 
 use agent::{
-    Authority, Client, Config, JoinRequest, Moment, NewReservation, NoObserver, StepObserver, StopHandle,
-    benching,
+    Authority, Client, Config, JoinRequest, Kind, Moment, NewReservation, NoObserver, StepObserver,
+    StopHandle, benching,
 };
 use reservation::Event;
 
@@ -142,14 +142,9 @@ fn reservations() {
                     // Spread over ten hours, from one hour on.
                     let in_us = 3_600_000_000 + number.wrapping_mul(2_654_435_761) % 36_000_000_000;
                     let wanted = NewReservation {
-                        from: "a".into(),
-                        to: "b".into(),
-                        kind: "latency".into(),
                         duration_us: Some(5_000_000),
-                        rate_bps: None,
                         in_us,
-                        within_us: 600_000_000,
-                        priority: 0,
+                        ..NewReservation::new("a", "b", Kind::Latency)
                     };
                     let explained = client.reserve(wanted).expect("the agent replies");
                     assert!(!explained.is_over(), "{}", explained.text);

@@ -8,6 +8,7 @@ use std::{
     io::Write,
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::Path,
+    sync::{Mutex, PoisonError},
 };
 
 use serde_json::{Value, json};
@@ -16,6 +17,29 @@ use crate::{Error, files, users::user_name};
 
 /// At this size the log is renamed to `audit.log.1`, replacing the previous file of this name.
 const MAX_BYTES: u64 = 16 << 20;
+
+/// Threads of this process append one after another: of two that find the log full, the second would replace the first one's `audit.log.1`.
+static APPENDING: Mutex<()> = Mutex::new(());
+
+/// Appends a request and its outcome: the object that it concerns, or why it was refused. `role` is the role of the user.
+pub(crate) fn append_request(
+    state: &Path,
+    user: &str,
+    role: Option<&str>,
+    action: &str,
+    mut details: Value,
+    outcome: Result<String, String>,
+) -> Result<(), Error> {
+    let (key, text) = match outcome {
+        Ok(object) => ("object", object),
+        Err(reason) => ("refused", reason),
+    };
+    details[key] = text.into();
+    if let Some(role) = role {
+        details["role"] = role.into();
+    }
+    append(state, user, action, details)
+}
 
 /// Appends an entry. `details` states what was requested, and why it was refused.
 pub(crate) fn append(state: &Path, user: &str, action: &str, details: Value) -> Result<(), Error> {
@@ -37,6 +61,7 @@ fn append_limited(
     max_bytes: u64,
 ) -> Result<(), Error> {
     let path = state.join("audit.log");
+    let _appending = APPENDING.lock().unwrap_or_else(PoisonError::into_inner);
     if fs::metadata(&path).is_ok_and(|about| about.len() >= max_bytes) {
         fs::rename(&path, state.join("audit.log.1")).map_err(files::failed("rename", &path))?;
     }

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    Acknowledgement, Error, Filter, Mute, Scope, TestRow, TransferReport,
+    Acknowledgement, Error, Filter, Kind, Mute, Scope, TestRow, TransferReport,
     framing::{MAX_FRAME_BYTES, encode},
 };
 
@@ -160,6 +160,10 @@ const fn default_within_us() -> u64 {
     DEFAULT_WITHIN_US
 }
 
+const fn default_parallel() -> u32 {
+    1
+}
+
 /// A test that a user requests, or a slot for a program's transfer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -170,12 +174,21 @@ pub struct NewReservation {
     pub to: String,
     /// The kind of test: `throughput`, `latency`, `diagnose`, `probe`, `trace`, or `transfer` for the program's own transfer.
     pub kind: String,
-    /// Its duration, microseconds; if absent, the default of its kind.
+    /// Its duration without `omit_us`, microseconds; if absent, the default of its kind.
     #[serde(default)]
     pub duration_us: Option<u64>,
-    /// UDP at this rate, bit/s; for a transfer, the program's maximum rate; for a probe, its maximum load.
+    /// UDP at this rate, bit/s, of all streams together; for a transfer, the program's maximum rate; for a probe, its maximum load.
     #[serde(default)]
     pub rate_bps: Option<u64>,
+    /// Of a throughput test by TCP, the sender's congestion control; if absent, that of the system.
+    #[serde(default)]
+    pub congestion: Option<String>,
+    /// Of a throughput test, the number of parallel streams, 1 to 128; 1 if absent.
+    #[serde(default = "default_parallel")]
+    pub parallel: u32,
+    /// Of a throughput test, the time before the duration that no figure includes, microseconds in whole milliseconds. The slot has both.
+    #[serde(default)]
+    pub omit_us: u64,
     /// Time until the earliest start, microseconds.
     #[serde(default)]
     pub in_us: u64,
@@ -185,6 +198,25 @@ pub struct NewReservation {
     /// The reservation displaces reservations of lower priority.
     #[serde(default)]
     pub priority: i32,
+}
+
+impl NewReservation {
+    /// A test between two points, as soon as possible, and as if nothing else was requested.
+    pub fn new(from: &str, to: &str, kind: Kind) -> NewReservation {
+        NewReservation {
+            from: from.into(),
+            to: to.into(),
+            kind: kind.name().into(),
+            duration_us: None,
+            rate_bps: None,
+            congestion: None,
+            parallel: default_parallel(),
+            omit_us: 0,
+            in_us: 0,
+            within_us: default_within_us(),
+            priority: 0,
+        }
+    }
 }
 
 /// The state of an agent.

@@ -5,8 +5,8 @@ use std::{net::SocketAddr, sync::Arc};
 use tokio::{net::TcpListener, sync::mpsc};
 
 use crate::{
-    CalendarFile, Config, Error, Identity, Members, ReloadHandle, StepObserver, StopHandle, clock_steps,
-    control_server, event_loop::EventLoop, files, network,
+    CalendarFile, Config, Error, HttpInterface, Identity, Members, ReloadHandle, StepObserver, StopHandle,
+    clock_steps, control_server, event_loop::EventLoop, files, network,
 };
 
 /// Maximum number of events that wait for the loop.
@@ -83,16 +83,18 @@ async fn serve(
     tokio::spawn(clock_steps::report_steps(inbox.clone()));
     tokio::spawn(control_server::listen(control, inbox));
     let http = match http {
-        Some(listen) => Some(
-            TcpListener::bind(listen)
-                .await
-                .map_err(|cause| Error::system(format!("serve HTTP on {listen}"), cause))?,
-        ),
+        Some(HttpInterface { listen, read }) => {
+            let listener = TcpListener::bind(listen).await;
+            let failed = |cause| Error::system(format!("serve HTTP on {listen}"), cause);
+            Some((listener.map_err(failed)?, read))
+        }
         None => None,
     };
     let serve_http = async {
         match http {
-            Some(listener) => crate::http::serve(listener, &state, postgres, servers, roles).await,
+            Some((listener, read)) => {
+                crate::http::serve(listener, owner, &state, read, postgres, servers, roles).await
+            }
             None => std::future::pending().await,
         }
     };

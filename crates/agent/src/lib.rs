@@ -63,7 +63,7 @@ pub use alertmanager::Alertmanager;
 pub use archive::{Acknowledgement, CauseChange, Filter, HourRow, Mute, Retention, TestCounts};
 pub use calendar_file::{CalendarFile, Error as CalendarError};
 pub use clock::Clock;
-pub use config::{Config, DEFAULT_PORT};
+pub use config::{Config, DEFAULT_PORT, HttpInterface, ReadAccess};
 pub use control::{
     AlertsReport, CalendarReport, Client, Explained, MemberStatus, NewReservation, PairName, SlotReport,
     Status, TaskStatus,

@@ -234,14 +234,9 @@ impl Session {
 
     fn reservation(&self, station: &str, kind: Kind) -> NewReservation {
         NewReservation {
-            from: station.into(),
-            to: self.correlator.clone(),
-            kind: kind.name().into(),
-            duration_us: None,
             rate_bps: Some(self.rate.0),
-            in_us: 0,
             within_us: 0,
-            priority: 0,
+            ..NewReservation::new(station, &self.correlator, kind)
         }
     }
 }

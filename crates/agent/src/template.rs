@@ -27,9 +27,11 @@ padding = "2s"             # kept free before and after each test; the clocks' e
 # longitude = 140.66       # degrees; west is negative
 # networks = ["192.0.2.0/24", "JGN"]
 
-# The page of the mesh, JSON documents (/api/v1/openapi.json) and /metrics. Reading needs no authentication: keep it on loopback.
+# The page of the mesh, JSON documents (/api/v1/openapi.json) and /metrics. Reading needs no authentication: keep it on loopback,
+# or write read = "token"; then programs need a token with the scope read, and the page works only behind a proxy that adds one.
 # [http]
 # listen = "127.0.0.1:4863"
+# read = "open"
 
 # The metrics of /metrics, pushed by OTLP over HTTP (JSON) to an OpenTelemetry collector, or to Prometheus with
 # --web.enable-otlp-receiver (http://HOST:9090/api/v1/otlp/v1/metrics). Instead of `otlp`, `remote_write` names a receiver of Prometheus

@@ -282,14 +282,9 @@ impl Mesh {
 /// A short test between two points.
 pub fn wanted(from: &str, to: &str, kind: &str) -> NewReservation {
     NewReservation {
-        from: from.into(),
-        to: to.into(),
-        kind: kind.into(),
         duration_us: Some(1_500_000),
-        rate_bps: None,
-        in_us: 0,
         within_us: 60_000_000,
-        priority: 0,
+        ..NewReservation::new(from, to, kind.parse().unwrap())
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::agents::{Agent, Mesh, end, listen, wait_until, wanted};
+use crate::agents::{Agent, Mesh, add, end, listen, wait_until, wanted};
 
 /// A response: status and body.
 fn get_as(address: &str, path: &str, host: &str) -> (u16, String) {
@@ -26,6 +26,11 @@ fn get_as(address: &str, path: &str, host: &str) -> (u16, String) {
 
 pub fn get(address: &str, path: &str) -> (u16, String) {
     get_as(address, path, address)
+}
+
+/// Requests a path with a token, whose header follows the host: status and body of the response.
+fn get_with_token(address: &str, path: &str, token: &str) -> (u16, String) {
+    get_as(address, path, &format!("{address}\r\nAuthorization: Bearer {token}"))
 }
 
 pub fn document(address: &str, path: &str) -> Value {
@@ -314,6 +319,80 @@ pub fn post(address: &str, path: &str, token: Option<&str>, document: &str) -> (
     (head.split_ascii_whitespace().nth(1).unwrap().parse().unwrap(), body.into())
 }
 
+#[test]
+fn reading_needs_a_token_if_the_configuration_requires_one() {
+    let mesh = Mesh::of(&["a"]);
+    let directory = &mesh.directories[0];
+    let address = serve_http(directory);
+    add(directory, "read = \"token\"\n");
+    let _a = Agent::start(directory);
+    let create = |name: &str, scope: agent::Scope| {
+        agent::Tokens::open(&directory.join("state")).unwrap().create(name, &[scope], None).unwrap()
+    };
+    let (reader, reserver) =
+        (create("reader", agent::Scope::Read), create("reserver", agent::Scope::Reserve));
+    for path in [
+        "/api/v1/mesh",
+        "/api/v1/directory",
+        "/api/v1/results",
+        "/api/v1/calendar",
+        "/api/v1/status",
+        "/api/v1/openapi.json",
+        "/metrics",
+    ] {
+        assert_eq!(get(&address, path).0, 401, "{path}");
+        let (status, body) = get_with_token(&address, path, &reserver);
+        assert!(status == 403 && body.contains("the token lacks the scope read"), "{path}: {status} {body}");
+        assert_eq!(get_with_token(&address, path, &reader).0, 200, "{path}");
+    }
+    // The files of the page have no results.
+    assert_eq!(get(&address, "/").0, 200);
+    assert_eq!(post(&address, "/api/v1/reserve", Some(&reader), "{}").0, 403);
+}
+
+#[test]
+fn a_requested_test_has_the_options_of_a_recurring_one() {
+    let mesh = Mesh::of(&["a", "b"]);
+    let address = serve_http(&mesh.directories[0]);
+    let _agents: Vec<Agent> = mesh.directories.iter().map(|directory| Agent::start(directory)).collect();
+    let mut tokens = agent::Tokens::open(&mesh.directories[0].join("state")).unwrap();
+    let token = tokens.create("app", &[agent::Scope::Reserve], None).unwrap();
+    let reserve = |kind: &str, options: &str| {
+        let test = format!(r#"{{"from":"a","to":"b","kind":"{kind}","duration_us":1500000{options}}}"#);
+        post(&address, "/api/v1/reserve", Some(&token), &test)
+    };
+    for (kind, options, part) in [
+        ("throughput", r#","parallel":0"#, "1 to 128 streams"),
+        ("throughput", r#","congestion":"Reno""#, "is not the name of a congestion control"),
+        ("throughput", r#","omit_us":500"#, "whole milliseconds"),
+        ("throughput", r#","rate_bps":1000000,"congestion":"reno""#, "a UDP test has no congestion control"),
+        ("latency", r#","parallel":3"#, "has no option parallel"),
+    ] {
+        let (status, body) = reserve(kind, options);
+        assert!(status == 400 && body.contains(part), "{options}: {status} {body}");
+    }
+    // Each kernel has reno.
+    let options = r#","parallel":3,"congestion":"reno","omit_us":500000"#;
+    let by_program = reservation(reserve("throughput", options))["id"].clone();
+    // The other point requests a test that this point leads.
+    let wanted = agent::NewReservation { parallel: 2, ..wanted("a", "b", "throughput") };
+    let by_peer = mesh.client(1).reserve(wanted).unwrap().id;
+    for (client, id, options, duration_us) in [
+        (mesh.client(0), by_program.as_str().unwrap(), "congestion=reno parallel=3 omit=500ms", 2_000_000),
+        (mesh.client(1), by_peer.as_str(), "parallel=2", 1_500_000),
+    ] {
+        let ended = end(&client, id);
+        assert_eq!(ended.phase, "finished", "{ended:?}");
+        // The other end gets the result after the end of the reservation.
+        let row = wait_until(&format!("the result of {id}"), || {
+            let result = client.why(id).unwrap().into_iter().next()?.result;
+            result.filter(|row| row.state == agent::State::Finished)
+        });
+        assert_eq!((row.options.as_deref(), row.duration_us), (Some(options), duration_us), "{row:?}");
+        assert!(row.figures.goodput_bps.is_some_and(|bps| bps > 1e6), "{row:?}");
+    }
+}
+
 /// The only reservation of a response.
 fn reservation(response: (u16, String)) -> Value {
     assert_eq!(response.0, 200, "{}", response.1);
@@ -429,6 +508,7 @@ fn programs_reserve_slots_for_their_transfers_and_report_them() {
     for (user, action, key, value) in [
         ("token:app@a", "reserve", "object", id),
         ("token:app@a", "reserve", "refused", "no point of the mesh"),
+        ("token:reporter@a", "reserve", "refused", "the token lacks the scope reserve"),
         ("token:other@a", "report", "refused", "not reserved with this token"),
         ("token:app@a", "report", "object", id),
         ("token:app@a", "cancel", "text", "no data"),

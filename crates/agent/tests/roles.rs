@@ -143,6 +143,13 @@ fn the_http_interface_permits_the_scopes_of_a_tokens_role() {
             let is_refused = body.contains(&format!("refused by role {role}: "));
             let expected = if needed.contains(&scope) { (400, false) } else { (403, true) };
             assert_eq!((status, is_refused), expected, "{path} with {role}: {body}");
+            if is_refused {
+                let entry = audit_log(directory).pop().unwrap();
+                let [user, action] = [format!("token:{name}@a"), (*path).to_owned()].map(Value::from);
+                assert_eq!((&entry["user"], &entry["action"]), (&user, &action), "{entry}");
+                assert_eq!(entry["role"], role.as_str(), "{entry}");
+                assert!(body.contains(entry["refused"].as_str().unwrap()), "{entry}");
+            }
         }
     }
     let unknown = create("unknown", "removed");

@@ -140,7 +140,8 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return exit::report_usage(&error, &args),
     };
-    let code = match log::start().and_then(|()| dispatch(&cli)) {
+    let is_agent = matches!(cli.command, Command::Agent(agent::AgentCommand::Run(_)));
+    let code = match log::start(is_agent.then_some(log::AGENT_FILTER)).and_then(|()| dispatch(&cli)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => exit::report(&error, cli.json),
     };

@@ -1,7 +1,11 @@
 //! Commands that need no lab: closed-form formulas, the model engine, records, help.
 
 use crate::common;
-use common::{CommandOutput, SMALL, TestDir, bundled_scenario};
+use common::{
+    CommandOutput, SMALL, TestDir, bundled_scenario, eventually,
+    iperf3::{Running, free_port},
+    lab::signal,
+};
 
 #[test]
 fn bdp_computes_the_published_figures() {
@@ -143,4 +147,50 @@ fn longfat_log_selects_messages_on_standard_error() {
     let refused = run("experiment=loud");
     assert_eq!(refused.code, 2, "{refused:?}");
     assert!(refused.stderr.contains("LONGFAT_LOG=experiment=loud is not a log filter"), "{}", refused.stderr);
+}
+
+#[test]
+fn agent_check_warns_if_others_can_read_without_a_token() {
+    let test_dir = TestDir::new(SMALL);
+    let created = test_dir.run(&["agent", "init", "--name", "a", "--address", "127.0.0.1", "--dir", "a"]);
+    assert_eq!(created.code, 0, "{created:?}");
+    let file = test_dir.path("a/agent.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    for (http, warns) in [
+        ("listen = \"127.0.0.1:4863\"\n", false),
+        ("listen = \"0.0.0.0:4863\"\n", true),
+        ("listen = \"0.0.0.0:4863\"\nread = \"token\"\n", false),
+    ] {
+        std::fs::write(&file, format!("{text}\n[http]\n{http}")).unwrap();
+        let checked = test_dir.run(&["agent", "check", "--dir", "a"]);
+        assert_eq!(checked.code, 0, "{checked:?}");
+        let warning = "warning: hosts that reach 0.0.0.0:4863 can read";
+        assert_eq!(checked.stdout.contains(warning), warns, "{checked:?}");
+        let checked = test_dir.run(&["agent", "check", "--dir", "a", "--json"]).json();
+        assert_eq!(checked["http_is_open_to_others"], warns);
+    }
+}
+
+#[test]
+fn an_agent_prints_its_warnings_without_longfat_log() {
+    let test_dir = TestDir::new(SMALL);
+    let listen = format!("127.0.0.1:{}", free_port());
+    let init =
+        ["agent", "init", "--name", "a", "--listen", listen.as_str(), "--address", "127.0.0.1", "--dir", "a"];
+    let created = test_dir.run(&init);
+    assert_eq!(created.code, 0, "{created:?}");
+    let mut shell = test_dir.with_longfat("sh");
+    shell.args(["-c", "exec longfat agent run --dir a 2> log"]).env_remove("LONGFAT_LOG");
+    let agent = Running::start(&mut shell);
+    let log = || std::fs::read_to_string(test_dir.path("log")).unwrap_or_default();
+    assert!(eventually(|| log().contains("the point a listens on")), "{}", log());
+    let file = test_dir.path("a/agent.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let changed = text.replace("5202-5299", "6000-6010");
+    assert_ne!(changed, text);
+    std::fs::write(&file, changed).unwrap();
+    signal("-HUP", agent.id());
+    let warning = "these keys take effect when the agent is started again: test_ports";
+    assert!(eventually(|| log().contains(warning)), "{}", log());
+    assert!(!log().contains(" INFO "), "{}", log());
 }

@@ -24,11 +24,15 @@ use crate::{
     test::{ServerProtocol, ServerService},
 };
 
+mod http;
 mod recurring;
 mod roles;
 #[cfg(test)]
 mod tests;
 
+pub use self::http::{HttpInterface, ReadAccess};
+
+use self::http::{FileHttp, http_interface};
 use recurring::{FileTest, OtherEnds, tasks, test_request, to_each_point};
 use roles::{FileRole, read_roles};
 
@@ -80,8 +84,8 @@ pub struct Config {
     pub tests_to_each: Vec<Task>,
     /// Points that get a copy of each result of this one.
     pub results_to: Vec<PointName>,
-    /// Where the HTTP interface listens.
-    pub http: Option<SocketAddr>,
+    /// The HTTP interface.
+    pub http: Option<HttpInterface>,
     /// The common archive of the mesh, in addition to the embedded one.
     pub postgres: Option<PostgresAddress>,
     /// How long results are kept.
@@ -137,12 +141,6 @@ struct FileServer {
     twamp: Option<Spanned<String>>,
     stamp: Option<Spanned<String>>,
     owamp: Option<Spanned<String>>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FileHttp {
-    listen: Spanned<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -346,12 +344,7 @@ impl Config {
             point
         });
         let results_to: Vec<PointName> = results_to.collect();
-        let http = file.http.as_ref().and_then(|http| {
-            let listen = http.listen.get_ref().parse::<SocketAddr>();
-            let text = format!("{:?} is not an address and port to listen on", http.listen.get_ref());
-            let help = "the form is ADDRESS:PORT, as in 127.0.0.1:4863";
-            listen.map_err(|_| mistakes.add_help(http.listen.span(), text, help)).ok()
-        });
+        let http = file.http.as_ref().and_then(|http| http_interface(http, &mut mistakes));
         let postgres = file.archive.postgres.as_ref();
         let postgres = postgres.and_then(|text| {
             let address = mistakes.parse::<PostgresAddress>(text)?.relative_to(base);

@@ -3,7 +3,7 @@
 use std::{fmt, ops::Range};
 
 use limits::TestRequest;
-use reservation::{PointName, Recurrence, Spec, Task, TaskName, Test};
+use reservation::{PointName, Recurrence, Spec, Task, TaskName};
 use serde::{
     Deserialize, Deserializer,
     de::{self, SeqAccess, Visitor},
@@ -15,7 +15,7 @@ use super::{Mistakes, RECURRING_USER};
 use crate::{
     Member, Members,
     archive::EACH,
-    test::{Kind, OptionMistake, OtherEnd, ServerService, TestOptions, TestParameters, parameters_of},
+    test::{Kind, OptionMistake, OtherEnd, ServerService, TestDescription, TestOptions},
 };
 
 /// The shortest time between two occurrences of a recurring test.
@@ -107,7 +107,7 @@ pub(super) fn tasks(
 ) -> Vec<Task> {
     let before = mistakes.0.len();
     let ends = other_ends(own, test, members, servers, mistakes);
-    let Some((task, options)) = task(own, test, mistakes).filter(|_| mistakes.0.len() == before) else {
+    let Some((task, description)) = task(own, test, mistakes).filter(|_| mistakes.0.len() == before) else {
         return Vec::new();
     };
     let has_many = matches!(test.to.get_ref(), OtherEnds::Listed(_));
@@ -115,11 +115,7 @@ pub(super) fn tasks(
         let (peer, server) = end.into_parts();
         Task {
             name: if has_many { name_to(&task.name.0, name) } else { task.name.clone() },
-            spec: Spec {
-                peer,
-                test: Test { parameters: parameters_of(&options, &server), ..task.spec.test.clone() },
-                ..task.spec.clone()
-            },
+            spec: Spec { peer, test: description.test(&server), ..task.spec.clone() },
             ..task.clone()
         }
     };
@@ -201,8 +197,8 @@ fn other_end(
     Some(OtherEnd::Point(to))
 }
 
-/// A recurring test of the file without its other end, and its options.
-fn task(own: &PointName, test: &FileTest, mistakes: &mut Mistakes) -> Option<(Task, TestOptions)> {
+/// A recurring test of the file without its other end, and its description.
+fn task(own: &PointName, test: &FileTest, mistakes: &mut Mistakes) -> Option<(Task, TestDescription)> {
     let kind = mistakes.parse::<Kind>(&test.kind);
     let duration = test.duration.as_ref().map(|text| mistakes.parse::<Time>(text));
     let rate = test.rate.as_ref().map(|text| mistakes.parse::<BitRate>(text));
@@ -223,16 +219,17 @@ fn task(own: &PointName, test: &FileTest, mistakes: &mut Mistakes) -> Option<(Ta
         parallel: test.parallel.as_ref().map_or(1, |streams| *streams.get_ref()),
         omit: omit.unwrap_or(Some(Time::ZERO))?,
     };
-    let parameters = TestParameters {
+    let description = TestDescription {
         kind: kind?,
-        // As in `longfat test` and pSConfig, the omitted start precedes the duration; the slot has both.
-        duration: duration.unwrap_or(Some(kind?.default_duration()))? + options.omit,
+        duration: duration.unwrap_or(Some(kind?.default_duration()))?,
         rate: rate.unwrap_or(None),
+        options,
     };
+    let parameters = description.parameters();
     if let Err(text) = parameters.check() {
         mistakes.add(test.kind.span(), text);
     }
-    if let Err(OptionMistake { option, text }) = options.check(&parameters) {
+    if let Err(OptionMistake { option, text }) = description.options.check(&parameters) {
         let spans = [
             ("congestion", test.congestion.as_ref().map(Spanned::span)),
             ("parallel", test.parallel.as_ref().map(Spanned::span)),
@@ -249,7 +246,7 @@ fn task(own: &PointName, test: &FileTest, mistakes: &mut Mistakes) -> Option<(Ta
         spec: Spec {
             peer: None,
             user: Some(format!("{RECURRING_USER}@{own}")),
-            test: Test { parameters: parameters_of(&options, ""), ..parameters.test() },
+            test: description.test(""),
             class: parameters.class(),
             priority: test.priority,
             duration: parameters.duration,
@@ -267,7 +264,7 @@ fn task(own: &PointName, test: &FileTest, mistakes: &mut Mistakes) -> Option<(Ta
             max_runs: None,
         },
     };
-    Some((task, options))
+    Some((task, description))
 }
 
 /// The request of a recurring test, as the limits see it.

@@ -29,7 +29,7 @@ fn the_template_is_valid_with_and_without_its_commented_keys() {
     let spec = &config.tests[0].spec;
     assert_eq!(spec.test.parameters, "options/1 congestion=cubic parallel=4 omit=2s");
     assert_eq!(spec.duration, Time::from_secs(12), "the slot includes the omitted start");
-    assert_eq!(config.http.unwrap().port(), 4863);
+    assert_eq!(config.http.unwrap().listen.port(), 4863);
     assert_eq!(config.results_to, [PointName("b".into())]);
     let services: Vec<String> = config.servers.iter().map(ToString::to_string).collect();
     assert_eq!(
@@ -110,6 +110,26 @@ fn mistakes_in_tables_have_positions() {
     let empty = crate::template::config("a", "[::]:4862", "a.example:4862") + "[alerts]\n";
     let error = parse(&empty).unwrap_err().to_string();
     assert!(error.contains("need a webhook, a command, a mail address or an alertmanager"), "{error}");
+}
+
+#[test]
+fn reading_by_http_is_open_unless_a_token_is_required() {
+    let base = crate::template::config("a", "[::]:4862", "a.example:4862");
+    let http = |listen: &str, read: &str| {
+        let config = parse(&format!("{base}[http]\nlisten = \"{listen}:4863\"\n{read}"));
+        config.map(|config| config.http.unwrap())
+    };
+    for (listen, read, access, is_open_to_others) in [
+        ("127.0.0.1", "", ReadAccess::Open, false),
+        ("[::1]", "read = \"open\"", ReadAccess::Open, false),
+        ("0.0.0.0", "", ReadAccess::Open, true),
+        ("192.0.2.7", "read = \"token\"", ReadAccess::Token, false),
+    ] {
+        let interface = http(listen, read).unwrap();
+        assert_eq!((interface.read, interface.is_open_to_others()), (access, is_open_to_others), "{listen}");
+    }
+    let error = http("127.0.0.1", "read = \"role\"").unwrap_err().to_string();
+    assert!(error.contains("\"role\" is neither \"open\" nor \"token\""), "{error}");
 }
 
 /// The configuration of a point `a` with these members, which has `tests`.

@@ -140,7 +140,7 @@ impl EventLoop {
 
     /// The address of the point's page, if it has one.
     fn page_address(&self) -> Option<String> {
-        let listen = self.config.http?;
+        let listen = self.config.http?.listen;
         if !listen.ip().is_unspecified() {
             return Some(format!("http://{listen}/"));
         }

@@ -1,6 +1,6 @@
 //! Requests of local users.
 
-use reservation::{Now, PointName, ReservationId, Spec, Test};
+use reservation::{Now, PointName, ReservationId, Spec};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -19,7 +19,7 @@ use crate::{
     frame::Frame,
     received,
     roles::Grant,
-    test::{Kind, OtherEnd, TestParameters},
+    test::{Kind, OtherEnd, TestDescription, TestOptions},
     tokens,
     users::LocalUser,
 };
@@ -174,23 +174,28 @@ impl EventLoop {
         let kind: Kind = wanted.kind.parse().map_err(Error::Refused)?;
         let end = self.other_end(&lead, &wanted.to, kind)?;
         let (peer, server) = end.into_parts();
-        let us = |us: u64| Time(us.saturating_mul(1000));
-        let parameters = TestParameters {
+        let description = TestDescription {
             kind,
-            duration: wanted.duration_us.map_or(kind.default_duration(), us),
+            duration: wanted.duration_us.map_or(kind.default_duration(), Time::from_micros),
             rate: wanted.rate_bps.map(BitRate),
+            options: TestOptions {
+                congestion: wanted.congestion.clone(),
+                parallel: wanted.parallel,
+                omit: Time::from_micros(wanted.omit_us),
+            },
         };
-        parameters.check().map_err(Error::Refused)?;
-        let earliest = now.utc + us(wanted.in_us);
+        description.check().map_err(Error::Refused)?;
+        let parameters = description.parameters();
+        let earliest = now.utc + Time::from_micros(wanted.in_us);
         let spec = Spec {
             peer,
             user: Some(user.into()),
-            test: Test { parameters: server, ..parameters.test() },
+            test: description.test(&server),
             class: parameters.class(),
             priority: wanted.priority,
             duration: parameters.duration,
             earliest,
-            latest: earliest + us(wanted.within_us),
+            latest: earliest + Time::from_micros(wanted.within_us),
         };
         let (id, step) = if lead == self.config.name {
             self.point.reserve(now, spec, &self.rules)
@@ -292,7 +297,7 @@ impl EventLoop {
         &self,
         by: &Requester,
         action: &str,
-        mut details: Value,
+        details: Value,
         outcome: Result<T, Error>,
     ) -> Result<Result<T, Error>, Error> {
         if let Err(error) = &outcome
@@ -300,15 +305,8 @@ impl EventLoop {
         {
             return Ok(outcome);
         }
-        let (key, text) = match &outcome {
-            Ok(object) => ("object", object.to_string()),
-            Err(error) => ("refused", error.to_string()),
-        };
-        details[key] = text.into();
-        if let Some(role) = by.grant.role() {
-            details["role"] = role.into();
-        }
-        audit::append(&self.config.state, &by.user, action, details)?;
+        let text = outcome.as_ref().map(ToString::to_string).map_err(ToString::to_string);
+        audit::append_request(&self.config.state, &by.user, by.grant.role(), action, details, text)?;
         Ok(outcome)
     }
 

@@ -1,9 +1,9 @@
 //! The HTTP interface of a point: the page of the mesh, JSON documents, metrics, and reservations for programs.
 //!
 //! Results come from the archive's file, everything else through the control socket, so that a request never delays the agent's loop
-//! longer than a local user's request does. Reading needs no authentication: the interface listens on loopback unless the configuration
-//! names another address, and then refuses foreign host names (DNS rebinding). Changes need a token ([`authorize`]), which is checked
-//! before the document of the request is read.
+//! longer than a local user's request does. Reading needs a token only if the configuration says so ([`ReadAccess`]). The interface listens on
+//! loopback unless the configuration names another address, and then refuses foreign host names (DNS rebinding). Changes need a token
+//! ([`authorize`]), which is checked before the document of the request is read. If its scopes refuse a change, the audit log has the refusal.
 
 mod documents;
 mod openapi;
@@ -27,6 +27,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
+use reservation::PointName;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::{sync::Semaphore, time::timeout};
 use view::{PageContent, Theme, names_loopback, page_files, restrict_page};
@@ -38,13 +39,16 @@ pub use documents::{
 
 use self::routes::{Body, Query, ROUTES, Route};
 use crate::{
-    Client, DirectoryDocument, Error, Explained, Filter, Lookup, LookupTexts, Members, NewReservation,
-    PairName, PostgresAddress, Scope, ServerService, Status, StopHandle, Tokens, TransferReport,
+    Client, DirectoryDocument, Error, Explained, Filter, Identity, Lookup, LookupTexts, Members,
+    NewReservation, PairName, PostgresAddress, ReadAccess, ServerService, Status, StopHandle, Tokens,
+    TransferReport,
     archive::Archive,
+    audit,
     control::SCHEMA,
     metrics::{self, MetricsSnapshot},
     planning::{PlanRequest, make_plan},
     roles::SharedRoles,
+    tokens,
 };
 
 /// Number of tests in a document, unless the request names another.
@@ -68,8 +72,12 @@ const RESULT_POLL: Duration = Duration::from_millis(100);
 
 /// The served point.
 struct Site {
+    /// The point.
+    own: PointName,
     /// The point's state directory.
     state: PathBuf,
+    /// Who may read.
+    read: ReadAccess,
     /// The common archive, whose results are shown instead of this point's.
     postgres: Option<PostgresAddress>,
     /// The servers outside the mesh to which transfers are planned.
@@ -142,7 +150,9 @@ impl IntoResponse for Refusal {
 /// Serves the interface of the point with this state directory, forever.
 pub(crate) async fn serve(
     listener: tokio::net::TcpListener,
+    own: PointName,
     state: &Path,
+    read: ReadAccess,
     postgres: Option<PostgresAddress>,
     servers: Vec<ServerService>,
     roles: SharedRoles,
@@ -150,7 +160,9 @@ pub(crate) async fn serve(
     let failed = |cause| Error::system("serve HTTP", cause);
     let address: SocketAddr = listener.local_addr().map_err(failed)?;
     let site = Site {
+        own,
         state: state.into(),
+        read,
         postgres,
         servers,
         roles,
@@ -168,13 +180,14 @@ pub(crate) async fn serve(
 /// If the server fails.
 pub fn serve_interface(listener: TcpListener, state: &Path, stop: &StopHandle) -> Result<(), Error> {
     let failed = |cause| Error::system("serve HTTP", cause);
+    let own = Identity::open(state)?.name()?;
     listener.set_nonblocking(true).map_err(failed)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|cause| Error::system("start a runtime", cause))?;
     let served = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
         tokio::select! {
-            served = serve(listener, state, None, Vec::new(), SharedRoles::default()) => served,
+            served = serve(listener, own, state, ReadAccess::Open, None, Vec::new(), SharedRoles::default()) => served,
             () = stop.stopped() => Ok(()),
         }
     });
@@ -217,9 +230,10 @@ fn router(site: Arc<Site>) -> Router {
 async fn handle(site: Arc<Site>, route: &'static Route, request: Request) -> Result<Response, Refusal> {
     let query = request.uri().query().unwrap_or_default().to_owned();
     let change = match route.body {
-        None => None,
+        None if site.read == ReadAccess::Open => None,
+        None => authorize(&site, route, request.headers()).map(|_| None)?,
         Some(body) => {
-            let token = authorize(&site, body.scopes(), request.headers())?;
+            let token = authorize(&site, route, request.headers())?;
             let document = timeout(BODY_TIMEOUT, to_bytes(request.into_body(), MAX_BODY_BYTES)).await;
             let document = document.map_err(|_| Refusal::Late)?.map_err(|_| Refusal::TooLong)?;
             Some((body, token, document))
@@ -245,9 +259,9 @@ async fn handle(site: Arc<Site>, route: &'static Route, request: Request) -> Res
     }
 }
 
-/// The name of the token in a request's header, if it has one of the scopes. Pages of other sites cannot send this header: no response
-/// permits it (CORS).
-fn authorize(site: &Site, scopes: &[Scope], headers: &HeaderMap) -> Result<String, Refusal> {
+/// The name of the token in a request's header, if it has one of the scopes that the route needs. Pages of other sites cannot send this
+/// header: no response permits it (CORS).
+fn authorize(site: &Site, route: &Route, headers: &HeaderMap) -> Result<String, Refusal> {
     let header = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token = header.and_then(|value| value.split_once(' '));
     let token =
@@ -256,8 +270,15 @@ fn authorize(site: &Site, scopes: &[Scope], headers: &HeaderMap) -> Result<Strin
     let tokens = Tokens::open(&site.state)?;
     let now_s = os::realtime().as_secs();
     let (name, entry) = tokens.authenticate(token, now_s).ok_or(Refusal::Unauthorized)?;
-    site.roles.get().grant_of_token(entry).check(scopes).map_err(Refusal::Forbidden)?;
-    Ok(name.into())
+    let grant = site.roles.get().grant_of_token(entry);
+    let Err(reason) = grant.check(route.scopes()) else { return Ok(name.into()) };
+    if let Some(body) = route.body {
+        let user = format!("{}@{}", tokens::user_of(name), site.own);
+        // The document has not been read: the entry lacks its contents.
+        let (details, refused) = (serde_json::json!({}), Err(reason.clone()));
+        audit::append_request(&site.state, &user, grant.role(), body.action(), details, refused)?;
+    }
+    Err(Refusal::Forbidden(reason))
 }
 
 /// Applies a change that a program requests.

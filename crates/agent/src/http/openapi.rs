@@ -76,16 +76,19 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
     let mut operation = json!({
         "operationId": id, "summary": route.summary, "parameters": parameters,
     });
+    responses.insert("401".into(), error("The token is missing or not valid"));
+    responses.insert("403".into(), error("The token lacks the scope"));
     let Some(body) = route.body else {
         operation["responses"] = responses.into();
+        operation["security"] = json!([{}, { "token": [] }]);
+        operation["description"] = json!(
+            "Needs a token with the scope read if the configuration of the point has read = \"token\"."
+        );
         return json!({ "get": operation });
     };
-    for (status, text) in [
-        ("401", "The token is missing or not valid"),
-        ("403", "The token lacks the scope"),
-        ("408", "The document did not arrive in time"),
-        ("413", "The document is too long"),
-    ] {
+    for (status, text) in
+        [("408", "The document did not arrive in time"), ("413", "The document is too long")]
+    {
         responses.insert(status.into(), error(text));
     }
     operation["responses"] = responses.into();

@@ -46,6 +46,17 @@ pub(super) enum Body {
 }
 
 impl Body {
+    /// The name of the request in the audit log.
+    pub fn action(self) -> &'static str {
+        match self {
+            Body::Reservation => "reserve",
+            Body::Cancellation => "cancel",
+            Body::Report => "report",
+            Body::Acknowledge => "acknowledge",
+            Body::Mute => "mute",
+        }
+    }
+
     /// The scopes of which a program's token needs one.
     pub fn scopes(self) -> &'static [Scope] {
         match self {
@@ -65,6 +76,16 @@ pub(super) struct Route {
     /// `None`: the route reads nothing and changes nothing.
     pub body: Option<Body>,
     pub response: Response,
+}
+
+impl Route {
+    /// The scopes of which a program's token needs one, if the route needs a token.
+    pub fn scopes(&self) -> &'static [Scope] {
+        match self.body {
+            Some(body) => body.scopes(),
+            None => &[Scope::Read],
+        }
+    }
 }
 
 /// A route that changes something.

@@ -172,14 +172,10 @@ pub(crate) fn plan(request: &PlanRequest, known: &Known, now_us: u64) -> PlanDoc
     };
     let planned = slot.zip(duration_us).filter(|_| is_feasible);
     let reservation = planned.map(|(slot, duration_us)| NewReservation {
-        from: from.clone(),
-        to: to.clone(),
-        kind: Kind::Transfer.name().into(),
         duration_us: Some(slot.duration_us),
-        rate_bps: None,
         in_us: slot.start_us.saturating_sub(now_us),
         within_us: deadline_us.saturating_sub(slot.start_us + duration_us),
-        priority: 0,
+        ..NewReservation::new(&from, &to, Kind::Transfer)
     });
     PlanDocument {
         schema: SCHEMA.into(),

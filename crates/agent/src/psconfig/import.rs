@@ -14,7 +14,7 @@ use super::{
 use crate::{
     Error, Members,
     address::host_and_port,
-    test::{Kind, TestOptions, TestParameters},
+    test::{Kind, TestDescription, TestOptions},
 };
 
 /// Interval and duration of tests that pSConfig runs continuously.
@@ -279,17 +279,18 @@ fn measurement(test: &Test, note: &mut impl FnMut(String)) -> Result<Measurement
     }
     let streams = u64::from(options.parallel);
     let rate_bps = rate_bps.filter(|_| is_set("udp")).map(|rate| rate.saturating_mul(streams));
-    let checked = TestParameters {
+    let described = TestDescription {
         kind,
-        duration: duration.unwrap_or(kind.default_duration()) + options.omit,
+        duration: duration.unwrap_or(kind.default_duration()),
         rate: rate_bps.map(BitRate),
+        options,
     };
-    options.check(&checked).map_err(|mistake| mistake.text)?;
+    described.options.check(&described.parameters()).map_err(|mistake| mistake.text)?;
     Ok(Measurement {
         kind,
         duration,
         rate_bps,
-        options,
+        options: described.options,
         is_reverse: (ends == (1, 0)) != is_set("reverse"),
         is_continuous,
     })

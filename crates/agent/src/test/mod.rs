@@ -1,5 +1,6 @@
 //! The tests of a point: kinds, parameters, and the role of each end.
 
+mod description;
 mod figures;
 mod kind;
 mod lead;
@@ -13,6 +14,7 @@ mod stream;
 mod trace;
 mod transfer;
 
+pub(crate) use description::TestDescription;
 pub use figures::Figures;
 pub(crate) use figures::{FoundRecord, find_record};
 pub use kind::Kind;

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agent::{Client, Explained, NewReservation, PlanDocument, TransferReport};
+use agent::{Client, Explained, Kind, NewReservation, PlanDocument, TransferReport};
 use clap::Args;
 use serde_json::json;
 use units::{Bytes, Time};
@@ -114,16 +114,8 @@ pub fn run(args: &AdviseArgs, json: bool) -> anyhow::Result<()> {
 
 /// Tests the pair.
 fn probe(client: &Client, from: &str, to: &str, json: bool, stop: &AtomicBool) -> anyhow::Result<()> {
-    let test = NewReservation {
-        from: from.into(),
-        to: to.into(),
-        kind: "throughput".into(),
-        duration_us: Some(PROBE_US),
-        rate_bps: None,
-        in_us: 0,
-        within_us: 600_000_000,
-        priority: 0,
-    };
+    let test =
+        NewReservation { duration_us: Some(PROBE_US), ..NewReservation::new(from, to, Kind::Throughput) };
     let reserved = client.reserve(test).map_err(failure)?;
     let tested = wait_until(client, reserved, json, stop, |_| false)?;
     match tested.phase.as_str() {

@@ -167,6 +167,7 @@ pub fn check(args: &Directory, json: bool) -> anyhow::Result<()> {
         .map(|member| member.name.0.as_str())
         .filter(|name| *name != config.name.0)
         .collect();
+    let open_to_others = config.http.filter(agent::HttpInterface::is_open_to_others);
     if json {
         let to_each = config.tests_to_each.iter();
         let to_each: Vec<Value> =
@@ -175,6 +176,7 @@ pub fn check(args: &Directory, json: bool) -> anyhow::Result<()> {
             "schema": SCHEMA, "point": config.name, "config": args.config_file(), "tests": tests,
             "to_each_point": to_each,
             "tokens_with_unknown_role": without_role.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
+            "http_is_open_to_others": open_to_others.is_some(),
         }));
     }
     let count = match tests {
@@ -195,8 +197,15 @@ pub fn check(args: &Directory, json: bool) -> anyhow::Result<()> {
         .iter()
         .map(|(name, role)| format!("\nthe token {name} permits nothing: its role {role} is not in the file"))
         .collect();
+    let warning = open_to_others.map_or(String::new(), |http| {
+        format!(
+            "\nwarning: hosts that reach {} can read results, calendars and metrics without a token; to prevent this, write read = \"token\" in \
+             [http], or listen on 127.0.0.1",
+            http.listen
+        )
+    });
     output::text(&format!(
-        "{}: no mistakes; point {}, {count}{to_each}{unknown_roles}",
+        "{}: no mistakes; point {}, {count}{to_each}{unknown_roles}{warning}",
         args.config_file().display(),
         config.name
     ))

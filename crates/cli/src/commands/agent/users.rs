@@ -39,6 +39,15 @@ pub struct RequestArgs {
     /// probe: its maximum load
     #[arg(long, value_name = "RATE")]
     rate: Option<BitRate>,
+    /// For throughput: number of parallel streams, 1 to 128; the rate is that of all streams together
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    parallel: u32,
+    /// For throughput by TCP: the congestion control of the sender [default: that of its system]
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
+    /// For throughput: time before the duration that no figure includes
+    #[arg(long, value_name = "TIME", default_value = "0s")]
+    omit: Time,
     /// Time until the earliest start
     #[arg(long = "in", value_name = "TIME", default_value = "0s")]
     earliest: Time,
@@ -140,14 +149,15 @@ pub fn calendar(args: &CalendarArgs, json: bool) -> anyhow::Result<()> {
 pub fn request(args: &RequestArgs, json: bool) -> anyhow::Result<()> {
     let client = args.directory.client()?;
     let wanted = NewReservation {
-        from: args.from.clone(),
-        to: args.to.clone(),
-        kind: args.kind.name().into(),
         duration_us: args.duration.map(us),
         rate_bps: args.rate.map(|rate| rate.0),
+        congestion: args.congestion.clone(),
+        parallel: args.parallel,
+        omit_us: us(args.omit),
         in_us: us(args.earliest),
         within_us: us(args.within),
         priority: args.priority,
+        ..NewReservation::new(&args.from, &args.to, args.kind)
     };
     let mut explained = client.reserve(wanted).map_err(failure)?;
     if args.wait {

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Makes the packages in target/dist: a static program in a tar file, an OCI image, a .deb with manual pages, completions and systemd units, and
 # a .deb of the pScheduler tool. For this machine's architecture, and on x86_64 also for aarch64 if the cross toolchain can be installed.
-# scripts/program.sh builds the program.
+# scripts/program.sh builds the programs, which stay in target/programs/TRIPLE: compose.yaml uses that of x86_64.
 set -eu
+# Other users must be able to read and execute what is packaged.
+umask 022
 cd "$(dirname "$0")/.."
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-out=$target/dist
+out=$target/dist programs=$target/programs
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
 
@@ -54,7 +56,7 @@ archive() {
     local tree=$out/$name
     rm -rf "$tree"
     mkdir -p "$tree"
-    cp "$out/$triple/longfat" "$tree"
+    cp "$programs/$triple/longfat" "$tree"
     cp -r "$out/share/man" "$out/share/completions" "$out/share/doc/." packaging/longfat.service packaging/longfat-agent.service \
         packaging/grafana-longfat-mesh.json packaging/prometheus-rules.yml "$tree"
     install_pscheduler_tool "$tree/pscheduler-tool"
@@ -91,13 +93,13 @@ pscheduler_deb() {
 image() {
     local triple=$1 machine=$2 architecture
     case $machine in x86_64) architecture=amd64 ;; aarch64) architecture=arm64 ;; *) architecture=$machine ;; esac
-    scripts/oci.sh "$out/$triple/longfat" "$architecture" "$version" "$out/longfat-$version-$architecture.oci.tar"
+    scripts/oci.sh "$programs/$triple/longfat" "$architecture" "$version" "$out/longfat-$version-$architecture.oci.tar"
 }
 
 deb() {
     local triple=$1 machine=$2 tree=$out/deb
     rm -rf "$tree"
-    install -D -m 755 "$out/$triple/longfat" "$tree/usr/bin/longfat"
+    install -D -m 755 "$programs/$triple/longfat" "$tree/usr/bin/longfat"
     install -D -m 644 -t "$tree/usr/share/man/man1" "$out"/share/man/man1/*
     gzip -9n "$tree"/usr/share/man/man1/*
     install -D -m 644 "$out/share/completions/longfat.bash" "$tree/usr/share/bash-completion/completions/longfat"
@@ -121,15 +123,15 @@ deb() {
     rm -rf "$tree"
 }
 
-rm -rf "$out"
+rm -rf "$out" "$programs"
 mkdir -p "$out"
 machine=$(uname -m)
 triple=$machine-unknown-linux-gnu
 # Once: the same module is in the programs of all architectures.
 LONGFAT_PLAYGROUND_WASM=$(scripts/playground.sh path)
 export LONGFAT_PLAYGROUND_WASM
-scripts/program.sh "$triple" "$out/$triple/longfat"
-share "$out/$triple/longfat"
+scripts/program.sh "$triple" "$programs/$triple/longfat"
+share "$programs/$triple/longfat"
 archive "$triple" "$machine"
 image "$triple" "$machine"
 if command -v dpkg-deb >/dev/null; then
@@ -142,12 +144,15 @@ if [ "$machine" = x86_64 ]; then
     # Runs in a subshell, because the settings are for this build only.
     (
         prepare_aarch64 || { say "skipping aarch64"; exit 0; }
-        scripts/program.sh aarch64-unknown-linux-gnu "$out/aarch64-unknown-linux-gnu/longfat"
+        scripts/program.sh aarch64-unknown-linux-gnu "$programs/aarch64-unknown-linux-gnu/longfat"
         archive aarch64-unknown-linux-gnu aarch64
         image aarch64-unknown-linux-gnu aarch64
         deb aarch64-unknown-linux-gnu arm64
     )
 fi
-rm -rf "$out"/{share,aarch64,*-unknown-linux-gnu}
+rm -rf "$out"/{share,aarch64}
+# The program that compose.yaml mounts, as a path below the target directory.
+mounted=$(sed -n 's|.*LONGFAT_PROGRAM:-\./target/\([^}]*\)}.*|\1|p' compose.yaml)
+[ "$machine" != x86_64 ] || [ -f "$target/$mounted" ] || { say "there is no $target/$mounted, which compose.yaml mounts"; exit 1; }
 (cd "$out" && sha256sum ./*.tar.gz ./*.deb 2>/dev/null >SHA256SUMS || true)
 ls -l "$out" >&2

@@ -4,6 +4,8 @@
 #   oci.sh PROGRAM ARCHITECTURE VERSION OUTPUT.tar     ARCHITECTURE as in Go: amd64, arm64
 # Use it:  podman load -i OUTPUT.tar, docker load -i OUTPUT.tar (25 or newer), skopeo copy oci-archive:OUTPUT.tar ...
 set -eu
+# The user of the image must be able to read and execute its files.
+umask 022
 program=$1 architecture=$2 version=$3 out=$(realpath -m "$4")
 epoch=${SOURCE_DATE_EPOCH:-$(date +%s)}
 # No privileges are needed: the user of distroless images.

@@ -3,7 +3,12 @@
 #   POINTS: the directory of the points; ADDRESS_a, ...: HOST:PORT at which others reach a point (default NAME:4862)
 set -eu
 points=${POINTS:-/points}
-[ ! -e "$points/a/agent.toml" ] || exit 0
+if [ -e "$points/a/agent.toml" ]; then
+    # The files of c are completed last.
+    ! grep -q '^\[archive\]' "$points/c/agent.toml" 2>/dev/null || exit 0
+    echo "setup: an earlier run ended early, so the files of the points are incomplete; remove them (docker compose down --volumes) and start again" >&2
+    exit 1
+fi
 
 address() { eval "echo \${ADDRESS_$1:-$1:4862}"; }
 # At first the point listens where b and c can reach it to join.

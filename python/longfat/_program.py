@@ -49,9 +49,12 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess:
     # A second signal ends the program at once. Therefore it runs in a separate session: Ctrl-C on a terminal and an interruption by Jupyter
     # go to the process group of Python and do not reach it. It receives only the signal of _end.
     pipe = subprocess.PIPE
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, start_new_session=True
-    )
+    try:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+        )
+    except (FileNotFoundError, PermissionError) as error:
+        raise Missing(f"cannot execute the program longfat: {error}") from None
     try:
         stdout, stderr = process.communicate()
     except BaseException:

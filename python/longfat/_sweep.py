@@ -92,6 +92,10 @@ class Sweep:
         grids = [over] if isinstance(over, Mapping) else [{path: [value] for path, value in one.items()} for one in over]
         self._plan: list[tuple[str, Optional[str], list[tuple[str, str]], int, int]] = []
         for grid in grids:
+            for path, several in grid.items():
+                # Its characters would be the values.
+                if isinstance(several, str):
+                    raise BadInput(f"{path}: pass a list of values, as in [{several!r}]")
             values = [(path, [_toml.text(value) for value in several]) for path, several in grid.items()]
             self._plan += _native.plan(scenario._native, values, engine, list(variants), repeat)
         self._done: dict[int, SweepPoint] = {}
@@ -282,6 +286,8 @@ def sweep(
         scenario = Scenario.load(scenario)
     if chunk is not None and chunk < 1:
         raise BadInput("chunk is at least 1")
+    if repeat is not None and repeat < 1:
+        raise BadInput("repeat is at least 1")
     runs_dir = None if runs is None else os.fspath(runs)
     if runs_dir is not None and runs_dir.startswith("s3://"):
         raise BadInput(f"runs= must be a directory, not {runs_dir}: `longfat sweep --shard` stores results in an object store")

@@ -6,6 +6,8 @@ import json
 import re
 from typing import Any, Iterator, Mapping
 
+from longfat.errors import BadInput
+
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -35,6 +37,8 @@ def plain(value: Any) -> Any:
 def inline(value: Any) -> str:
     """A value on one line."""
     value = plain(value)
+    if value is None:
+        raise BadInput("None is no value of a scenario: omit the key")
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (int, float)):

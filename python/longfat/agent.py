@@ -314,7 +314,11 @@ class Agent:
                 return response.read()
         except urllib.error.HTTPError as error:
             with error:
-                text = error.read().decode(errors="replace").strip() or str(error.reason)
+                try:
+                    text = error.read().decode(errors="replace").strip()
+                except (OSError, http.client.HTTPException):
+                    text = ""
+            text = text or str(error.reason)
             if error.code == 400:
                 raise BadInput(text) from None
             raise AgentError(f"{self.url}: {text}", error.code) from None

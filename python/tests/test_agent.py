@@ -261,18 +261,21 @@ def test_the_token_is_not_sent_to_a_redirection():
     assert refused.value.status == 307 and requests == ["/api/v1/cancel", "/api/v1/status"]
 
 
-def test_a_response_that_ends_early_is_an_agent_error():
+@pytest.mark.parametrize(
+    ("status", "message"), [("200 OK", "cannot reach"), ("503 Service Unavailable", "Service Unavailable")]
+)
+def test_a_response_that_ends_early_is_an_agent_error(status, message):
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def reply():
             connection, _ = listener.accept()
             with connection:
                 connection.recv(4096)
-                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
+                connection.sendall(f"HTTP/1.1 {status}\r\nContent-Length: 100\r\n\r\n{{".encode())
 
         threading.Thread(target=reply, daemon=True).start()
         point = longfat.Agent(f"http://127.0.0.1:{listener.getsockname()[1]}")
-        with pytest.raises(longfat.AgentError, match="cannot reach"):
+        with pytest.raises(longfat.AgentError, match=message):
             point.status()
 
 

@@ -220,6 +220,12 @@ def test_a_congestion_control_is_checked(program, tmp_path):
     assert not checked and "bad.bpf.c:1" in "".join(step.found for step in checked.steps)
 
 
+def test_a_program_that_does_not_exist_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setenv("LONGFAT", str(tmp_path / "longfat"))
+    with pytest.raises(longfat.Missing, match="cannot execute the program"):
+        longfat.cc.check("reno")
+
+
 def test_the_program_runs_the_other_engines(program, scenario, tmp_path):
     # The same path as for a lab, with an engine that needs no privilege.
     from longfat._run import _run_by_program

@@ -43,6 +43,12 @@ def test_files_and_built_in_names_are_loaded(tmp_path):
         longfat.Scenario.load(tmp_path / "none.toml")
 
 
+def test_none_is_no_value(scenario):
+    for changes in ({"title": None}, {"flows": {"bulk": {"cc": None}}}):
+        with pytest.raises(longfat.BadInput, match="None is no value"):
+            scenario.with_(changes)
+
+
 def test_changes_are_dotted_or_nested(scenario):
     dotted = scenario.with_({"links.h1-h2.forward.delay": "50ms", "flows.bulk.cc": "reno"}, duration="2s")
     nested = scenario.with_(

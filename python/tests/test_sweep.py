@@ -134,7 +134,9 @@ def test_invalid_sweeps_are_refused_before_they_start(scenario):
     ]:
         with pytest.raises(error):
             longfat.sweep(scenario, over, runs=None)
-    for more in ({"engine": "lab"}, {"chunk": 0}):
+    with pytest.raises(longfat.BadInput, match="a list of values"):
+        longfat.sweep(scenario, {"seed": "12"}, runs=None)
+    for more in ({"engine": "lab"}, {"chunk": 0}, {"repeat": 0}):
         with pytest.raises(longfat.BadInput):
             longfat.sweep(scenario, OVER, runs=None, **more)
 

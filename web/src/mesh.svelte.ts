@@ -67,12 +67,12 @@ export function clock(us: number): string {
   return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
 }
 
-/** `14:02` today, `Tuesday 14:02` within a week, else the date. */
+/** `14:02` today, `Tuesday 14:02` within a week of the past or the future, else the date. */
 export function moment(us: number, nowUs: number): string {
   const [at, now] = [new Date(us / 1000), new Date(nowUs / 1000)];
   const time = `${two(at.getHours())}:${two(at.getMinutes())}`;
   if (at.toDateString() === now.toDateString()) return time;
-  if (nowUs - us < 6 * 86_400e6) return `${at.toLocaleDateString('en', { weekday: 'long' })} ${time}`;
+  if (Math.abs(nowUs - us) < 6 * 86_400e6) return `${at.toLocaleDateString('en', { weekday: 'long' })} ${time}`;
   return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${time}`;
 }
 

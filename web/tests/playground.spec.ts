@@ -240,6 +240,13 @@ test('form, text, result and address stay consistent', async ({ browser }) => {
   }
 });
 
+test('the command of a shared scenario is one command, whatever its name is', async ({ browser }) => {
+  const { page, trouble } = await visit(browser, link({ name: "it's; reboot.toml", toml: gigabit('1s'), engine: 'model' }));
+  await computed(page);
+  await expect(page.locator('code', { hasText: 'longfat run' })).toHaveText(`longfat run 'it'\\''s; reboot.toml' --engine model`);
+  expect(trouble).toEqual([]);
+});
+
 test('a chart that is added after a stop does not prevent the next run from being drawn', async ({ browser }) => {
   const { page, trouble } = await visit(browser, address);
   await computed(page);

@@ -31,6 +31,7 @@ mod object_store;
 mod odd;
 mod old_records;
 mod own_queue;
+mod packaging;
 mod pcap;
 mod planning;
 mod probe;

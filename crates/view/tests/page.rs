@@ -82,7 +82,13 @@ fn every_response_has_the_security_headers() {
 fn no_key_names_a_file_outside_the_runs_directory() {
     let site = Site::start();
     let id = site.key();
+    // A record within the directory, with a file outside.
+    let record = site.runs_dir().join("two/mixed");
+    std::fs::create_dir(&record).unwrap();
+    let outside = site.runs_dir().join("../outside/two/secret/summary.json");
+    std::os::unix::fs::symlink(outside, record.join("summary.json")).unwrap();
     for key in [
+        "two/mixed",
         "../outside/two/secret",
         "two/../../outside/two/secret",
         "two/linked",

@@ -11,6 +11,9 @@ export async function encode(request: Request): Promise<string> {
   return btoa(text).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
 }
 
+/** A word of a shell command, quoted if necessary: the names in an address can be any text, and readers copy commands. */
+export const shellWord = (text: string) => (/^[\w./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
+
 /** The scenario of an address; null if the address is incomplete or has another format. */
 export async function decode(code: string): Promise<Request | null> {
   try {

@@ -197,7 +197,7 @@ impl Store {
         wire::encode(&head, &curves, &causes).map_err(|e| Refusal::Bad(e.to_string()))
     }
 
-    /// The record that a key names. With all symbolic links followed it must be below the runs directory.
+    /// The record that a key names. With all symbolic links followed, it and its files must be below the runs directory.
     fn find(&self, key: &str) -> Result<Run, Refusal> {
         let none = || Refusal::NoRun(key.to_owned());
         let (scenario, id) = key.split_once('/').ok_or_else(none)?;
@@ -215,6 +215,14 @@ impl Store {
             None => self.runs.refresh().map(|()| existing())?.ok_or_else(none)?,
         };
         self.inside(path).ok_or_else(none)?;
+        let files = std::fs::read_dir(path).map_err(|_| none())?;
+        // Only links are resolved: other files of a run in progress may be renamed meanwhile.
+        let is_outside = |file: std::fs::DirEntry| {
+            file.file_type().is_ok_and(|kind| kind.is_symlink()) && self.inside(&file.path()).is_none()
+        };
+        if files.flatten().any(is_outside) {
+            return Err(none());
+        }
         Ok(self.runs.open(path)?)
     }
 

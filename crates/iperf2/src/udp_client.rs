@@ -291,7 +291,7 @@ impl UdpStream {
         let mut bytes = vec![0; block];
         bytes[DATAGRAM_HEADER_BYTES..DATAGRAM_HEADER_BYTES + HEADER_BYTES].copy_from_slice(header);
         let mut number = 0i64;
-        // If the sender is behind its schedule by more than this, the schedule is moved.
+        // The schedule is moved by this time, which grows when the sender is more than MAX_LATE behind it.
         let mut delayed = Duration::ZERO;
         while let Some(due) = source.next() {
             let due = Duration::from_nanos(due.0) + delayed;

@@ -61,8 +61,15 @@ export class Refused extends Error {
   }
 }
 
-async function request(path: string, body: unknown, signal?: AbortSignal, token?: string): Promise<Response> {
+const TOKEN = 'longfat-token';
+
+/** The token of the agent's reader, which the tab keeps; `longfat view` needs none. */
+export const keptToken = () => sessionStorage.getItem(TOKEN);
+export const keepToken = (token: string) => sessionStorage.setItem(TOKEN, token);
+
+async function request(path: string, body: unknown, signal?: AbortSignal): Promise<Response> {
   const init: RequestInit = body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) };
+  const token = keptToken();
   if (token) init.headers = { Authorization: `Bearer ${token}` };
   if (signal) init.signal = signal;
   let response: Response;
@@ -80,9 +87,9 @@ export async function json<T>(path: string, body?: unknown): Promise<T> {
   return (await request(path, body)).json() as Promise<T>;
 }
 
-/** A request that needs the token of a program. */
-export async function change(path: string, body: unknown, token: string): Promise<void> {
-  await request(path, body, undefined, token);
+/** A request whose response has no content. */
+export async function change(path: string, body: unknown): Promise<void> {
+  await request(path, body);
 }
 
 export const vocabulary = () => json<Vocabulary>('/api/vocabulary');

@@ -1,6 +1,6 @@
 // Shared by the views of a mesh: the document, which is polled, and words for times and causes.
 import type { Cause } from './api';
-import { change, json, Refused } from './client';
+import { change, json, keepToken, keptToken, Refused } from './client';
 import type { CalendarDocument, MeshDocument, MeshPair, PairDocument } from './mesh-api';
 import { page } from './page.svelte';
 
@@ -12,8 +12,16 @@ export const calendarOf = (point: string, seconds: number) =>
 export const pairOf = (from: string, to: string, sinceUs: number) =>
   json<PairDocument>(`/api/v1/pair?from=${from}&to=${to}&since_us=${Math.round(sinceUs)}&limit=10000`);
 
+/** Asks for a token, which this tab keeps; whether the reader entered one. */
+function askForToken(scope: string): boolean {
+  const token = prompt(`A token with the scope "${scope}" (longfat agent token create NAME --scope ${scope}):`)?.trim();
+  if (token) keepToken(token);
+  return Boolean(token);
+}
+
 class Mesh {
   document = $state.raw<MeshDocument | null>(null);
+  #hasAsked = false;
 
   async poll() {
     try {
@@ -21,25 +29,25 @@ class Mesh {
       page.trouble = '';
     } catch (error) {
       page.trouble = (error as Error).message;
+      if (this.#hasAsked || !isRefusedToken(error)) return;
+      this.#hasAsked = true;
+      if (askForToken('read')) await this.poll();
     }
   }
 }
 
 export const mesh = new Mesh();
 
-const TOKEN = 'longfat-token';
+const isRefusedToken = (error: unknown) => error instanceof Refused && [401, 403].includes(error.status);
 
-/** Acknowledges a cause or mutes a pair, with a token that the reader enters once in each tab. */
+/** Acknowledges a cause or mutes a pair. Asks for a token if the tab has none, or one without the scope. */
 export async function decide(path: string, body: unknown) {
-  const known = sessionStorage.getItem(TOKEN);
-  const token = known ?? prompt('A token with the scope "alerts" (longfat agent token create NAME --scope alerts):')?.trim();
-  if (!token) return;
+  if (!keptToken() && !askForToken('alerts')) return;
   try {
-    await change(path, body, token);
-    sessionStorage.setItem(TOKEN, token);
+    await change(path, body);
     await mesh.poll();
   } catch (error) {
-    if (error instanceof Refused && [401, 403].includes(error.status)) sessionStorage.removeItem(TOKEN);
+    if (isRefusedToken(error) && askForToken('alerts')) return decide(path, body);
     page.trouble = (error as Error).message;
   }
 }

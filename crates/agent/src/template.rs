@@ -28,7 +28,7 @@ padding = "2s"             # kept free before and after each test; the clocks' e
 # networks = ["192.0.2.0/24", "JGN"]
 
 # The page of the mesh, JSON documents (/api/v1/openapi.json) and /metrics. Reading needs no authentication: keep it on loopback,
-# or write read = "token"; then programs need a token with the scope read, and the page works only behind a proxy that adds one.
+# or write read = "token"; then programs, and readers of the page, need a token with the scope read.
 # [http]
 # listen = "127.0.0.1:4863"
 # read = "open"

@@ -97,6 +97,7 @@ pub fn parse_simulated_kernel(text: &str) -> Result<KernelVersion, String> {
 
 /// `KEY=VALUE` of a `--set` option.
 pub fn parse_set(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or_else(|| format!("{text:?} is not KEY=VALUE"))?;
+    let (key, value) =
+        text.split_once('=').ok_or_else(|| format!("{text:?} is not KEY=VALUE, as in duration=5s"))?;
     Ok((key.trim().into(), value.trim().into()))
 }

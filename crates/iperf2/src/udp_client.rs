@@ -31,7 +31,7 @@ use crate::{
 const MIN_BLOCK: u64 = (DATAGRAM_HEADER_BYTES + HEADER_BYTES) as u64;
 /// The schedule of a test without a rate limit: faster than any host can send.
 const NO_LIMIT: BitRate = BitRate(10_000_000_000_000);
-/// The last datagram is repeated this often until the server replies.
+/// Interval at which the last datagram is repeated until the server replies.
 const REPEAT_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum time in which the server replies.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(3);
@@ -291,7 +291,7 @@ impl UdpStream {
         let mut bytes = vec![0; block];
         bytes[DATAGRAM_HEADER_BYTES..DATAGRAM_HEADER_BYTES + HEADER_BYTES].copy_from_slice(header);
         let mut number = 0i64;
-        // Behind schedule by more than this, the schedule is moved.
+        // The schedule is moved by this time, which grows when the sender is more than MAX_LATE behind it.
         let mut delayed = Duration::ZERO;
         while let Some(due) = source.next() {
             let due = Duration::from_nanos(due.0) + delayed;

@@ -117,7 +117,8 @@ pub(crate) fn decode_tsunami(reader: &mut Reader) -> TsunamiSpec {
     let size = reader.size("size");
     let smallest = block.map_or(MIN_DEFAULT_BLOCK, |block| block.0);
     if let Some(size) = size.filter(|size| size.0.div_ceil(smallest) > MAX_BLOCKS) {
-        let message = format!("{size} have more blocks of {} than Tsunami can number", Bytes(smallest));
+        let block = Bytes(smallest);
+        let message = format!("a size of {size} has more blocks of {block} than Tsunami can number");
         reader.report("size", message, "write a larger block or a smaller size");
     }
     let error_threshold = reader.share("error_threshold");

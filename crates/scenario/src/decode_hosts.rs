@@ -218,11 +218,9 @@ fn decode_host_interfaces(name: &str, links: &[Link], reader: &mut Reader) -> Op
 fn command(key: &str, reader: &mut Reader) -> Option<String> {
     let text = reader.text(key)?;
     if text.trim().is_empty() || text.len() > MAX_COMMAND_BYTES || text.contains('\0') {
-        reader.report(
-            key,
-            "this is not a command",
-            format!("write for example {key} = \"ping -c1 10.0.0.2\""),
-        );
+        let message =
+            format!("\"{key}\" is empty, longer than {MAX_COMMAND_BYTES} bytes, or has a NUL character");
+        reader.report(key, message, format!("write for example {key} = \"ping -c1 10.0.0.2\""));
     }
     Some(text)
 }

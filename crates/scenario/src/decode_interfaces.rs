@@ -126,7 +126,7 @@ fn decode_route(node: &Node, problems: &mut Problems) -> Option<StaticRoute> {
     let to =
         parse_network(&to?, via).map_err(|e| reader.report("to", format!("to: {e}"), ROUTES_EXAMPLE)).ok()?;
     if to.address.is_ipv4() != via.is_ipv4() {
-        let message = format!("{to} cannot be reached through {via}, of the other IP version");
+        let message = format!("the route to {to} cannot have the next hop {via}: their IP versions differ");
         reader.report("via", message, ROUTES_EXAMPLE);
     }
     Some(StaticRoute { to, via })

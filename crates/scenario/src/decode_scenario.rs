@@ -98,7 +98,7 @@ fn sysctl_defaults(top: &mut Reader) -> Option<SysctlDefaults> {
         None => {
             let help = "write \"machine\" for the values of the machine that runs it, or a kernel whose defaults \
                         apply: \"2.4\", or 5.0 and later, such as \"6.1\"";
-            top.report("sysctl", format!("there are no sysctl defaults of {text:?}"), help);
+            top.report("sysctl", format!("no sysctl defaults are known for {text:?}"), help);
             None
         }
     }

@@ -54,7 +54,7 @@ pub(crate) fn decode_trace(reader: &mut Reader, files: &Files) -> Option<Arc<Rat
     }
     if !is_within_limits(&trace) {
         let help = format!("write at most 30 days, {MAX_RATE} and {MAX_OPPORTUNITIES} lines");
-        reader.report("trace", "the trace is too long or too fast", help);
+        reader.report("trace", "the trace has too many lines, or a time or rate that is too large", help);
         return None;
     }
     Some(Arc::new(trace))
@@ -146,7 +146,7 @@ fn step(node: &Node, problems: &mut Problems) -> Option<(Time, BitRate)> {
     let rate = quantity::<BitRate>(rate, "rate", problems)?;
     if time > MAX_TIME || rate > MAX_RATE {
         let help = format!("write at most 30 days and {MAX_RATE}");
-        problems.add_help(node.span, "this step is too long or too fast", help);
+        problems.add_help(node.span, "the time or the rate of this step is too large", help);
         return None;
     }
     Some((time, rate))

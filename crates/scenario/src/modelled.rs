@@ -79,7 +79,8 @@ const COMMANDS: &str = "commands run only with longfat lab up --run-commands";
 const NO_CAPTURE: &str = "packets are captured in the lab only";
 const ALWAYS_LOCAL_CONGESTION: &str =
     "Linux reduces the window whenever the host's own device drops a packet, and has no setting for it";
-const OWN_TIME: &str = "hosts take the time that this machine takes";
+const OWN_TIME: &str = "hosts have the processing times of this machine";
+const HARDWARE_TIME: &str = "each host has the processing times of its hardware";
 const NO_TIMERS: &str = "closed forms have no timers";
 const NO_CLOSED_FORM: &str = "there is no closed form for it";
 const NO_NIC: &str = "hosts send single packets (no super-packets)";
@@ -207,7 +208,7 @@ pub const FEATURES: &[Feature] = &[
         directions(s, "loss", |d| !matches!(d.loss, LossModel::None | LossModel::Independent(_)))
     }),
     full("a loss", "*"),
-    not_by_model(DIRECTION, "burst", "packets leave at the rate", |s| {
+    not_by_model(DIRECTION, "burst", "packets leave at the link's rate", |s| {
         directions(s, "burst", |d| d.burst.is_some())
     }),
     full(DIRECTION, "overhead"),
@@ -293,9 +294,9 @@ const NOT_BY_HOSTS: &[(&str, UsedPaths)] = &[
     }),
     ("each host has its own kernel and device", |s| hosts(s, "kernel", |host| host.kernel.is_some())),
     (ALWAYS_LOCAL_CONGESTION, |s| hosts(s, "local_congestion", |host| !host.local_congestion)),
-    ("each host takes its own time", |s| hosts(s, "turnaround", |host| host.turnaround.0 > 0)),
-    ("each host takes its own time", |s| hosts(s, "receive_jitter", |host| host.receive_jitter.is_some())),
-    ("each host takes its own time", |s| hosts(s, "cost", |host| host.cost != HostCost::default())),
+    (HARDWARE_TIME, |s| hosts(s, "turnaround", |host| host.turnaround.0 > 0)),
+    (HARDWARE_TIME, |s| hosts(s, "receive_jitter", |host| host.receive_jitter.is_some())),
+    (HARDWARE_TIME, |s| hosts(s, "cost", |host| host.cost != HostCost::default())),
     ("a real device merges up to its own limit, or not at all", |s| {
         let merges = |host: &Host| host.nic.gso.is_some() && !host.nic.has_no_super_packets(host.mtu);
         hosts(s, "nic.gso", merges)
@@ -310,7 +311,7 @@ const NOT_BY_HOSTS: &[(&str, UsedPaths)] = &[
     }),
     (COMMANDS, |s| hosts(s, "start", |host| host.start.is_some())),
     (COMMANDS, |s| hosts(s, "stop", |host| host.stop.is_some())),
-    ("the path changes by itself, if at all", |s| links(s, "changes", |link| !link.changes.is_empty())),
+    ("longfat cannot change a real path", |s| links(s, "changes", |link| !link.changes.is_empty())),
 ];
 
 /// Sysctls without effect on a run in any engine: no run has metrics of earlier connections, and hosts never

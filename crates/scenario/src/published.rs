@@ -436,8 +436,7 @@ fn decode_beside(variants: &[&str], variant: Option<&str>, reader: &mut Reader) 
         return None;
     }
     if variant.is_none_or(|own| own == beside) {
-        let help =
-            "the figure has a variant with today's kernel, and \"beside\" names that with the source's";
+        let help = "\"variant\" has today's kernel; name the variant with the kernel of the source";
         reader.report("beside", "\"beside\" needs another variant than that of the figure", help);
         return None;
     }

@@ -106,7 +106,7 @@ fn keys() {
         (
             r#"sample = "10ms""#,
             r#"sysctl = "windows""#,
-            r#"f.toml:2:10: there are no sysctl defaults of "windows"; write "machine" for the values of the machine that runs it, or a kernel whose defaults apply: "2.4", or 5.0 and later, such as "6.1""#,
+            r#"f.toml:2:10: no sysctl defaults are known for "windows"; write "machine" for the values of the machine that runs it, or a kernel whose defaults apply: "2.4", or 5.0 and later, such as "6.1""#,
         ),
         ("sample =", "sampel =", r#"f.toml:2:1: unknown key "sampel" in a scenario; did you mean "sample"?"#),
         (
@@ -510,7 +510,7 @@ block = "66kB""#,
             r#"kind = "tsunami"
 size = "100TB"
 block = "1kB""#,
-            "f.toml:27:8: 100 TB have more blocks of 1 kB than Tsunami can number; write a larger block or a smaller size",
+            "f.toml:27:8: a size of 100 TB has more blocks of 1 kB than Tsunami can number; write a larger block or a smaller size",
         ),
         (
             r#"kind = "ping""#,
@@ -898,7 +898,7 @@ beside = "rneo""#,
             r#"metric = "flows.bulk.goodput""#,
             r#"metric = "flows.bulk.goodput"
 beside = "reno""#,
-            r#"f.toml:36:10: "beside" needs another variant than that of the figure; the figure has a variant with today's kernel, and "beside" names that with the source's"#,
+            r#"f.toml:36:10: "beside" needs another variant than that of the figure; "variant" has today's kernel; name the variant with the kernel of the source"#,
         ),
         (
             r#"metric = "flows.bulk.goodput""#,

@@ -143,7 +143,7 @@ f.toml:11:38: trace: cannot use "x.trace": no such file"#,
         (
             r#"rate = "10mbit""#,
             r#"trace = [[0, "2Tbit"]], trace_period = "5s""#,
-            r#"f.toml:11:22: this step is too long or too fast; write at most 30 days and 1 Tb/s"#,
+            r#"f.toml:11:22: the time or the rate of this step is too large; write at most 30 days and 1 Tb/s"#,
         ),
         (
             r#"rate = "10mbit""#,
@@ -691,7 +691,7 @@ routes = [{ to = "10.2.0.0/16", via = "10.0.9.9" }]
             r#"address = "10.0.1.1/24"
 routes = [{ to = "fd00::/16", via = "10.0.1.9" }]
 "#,
-            r#"f.toml:4:37: fd00::/16 cannot be reached through 10.0.1.9, of the other IP version; write for example routes = [{ to = "10.2.0.0/16", via = "10.0.0.254" }]"#,
+            r#"f.toml:4:37: the route to fd00::/16 cannot have the next hop 10.0.1.9: their IP versions differ; write for example routes = [{ to = "10.2.0.0/16", via = "10.0.0.254" }]"#,
         ),
         (
             r#"address = "10.0.1.1/24"
@@ -815,7 +815,7 @@ gro = 0
             r#"address = "10.0.1.1/24"
 start = " "
 "#,
-            r#"f.toml:4:9: this is not a command; write for example start = "ping -c1 10.0.0.2""#,
+            r#"f.toml:4:9: "start" is empty, longer than 65536 bytes, or has a NUL character; write for example start = "ping -c1 10.0.0.2""#,
         ),
         (
             r#"address = "10.0.1.1/24"

@@ -101,7 +101,8 @@ fn a_file_named_by_set_needs_a_function_that_reads_it() {
 fn a_trace_longer_than_a_scenario_is_rejected() {
     let text = FILE.replace("\"down.csv\"", "\"long.csv\"");
     let error = ScenarioFile::parse_with("x.toml", &text, &load).unwrap_err().to_string();
-    assert!(error.starts_with("x.toml:9:22: the trace is too long or too fast"), "{error}");
+    let message = "x.toml:9:22: the trace has too many lines, or a time or rate that is too large";
+    assert!(error.starts_with(message), "{error}");
 }
 
 /// Mahimahi counts 4 B in addition to a packet's 1500 B of IP, so each opportunity carries one full packet.

@@ -17,7 +17,7 @@ pub struct Member {
     pub name: PointName,
     /// Where it listens, `HOST:PORT`.
     pub address: String,
-    /// The digest of its public key (`key_digest`); absent if it joined by an earlier version. A certificate of the same name
+    /// The digest of its public key (`key_digest`); absent if it joined with an earlier version. A certificate of the same name
     /// with another key is that of an expelled point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,

@@ -26,6 +26,7 @@ mod host_cost;
 mod kernel;
 mod knee;
 mod loss;
+mod loss_period;
 mod predict;
 mod receive_share;
 pub mod report;

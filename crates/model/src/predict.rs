@@ -10,8 +10,9 @@ use units::{BitRate, Bytes, KernelVersion, Time, three_digits};
 
 use crate::{
     Aimd, HostCost, HostLimit, HostRole, IpVersion, PacketStream, SlowStart, SocketBuffer, Transport,
-    bdp_f64, cubic_utilization, cubic_window_segs, goodput_bps, mss, receive_buffer_window, responsiveness,
-    sawtooth_utilization, send_buffer_bps, send_buffer_window,
+    bdp_f64, cubic_utilization, goodput_bps,
+    loss_period::LossyPath,
+    mss, receive_buffer_window, responsiveness, sawtooth_utilization, send_buffer_bps, send_buffer_window,
     window_cycle::{Windows, windows_bps},
     window_share, window_throughput_bps,
 };
@@ -391,6 +392,9 @@ fn local_queue_limit(
     })
 }
 
+/// Above this share of the time, the sentence about losses names the timeouts.
+const MIN_TIMEOUT_SHARE: f64 = 0.01;
+
 /// The limit by the loss-throughput law of the congestion control; BBR has none at small loss rates. Nothing arrives if every segment is
 /// lost.
 fn loss_limit(inputs: &PathInputs, segment: u32) -> Option<GoodputLimit> {
@@ -401,21 +405,22 @@ fn loss_limit(inputs: &PathInputs, segment: u32) -> Option<GoodputLimit> {
     if inputs.loss <= 0.0 || inputs.rtt == Time::ZERO {
         return None;
     }
-    let segments = match inputs.law {
-        ControlLaw::Cubic => cubic_window_segs(inputs.loss, inputs.rtt),
-        ControlLaw::Aimd(rule) => rule.window_segs(inputs.loss),
+    let path = LossyPath { loss: inputs.loss, mss: segment, rtt: inputs.rtt, kernel: inputs.kernel };
+    let law = match inputs.law {
+        ControlLaw::Cubic => path.cubic(),
+        ControlLaw::Aimd(rule) => path.aimd(rule),
         ControlLaw::Bbr | ControlLaw::Unknown => return None,
     };
-    let sentence = format!(
-        "at a loss of {:.3} % {} holds {segments:.0} segments on average",
+    let mut sentence = format!(
+        "at a loss of {:.3} % {} holds {:.0} segments on average",
         inputs.loss * 100.0,
-        inputs.cc
+        inputs.cc,
+        law.window_segs
     );
-    Some(GoodputLimit {
-        cause: Cause::Loss,
-        bps: window_throughput_bps(segments, segment, inputs.rtt),
-        sentence,
-    })
+    if law.timeout_share >= MIN_TIMEOUT_SHARE {
+        sentence += &format!(" and waits {:.0} % of the time for timeouts", law.timeout_share * 100.0);
+    }
+    Some(GoodputLimit { cause: Cause::Loss, bps: law.bps, sentence })
 }
 
 /// The limit by a host's processor or bus.
@@ -590,6 +595,18 @@ mod tests {
         assert_eq!(verdict(&PathInputs { pacing: slow, ..tuned() }), Cause::Pacing);
     }
 
+    /// CUBIC at 10 ms: the simulator gives 1.96 Mb/s, the square-root law 4.49.
+    #[test]
+    fn timeouts_reduce_goodput_at_high_loss() {
+        let lossy = |loss| predict(&PathInputs { loss, rtt: Time::from_millis(10), ..lab8(NEW, 52_428_800) });
+        let high = lossy(0.1);
+        assert!((1.5e6..2.5e6).contains(&high.steady_goodput_bps), "{high:?}");
+        let sentence =
+            "at a loss of 10.000 % cubic holds 4 segments on average and waits 17 % of the time for timeouts";
+        assert_eq!((high.verdict, high.limits[0].sentence.as_str()), (Cause::Loss, sentence));
+        assert!(!lossy(1e-3).limits[0].sentence.contains("timeouts"));
+    }
+
     #[test]
     fn nothing_arrives_if_every_segment_is_lost() {
         for law in [ControlLaw::Cubic, ControlLaw::Aimd(Aimd::RENO), ControlLaw::Bbr, ControlLaw::Unknown] {
@@ -608,7 +625,7 @@ mod tests {
         let (one, four) = (Aimd::RENO, Aimd { increase_segs: 4.0, ..Aimd::RENO });
         let (reno, grid, none) =
             (with(ControlLaw::Aimd(one)), with(ControlLaw::Aimd(four)), with(ControlLaw::Unknown));
-        assert!((loss(&grid).unwrap() / loss(&reno).unwrap() - 2.0).abs() < 1e-9, "{grid:?}");
+        assert!((loss(&grid).unwrap() / loss(&reno).unwrap() - 2.0).abs() < 2e-3, "{grid:?}");
         assert_eq!(loss(&none), None);
         let states = |p: &Prediction, text: &str| p.limits.iter().any(|l| l.sentence.contains(text));
         // C RTT^2 / (2 A MSS): 10 Gb/s, 20 ms, 1448 B.

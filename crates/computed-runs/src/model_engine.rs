@@ -158,11 +158,10 @@ fn share_bottlenecks(
 /// The first link that all paths cross and that is the slowest of each path (ties included), with its rate.
 fn common_bottleneck<'a>(paths: &[&FlowPath<'a>]) -> Option<(&'a PipeSpec, BitRate)> {
     let (first, others) = paths.split_first()?;
-    let is_slowest = |path: &FlowPath<'a>, rate| path.slowest().is_some_and(|(_, slowest)| slowest == rate);
     first.forward.iter().find_map(|(_, _, direction)| {
-        let rate = direction.rate.mean().filter(|rate| is_slowest(first, *rate))?;
+        let rate = direction.rate.mean().filter(|_| first.is_slowest(direction))?;
         let crossed = |path: &&FlowPath<'a>| {
-            is_slowest(path, rate) && path.forward.iter().any(|(_, _, d)| std::ptr::eq(*d, *direction))
+            path.is_slowest(direction) && path.forward.iter().any(|(_, _, d)| std::ptr::eq(*d, *direction))
         };
         others.iter().all(crossed).then_some((*direction, rate))
     })
@@ -321,11 +320,14 @@ fn inputs(
             SocketBuffer::Tuned { largest: default }
         }
     };
-    let slowest = path.slowest();
+    let packet_bytes =
+        model::mss(path.mtu, path.ip, tcp.mss) + path.ip.header_bytes() + Transport::Tcp.header_bytes();
+    let slowest = path.slowest_with(packet_bytes);
     let device = device_queue(scenario, flow, path);
     // The card accepts packets no faster than its link sends them: they wait in the device's queue, not in
     // the link's.
-    let waits_in_device = device.is_some_and(|device| slowest.is_some_and(|(_, rate)| device.rate <= rate));
+    let own_is_slowest = path.forward.first().is_some_and(|(_, _, own)| path.is_slowest(own));
+    let waits_in_device = device.is_some() && own_is_slowest;
     PathInputs {
         rate: slowest.map(|(_, rate)| rate),
         overhead: slowest.map_or(0, |(direction, _)| direction.overhead),

@@ -153,6 +153,24 @@ fn datagrams_have_the_size_that_the_mtu_of_their_sender_allows() {
     }
 }
 
+/// 101 Mb/s with 100 bytes per packet in addition to IP carry less than 100 Mb/s without.
+#[test]
+fn the_slowest_link_is_the_one_that_passes_the_fewest_packets() {
+    let text = "duration = \"20s\"\n[hosts.a]\naddress = \"10.0.0.1/24\"\n[hosts.b]\naddress = \"10.0.0.2/24\"\n\
+         [switches]\nnames = [\"s\"]\n[[links]]\nends = [\"a\", \"s\"]\nforward = { rate = \"100mbit\", overhead = 0 }\n\
+         [[links]]\nends = [\"s\", \"b\"]\nforward = { rate = \"101mbit\", overhead = 100, delay = \"1ms\", queue = \"1MB\" }\n";
+    for (mss, payload) in [("", 1448.0), ("mss = 536", 524.0)] {
+        let flow = flow(&format!("cc = \"reno\"\n{mss}"));
+        let file = ScenarioFile::parse("x.toml", &format!("{text}{flow}")).unwrap();
+        let scenario = file.resolve(None, &[]).unwrap();
+        let expected = 101e6 * payload / (payload + 52.0 + 100.0);
+        let wire = predicted(&scenario).wire_limit_bps.unwrap();
+        assert!((wire / expected - 1.0).abs() < 1e-9, "{wire} {expected}");
+        let path = FlowPath::of(&scenario, &scenario.flows[0]).unwrap();
+        assert_eq!(path.queue_bytes(), Some(1_000_000));
+    }
+}
+
 #[test]
 fn packets_of_a_datagram_overlap_on_several_links() {
     let text = "duration = \"20s\"\n[hosts.a]\naddress = \"10.0.0.1/24\"\n[hosts.b]\naddress = \"10.0.0.2/24\"\n\

@@ -139,7 +139,8 @@ fn share_bottlenecks(
     let (_, path, sharer) = &sharers[largest];
     let bdp = model::bdp_f64(rate, path.rtt);
     let queue = path.queue_bytes_of(bottleneck);
-    let utilization = queue.map_or(1.0, |queue| model::sawtooth_utilization(sharer.rule, queue as f64 / bdp));
+    let queue_bdps = queue.filter(|_| bdp > 0.0).map(|queue| queue as f64 / bdp);
+    let utilization = queue_bdps.map_or(1.0, |queue| model::sawtooth_utilization(sharer.rule, queue));
     for ((flow, ..), share) in sharers.iter().zip(&shares) {
         let Some(result) = flows.iter_mut().find(|f| f.name == flow.name) else { continue };
         let Some(wire) = result.wire_limit_bps else { continue };
@@ -174,10 +175,12 @@ fn sharer<'a>(
     kernel: KernelVersion,
 ) -> Option<(&'a FlowSpec, FlowPath<'a>, CompetingFlow)> {
     let FlowKind::Tcp(tcp) = &flow.kind else { return None };
-    let path = FlowPath::of(scenario, flow).filter(|path| path.rtt > units::Time::ZERO)?;
+    let path = FlowPath::of(scenario, flow)?;
     let inputs = inputs(sysctls, scenario, flow, tcp, &path, kernel, &cc_of(sysctls, scenario, flow, tcp));
     let ControlLaw::Aimd(rule) = inputs.law else { return None };
-    let sharer = CompetingFlow { rule, rtt: path.rtt, mss: model::mss(path.mtu, path.ip, tcp.mss) };
+    // Without delay only the hosts take time.
+    let rtt = if path.rtt > Time::ZERO { path.rtt } else { Time::from_secs_f64(HOST_TIME_S) };
+    let sharer = CompetingFlow { rule, rtt, mss: model::mss(path.mtu, path.ip, tcp.mss) };
     Some((flow, path, sharer))
 }
 

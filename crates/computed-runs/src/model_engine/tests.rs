@@ -153,6 +153,21 @@ fn datagrams_have_the_size_that_the_mtu_of_their_sender_allows() {
     }
 }
 
+#[test]
+fn reno_flows_share_a_link_without_delay() {
+    let named = |name: &str| flow("cc = \"reno\"").replace("\"f\"", &format!("\"{name}\""));
+    for queue in ["", ", queue = \"1MB\""] {
+        let link = format!("forward = {{ rate = \"100mbit\", overhead = 0{queue} }}");
+        let scenario = scenario(["", ""], &link, &(named("f") + &named("g")));
+        for result in predict_flows(&|_| None, &scenario, KernelVersion::new(6, 18)) {
+            let half = 50e6 * 1448.0 / 1500.0;
+            for goodput in [result.goodput_bps, result.steady_goodput_bps] {
+                assert!((goodput.unwrap() / half - 1.0).abs() < 1e-9, "{queue}: {result:?}");
+            }
+        }
+    }
+}
+
 /// 101 Mb/s with 100 bytes per packet in addition to IP carry less than 100 Mb/s without.
 #[test]
 fn the_slowest_link_is_the_one_that_passes_the_fewest_packets() {

@@ -1,7 +1,7 @@
 //! The model engine: predicts one flow by closed forms from its path, its buffers and the kernel.
 //!
 //! Each possible limit allows a certain goodput. The lowest is the steady goodput, and its cause is the verdict.
-//! The goodput over the whole duration includes slow start.
+//! The goodput over the whole duration includes slow start, but not the handshake.
 //!
 //! Not considered: other flows on the path, and behaviour of the congestion control beyond its law.
 
@@ -117,7 +117,7 @@ pub struct GoodputLimit {
 /// The prediction of the closed forms.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prediction {
-    /// Goodput over the whole duration, slow start included, bit/s.
+    /// Goodput from the end of the handshake to the end of the flow, slow start included, bit/s.
     pub goodput_bps: f64,
     /// Goodput after slow start, bit/s.
     pub steady_goodput_bps: f64,
@@ -189,6 +189,8 @@ pub fn predict(inputs: &PathInputs) -> Prediction {
         },
         None => (duration, start.delivered_bytes(duration, steady / 8.0)),
     };
+    // As in the other engines, goodput is a rate since the connection was established.
+    let connected = elapsed - inputs.rtt.as_secs_f64();
     let verdict = match limits.first() {
         None => Cause::HostCpu,
         Some(_) if elapsed <= start.settled_s() => Cause::SlowStart,
@@ -203,7 +205,7 @@ pub fn predict(inputs: &PathInputs) -> Prediction {
     Prediction {
         verdict,
         verdict_also,
-        goodput_bps: if elapsed > 0.0 { bytes * 8.0 / elapsed } else { 0.0 },
+        goodput_bps: if connected > 0.0 { bytes * 8.0 / connected } else { 0.0 },
         steady_goodput_bps: steady,
         settled_s: start.settled_s(),
         bytes,
@@ -641,8 +643,17 @@ mod tests {
         let prediction = predict(&PathInputs { size: Some(Bytes(1_000_000)), ..lab8(NEW, 52_428_800) });
         assert_eq!(prediction.bytes, 1_000_000.0);
         assert_eq!(prediction.verdict, Cause::SlowStart);
-        // Six to seven round trips of doubling and the handshake.
-        assert!((0.05e9..0.06e9).contains(&prediction.goodput_bps), "{prediction:?}");
+        // log2(1,000,000 / 14,480 + 1) = 6.13 round trips of doubling, and half of one; the handshake does not count.
+        let seconds = 8e6 / prediction.goodput_bps;
+        assert!((seconds / (6.63 * 0.02) - 1.0).abs() < 0.001, "{prediction:?}");
+    }
+
+    #[test]
+    fn a_flow_that_ends_in_its_handshake_has_no_goodput() {
+        for duration in [Time::ZERO, Time::from_millis(20), Time::from_millis(25)] {
+            let prediction = predict(&PathInputs { duration, ..lab8(NEW, 52_428_800) });
+            assert_eq!((prediction.goodput_bps, prediction.bytes), (0.0, 0.0), "{duration:?}");
+        }
     }
 
     #[test]

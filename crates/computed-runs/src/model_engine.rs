@@ -34,11 +34,8 @@ const FIRST_KERNEL_COUNTING_SEGMENTS: KernelVersion = KernelVersion { major: 4, 
 const FIRST_KERNEL_WITH_SMALL_QUEUES: KernelVersion = KernelVersion { major: 3, minor: 6, patch: 0 };
 /// Since this version hosts send and receive super-packets (TSO 2.5, GSO 2.6.18, GRO 2.6.29).
 const FIRST_KERNEL_WITH_OFFLOADS: KernelVersion = KernelVersion { major: 2, minor: 6, patch: 0 };
-/// A super-packet has at least the bytes that the pacing rate sends in 2^-10 s, but at most 64 KiB (`tcp_tso_autosize`,
-/// net/ipv4/tcp_output.c).
-const SUPER_PACKETS_PER_S: f64 = 1024.0;
-/// The largest super-packet, bytes.
-const SUPER_PACKET_BYTES: f64 = 65_536.0;
+/// A receiver sends an ACK for at least this number of segments (RFC 5681 section 4.2), or for a super-packet.
+const SEGMENTS_PER_ACK: f64 = 2.0;
 /// IP bytes of an address request or its reply as a link counts them: an ARP packet has 28 after its Ethernet header (RFC 826).
 const ADDRESS_REQUEST_BYTES: u32 = 28;
 /// Delay of a small packet inside both hosts, in addition to the path, seconds.
@@ -93,11 +90,12 @@ fn slow_ack_link(
         && !from.nic.software_gso
         && to.nic.gro.is_none();
     let bytes_per_s = result.steady_goodput_bps? / 8.0;
-    let max_acks_per_s = match has_super_packets {
-        true => SUPER_PACKETS_PER_S.max(bytes_per_s / SUPER_PACKET_BYTES),
-        false => f64::INFINITY,
+    let mss = u32::try_from(result.mss_bytes?).ok().filter(|mss| *mss > 0)?;
+    let segs_per_ack = match has_super_packets {
+        true => model::super_packet_segs(bytes_per_s, path.rtt, mss),
+        false => SEGMENTS_PER_ACK,
     };
-    let acks_per_s = (bytes_per_s / (2.0 * result.mss_bytes? as f64)).min(max_acks_per_s);
+    let acks_per_s = bytes_per_s / (segs_per_ack * f64::from(mss));
     let ack_bytes = path.ip.header_bytes() + Transport::Tcp.header_bytes();
     let (link, ..) = path.reverse.iter().find(|(_, _, pipe)| {
         let bits_per_s = acks_per_s * f64::from(ack_bytes + pipe.overhead) * 8.0;

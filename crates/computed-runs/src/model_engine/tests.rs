@@ -99,18 +99,22 @@ fn nothing_arrives_over_a_link_that_passes_no_packet() {
 /// 95.6 Mb/s of payload need 2.2 Mb/s of ACKs for two segments each, and less with super-packets.
 #[test]
 fn a_link_that_is_too_slow_for_acks_is_named() {
-    let note = |receiver: &str, rate: &str| {
+    let note_at = |delay: &str, receiver: &str, rate: &str| {
         let link = format!(
-            "forward = {{ rate = \"100mbit\" }}\nbackward = {{ rate = \"{rate}\", delay = \"10ms\" }}"
+            "forward = {{ rate = \"100mbit\" }}\nbackward = {{ rate = \"{rate}\", delay = \"{delay}\" }}"
         );
         let scenario = scenario(["", receiver], &link, &flow("cc = \"reno\""));
         let flows = [predicted(&scenario)];
         slow_ack_link(&scenario, &scenario.flows[0], &flows, KernelVersion::new(6, 18))
     };
+    let note = |receiver: &str, rate: &str| note_at("10ms", receiver, rate);
     assert!(note("gro = 1", "2mbit").unwrap().contains("link path is too slow for the ACKs of flow f"));
     assert_eq!(note("gro = 1", "3mbit"), None);
     assert!(note("", "500kbit").is_some());
     assert_eq!(note("", "1mbit"), None);
+    // At 1 ms super-packets have 30 segments instead of 8.
+    assert_eq!(note_at("1ms", "", "300kbit"), None);
+    assert!(note("", "300kbit").is_some() && note_at("1ms", "", "100kbit").is_some());
 }
 
 /// 1 Mb/s with 14 bytes of Ethernet header: 8 us a byte.

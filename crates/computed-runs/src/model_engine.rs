@@ -1,6 +1,7 @@
 //! The model as an engine: closed forms for each flow, from the scenario and the kernel's version alone.
 
 mod scope;
+mod small_sizes;
 #[cfg(test)]
 mod tests;
 
@@ -65,6 +66,8 @@ pub fn run(sysctls: Sysctls<'_>, scenario: &Scenario, mut summary: RunSummary, k
     let slow_for_acks = |flow| slow_ack_link(scenario, flow, &summary.flows, kernel);
     let notes: Vec<String> = scenario.flows.iter().filter_map(slow_for_acks).collect();
     summary.quality.notes.extend(notes);
+    let small = scenario.flows.iter().flat_map(|flow| small_sizes::notes(sysctls, scenario, flow, kernel));
+    summary.quality.notes.extend(small);
     nothing_arrived::explain(scenario, &mut summary);
     if goodputs.len() > 1 {
         let note = "the model treats each flow as alone on its path, unless all are like Reno (AIMD) and share one slowest link";
@@ -313,9 +316,9 @@ fn inputs(
     let receiver_kernel = kernel_of(scenario, &flow.to, default_kernel);
     let (send, receive) = buffers(sysctls, scenario, flow, tcp);
     let default_send = buffer_defaults(kernel).tcp_wmem_max;
-    let buffer = |known: verdict::Buffer, default: Bytes| match known {
+    let buffer = |known: verdict::Buffer, default: Bytes, fixed: fn(Bytes) -> SocketBuffer| match known {
         verdict::Buffer::Tuned([_, _, largest]) => SocketBuffer::Tuned { largest: Bytes(largest) },
-        verdict::Buffer::Fixed(requested) => SocketBuffer::Fixed { requested: Bytes(requested) },
+        verdict::Buffer::Fixed(requested) => fixed(Bytes(requested)),
         // TCP has none.
         verdict::Buffer::FlowControl(_) | verdict::Buffer::Unknown => {
             SocketBuffer::Tuned { largest: default }
@@ -343,7 +346,11 @@ fn inputs(
         receiver_kernel,
         cc: cc.name().into(),
         law: on_kernel(control_law(cc, path.rtt, path.mtu), kernel),
-        receive_buffer: buffer(receive, buffer_defaults(receiver_kernel).tcp_rmem_max),
+        receive_buffer: buffer(
+            receive,
+            buffer_defaults(receiver_kernel).tcp_rmem_max,
+            SocketBuffer::fixed_receive,
+        ),
         window_scaling: [&flow.from, &flow.to].iter().all(|host| {
             let value = setting(sysctls, scenario.host(host), WINDOW_SCALING);
             value.is_none_or(|value| value.trim() != "0")
@@ -351,7 +358,7 @@ fn inputs(
         send_buffer: if overfills_buffer(tcp, path, kernel) {
             SocketBuffer::Tuned { largest: default_send }
         } else {
-            buffer(send, default_send)
+            buffer(send, default_send, SocketBuffer::fixed_send)
         },
         read_rate: tcp.read_rate,
         write_rate: tcp.write_rate,

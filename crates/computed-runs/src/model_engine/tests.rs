@@ -38,6 +38,39 @@ fn the_receive_window_is_that_of_the_receivers_kernel() {
     assert!(window([old, new], "cc = \"cubic\"") > 20 << 20);
 }
 
+/// Minimum buffers of the kernel, after it has doubled them: 4608 and 2304 bytes.
+#[test]
+fn small_buffers_have_the_sizes_of_the_kernel() {
+    let link = "both = { rate = \"100mbit\", delay = \"10ms\" }";
+    let goodput = |keys: &str| {
+        predicted(&scenario(["", ""], link, &flow(&format!("cc = \"reno\"\n{keys}")))).goodput_bps.unwrap()
+    };
+    assert_eq!(goodput("send_buffer = \"1B\""), goodput("send_buffer = \"2304B\""));
+    assert_eq!(goodput("receive_buffer = \"1B\""), goodput("receive_buffer = \"1152B\""));
+    assert!(goodput("send_buffer = \"1B\"") < goodput("send_buffer = \"4608B\""));
+    assert!(goodput("receive_buffer = \"1B\"") < goodput("receive_buffer = \"2304B\""));
+}
+
+#[test]
+fn notes_name_the_effects_of_small_sizes() {
+    let notes = |host: &str, queue: &str, keys: &str| {
+        let link = format!("both = {{ rate = \"10mbit\", delay = \"10ms\", queue = \"{queue}\" }}");
+        let scenario = scenario([host, host], &link, &flow(&format!("cc = \"reno\"\n{keys}")));
+        small_sizes::notes(&|_| None, &scenario, &scenario.flows[0], KernelVersion::new(6, 18))
+    };
+    assert_eq!(notes("mtu = 88", "3p", "send_buffer = \"32KiB\"\nreceive_buffer = \"4KiB\""), [""; 0]);
+    for (host, queue, keys, what) in [
+        ("mtu = 80", "100p", "", "at least 88 B, exceed the path's MTU of 80 B"),
+        ("", "1p", "", "holds 1 packets"),
+        ("", "2p", "", "holds 2 packets"),
+        ("", "100p", "send_buffer = \"1B\"", "a packet of up to 64 KiB"),
+        ("", "100p", "receive_buffer = \"1B\"", "less than two segments"),
+    ] {
+        let found = notes(host, queue, keys);
+        assert!(found.len() == 1 && found[0].contains(what), "{what}: {found:?}");
+    }
+}
+
 #[test]
 fn corrupted_segments_are_lost() {
     let path = |keys: &str| format!("forward = {{ rate = \"100mbit\", delay = \"20ms\", {keys} }}");

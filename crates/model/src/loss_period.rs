@@ -103,7 +103,8 @@ impl LossyPath {
             return 1.0 - none_lost;
         }
         let one_lost = f64::from(SEGMENTS_OF_REPAIR) * p * q.powi(SEGMENTS_OF_REPAIR - 1);
-        1.0 - none_lost - one_lost
+        // The difference of nearly equal numbers can be below 0.
+        (1.0 - none_lost - one_lost).max(0.0)
     }
 }
 

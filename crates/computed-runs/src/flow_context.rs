@@ -67,19 +67,33 @@ impl<'a> FlowPath<'a> {
         transit_s(&self.forward, request) + transit_s(&self.reverse, request)
     }
 
-    /// The slowest direction that has a rate.
+    /// The direction that passes the fewest packets of the path's MTU per second, and its rate.
     pub fn slowest(&self) -> Option<(&'a PipeSpec, BitRate)> {
-        self.forward.iter().filter_map(|(_, _, d)| Some((*d, d.rate.mean()?))).min_by_key(|(_, rate)| *rate)
+        self.slowest_with(self.mtu)
+    }
+
+    /// The same with packets of `ip_bytes`. With the same rate, a link that counts more bytes per packet is slower.
+    pub fn slowest_with(&self, ip_bytes: u32) -> Option<(&'a PipeSpec, BitRate)> {
+        self.forward
+            .iter()
+            .filter_map(|(_, _, d)| Some((*d, d.rate.mean()?, packets_per_s(d, ip_bytes)?)))
+            .min_by(|(.., a), (.., b)| a.total_cmp(b))
+            .map(|(direction, rate, _)| (direction, rate))
+    }
+
+    /// Whether no direction passes fewer packets of the path's MTU per second than `direction`.
+    pub fn is_slowest(&self, direction: &PipeSpec) -> bool {
+        let slowest = self.slowest().and_then(|(slowest, _)| packets_per_s(slowest, self.mtu));
+        let own = packets_per_s(direction, self.mtu);
+        own.zip(slowest).is_some_and(|(own, slowest)| own <= slowest)
     }
 
     /// Maximum TCP goodput on the links with this MSS.
     pub fn wire_limit_bps(&self, requested_mss: Option<u32>) -> Option<f64> {
         let mss = model::mss(self.mtu, self.ip, requested_mss);
         let headers = self.ip.header_bytes() + Transport::Tcp.header_bytes();
-        self.forward
-            .iter()
-            .filter_map(|(_, _, d)| Some(model::goodput_bps(d.rate.mean()?, mss, headers, d.overhead)))
-            .reduce(f64::min)
+        let (slowest, rate) = self.slowest_with(mss + headers)?;
+        Some(model::goodput_bps(rate, mss, headers, slowest.overhead))
     }
 
     /// Maximum UDP goodput on the links with datagrams of this size.
@@ -96,10 +110,8 @@ impl<'a> FlowPath<'a> {
     pub fn xcp_limit_bps(&self) -> Option<f64> {
         let headers = self.ip.header_bytes() + net::XCP_HEADER_BYTES;
         let payload = self.mtu.saturating_sub(headers);
-        self.forward
-            .iter()
-            .filter_map(|(_, _, d)| Some(model::goodput_bps(d.rate.mean()?, payload, headers, d.overhead)))
-            .reduce(f64::min)
+        let (slowest, rate) = self.slowest_with(payload + headers)?;
+        Some(model::goodput_bps(rate, payload, headers, slowest.overhead))
     }
 
     /// Maximum goodput of a udt, tsunami, stream or quic flow on the links.
@@ -136,6 +148,12 @@ impl<'a> FlowPath<'a> {
         };
         1.0 - self.forward.iter().map(|(_, _, d)| (1.0 - lost(d)) * (1.0 - d.corrupt)).product::<f64>()
     }
+}
+
+/// Packets of `ip_bytes` that a direction passes per second, with the bytes that it counts in addition; `None` if it has no rate.
+fn packets_per_s(direction: &PipeSpec, ip_bytes: u32) -> Option<f64> {
+    let bytes = (u64::from(ip_bytes) + u64::from(direction.overhead)).max(1);
+    Some(direction.rate.mean()?.bytes_per_sec_f64() / bytes as f64)
 }
 
 /// Time until the last packet of a datagram, whose packets are sent at once, has crossed these link directions, seconds.

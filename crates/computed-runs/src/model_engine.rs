@@ -1,6 +1,7 @@
 //! The model as an engine: closed forms for each flow, from the scenario and the kernel's version alone.
 
 mod scope;
+mod small_sizes;
 #[cfg(test)]
 mod tests;
 
@@ -34,11 +35,8 @@ const FIRST_KERNEL_COUNTING_SEGMENTS: KernelVersion = KernelVersion { major: 4, 
 const FIRST_KERNEL_WITH_SMALL_QUEUES: KernelVersion = KernelVersion { major: 3, minor: 6, patch: 0 };
 /// Since this version hosts send and receive super-packets (TSO 2.5, GSO 2.6.18, GRO 2.6.29).
 const FIRST_KERNEL_WITH_OFFLOADS: KernelVersion = KernelVersion { major: 2, minor: 6, patch: 0 };
-/// A super-packet has at least the bytes that the pacing rate sends in 2^-10 s, but at most 64 KiB (`tcp_tso_autosize`,
-/// net/ipv4/tcp_output.c).
-const SUPER_PACKETS_PER_S: f64 = 1024.0;
-/// The largest super-packet, bytes.
-const SUPER_PACKET_BYTES: f64 = 65_536.0;
+/// A receiver sends an ACK for at least this number of segments (RFC 5681 section 4.2), or for a super-packet.
+const SEGMENTS_PER_ACK: f64 = 2.0;
 /// IP bytes of an address request or its reply as a link counts them: an ARP packet has 28 after its Ethernet header (RFC 826).
 const ADDRESS_REQUEST_BYTES: u32 = 28;
 /// Delay of a small packet inside both hosts, in addition to the path, seconds.
@@ -68,6 +66,8 @@ pub fn run(sysctls: Sysctls<'_>, scenario: &Scenario, mut summary: RunSummary, k
     let slow_for_acks = |flow| slow_ack_link(scenario, flow, &summary.flows, kernel);
     let notes: Vec<String> = scenario.flows.iter().filter_map(slow_for_acks).collect();
     summary.quality.notes.extend(notes);
+    let small = scenario.flows.iter().flat_map(|flow| small_sizes::notes(sysctls, scenario, flow, kernel));
+    summary.quality.notes.extend(small);
     nothing_arrived::explain(scenario, &mut summary);
     if goodputs.len() > 1 {
         let note = "the model treats each flow as alone on its path, unless all are like Reno (AIMD) and share one slowest link";
@@ -93,11 +93,12 @@ fn slow_ack_link(
         && !from.nic.software_gso
         && to.nic.gro.is_none();
     let bytes_per_s = result.steady_goodput_bps? / 8.0;
-    let max_acks_per_s = match has_super_packets {
-        true => SUPER_PACKETS_PER_S.max(bytes_per_s / SUPER_PACKET_BYTES),
-        false => f64::INFINITY,
+    let mss = u32::try_from(result.mss_bytes?).ok().filter(|mss| *mss > 0)?;
+    let segs_per_ack = match has_super_packets {
+        true => model::super_packet_segs(bytes_per_s, path.rtt, mss),
+        false => SEGMENTS_PER_ACK,
     };
-    let acks_per_s = (bytes_per_s / (2.0 * result.mss_bytes? as f64)).min(max_acks_per_s);
+    let acks_per_s = bytes_per_s / (segs_per_ack * f64::from(mss));
     let ack_bytes = path.ip.header_bytes() + Transport::Tcp.header_bytes();
     let (link, ..) = path.reverse.iter().find(|(_, _, pipe)| {
         let bits_per_s = acks_per_s * f64::from(ack_bytes + pipe.overhead) * 8.0;
@@ -139,7 +140,8 @@ fn share_bottlenecks(
     let (_, path, sharer) = &sharers[largest];
     let bdp = model::bdp_f64(rate, path.rtt);
     let queue = path.queue_bytes_of(bottleneck);
-    let utilization = queue.map_or(1.0, |queue| model::sawtooth_utilization(sharer.rule, queue as f64 / bdp));
+    let queue_bdps = queue.filter(|_| bdp > 0.0).map(|queue| queue as f64 / bdp);
+    let utilization = queue_bdps.map_or(1.0, |queue| model::sawtooth_utilization(sharer.rule, queue));
     for ((flow, ..), share) in sharers.iter().zip(&shares) {
         let Some(result) = flows.iter_mut().find(|f| f.name == flow.name) else { continue };
         let Some(wire) = result.wire_limit_bps else { continue };
@@ -158,11 +160,10 @@ fn share_bottlenecks(
 /// The first link that all paths cross and that is the slowest of each path (ties included), with its rate.
 fn common_bottleneck<'a>(paths: &[&FlowPath<'a>]) -> Option<(&'a PipeSpec, BitRate)> {
     let (first, others) = paths.split_first()?;
-    let is_slowest = |path: &FlowPath<'a>, rate| path.slowest().is_some_and(|(_, slowest)| slowest == rate);
     first.forward.iter().find_map(|(_, _, direction)| {
-        let rate = direction.rate.mean().filter(|rate| is_slowest(first, *rate))?;
+        let rate = direction.rate.mean().filter(|_| first.is_slowest(direction))?;
         let crossed = |path: &&FlowPath<'a>| {
-            is_slowest(path, rate) && path.forward.iter().any(|(_, _, d)| std::ptr::eq(*d, *direction))
+            path.is_slowest(direction) && path.forward.iter().any(|(_, _, d)| std::ptr::eq(*d, *direction))
         };
         others.iter().all(crossed).then_some((*direction, rate))
     })
@@ -175,10 +176,12 @@ fn sharer<'a>(
     kernel: KernelVersion,
 ) -> Option<(&'a FlowSpec, FlowPath<'a>, CompetingFlow)> {
     let FlowKind::Tcp(tcp) = &flow.kind else { return None };
-    let path = FlowPath::of(scenario, flow).filter(|path| path.rtt > units::Time::ZERO)?;
+    let path = FlowPath::of(scenario, flow)?;
     let inputs = inputs(sysctls, scenario, flow, tcp, &path, kernel, &cc_of(sysctls, scenario, flow, tcp));
     let ControlLaw::Aimd(rule) = inputs.law else { return None };
-    let sharer = CompetingFlow { rule, rtt: path.rtt, mss: model::mss(path.mtu, path.ip, tcp.mss) };
+    // Without delay only the hosts take time.
+    let rtt = if path.rtt > Time::ZERO { path.rtt } else { Time::from_secs_f64(HOST_TIME_S) };
+    let sharer = CompetingFlow { rule, rtt, mss: model::mss(path.mtu, path.ip, tcp.mss) };
     Some((flow, path, sharer))
 }
 
@@ -313,19 +316,22 @@ fn inputs(
     let receiver_kernel = kernel_of(scenario, &flow.to, default_kernel);
     let (send, receive) = buffers(sysctls, scenario, flow, tcp);
     let default_send = buffer_defaults(kernel).tcp_wmem_max;
-    let buffer = |known: verdict::Buffer, default: Bytes| match known {
+    let buffer = |known: verdict::Buffer, default: Bytes, fixed: fn(Bytes) -> SocketBuffer| match known {
         verdict::Buffer::Tuned([_, _, largest]) => SocketBuffer::Tuned { largest: Bytes(largest) },
-        verdict::Buffer::Fixed(requested) => SocketBuffer::Fixed { requested: Bytes(requested) },
+        verdict::Buffer::Fixed(requested) => fixed(Bytes(requested)),
         // TCP has none.
         verdict::Buffer::FlowControl(_) | verdict::Buffer::Unknown => {
             SocketBuffer::Tuned { largest: default }
         }
     };
-    let slowest = path.slowest();
+    let packet_bytes =
+        model::mss(path.mtu, path.ip, tcp.mss) + path.ip.header_bytes() + Transport::Tcp.header_bytes();
+    let slowest = path.slowest_with(packet_bytes);
     let device = device_queue(scenario, flow, path);
     // The card accepts packets no faster than its link sends them: they wait in the device's queue, not in
     // the link's.
-    let waits_in_device = device.is_some_and(|device| slowest.is_some_and(|(_, rate)| device.rate <= rate));
+    let own_is_slowest = path.forward.first().is_some_and(|(_, _, own)| path.is_slowest(own));
+    let waits_in_device = device.is_some() && own_is_slowest;
     PathInputs {
         rate: slowest.map(|(_, rate)| rate),
         overhead: slowest.map_or(0, |(direction, _)| direction.overhead),
@@ -340,7 +346,11 @@ fn inputs(
         receiver_kernel,
         cc: cc.name().into(),
         law: on_kernel(control_law(cc, path.rtt, path.mtu), kernel),
-        receive_buffer: buffer(receive, buffer_defaults(receiver_kernel).tcp_rmem_max),
+        receive_buffer: buffer(
+            receive,
+            buffer_defaults(receiver_kernel).tcp_rmem_max,
+            SocketBuffer::fixed_receive,
+        ),
         window_scaling: [&flow.from, &flow.to].iter().all(|host| {
             let value = setting(sysctls, scenario.host(host), WINDOW_SCALING);
             value.is_none_or(|value| value.trim() != "0")
@@ -348,7 +358,7 @@ fn inputs(
         send_buffer: if overfills_buffer(tcp, path, kernel) {
             SocketBuffer::Tuned { largest: default_send }
         } else {
-            buffer(send, default_send)
+            buffer(send, default_send, SocketBuffer::fixed_send)
         },
         read_rate: tcp.read_rate,
         write_rate: tcp.write_rate,

@@ -30,6 +30,10 @@ impl Aimd {
     /// Reno that counts ACKs, with delayed ACKs for two segments each (Linux 2.4; current kernels count
     /// segments).
     pub const RENO_DELAYED_ACK: Aimd = Aimd { increase_segs: 0.5, decrease: 0.5 };
+    /// CUBIC in its Reno-friendly region: with an increase of 3 (1 - beta) / (1 + beta) its mean window is Reno's (RFC 9438, section
+    /// 4.3).
+    pub const CUBIC_LIKE_RENO: Aimd =
+        Aimd { increase_segs: 3.0 * (1.0 - CUBIC_BETA) / (1.0 + CUBIC_BETA), decrease: 1.0 - CUBIC_BETA };
 
     /// Mean window in segments at loss rate `loss`: sqrt(A (1 - d/2) / (d p)); for Reno sqrt(3 / 2p).
     ///
@@ -137,6 +141,7 @@ mod tests {
     fn the_mean_window_at_a_loss_rate() {
         for loss in [1e-2, 1e-5, 1e-8] {
             near(Aimd::RENO.window_segs(loss), crate::reno_window_segs(loss, 1.0), 1e-12);
+            near(Aimd::CUBIC_LIKE_RENO.window_segs(loss), Aimd::RENO.window_segs(loss), 1e-12);
             near(
                 Aimd { increase_segs: 4.0, ..Aimd::RENO }.window_segs(loss),
                 2.0 * (1.5 / loss).sqrt(),

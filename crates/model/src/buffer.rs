@@ -22,7 +22,22 @@ pub enum SocketBuffer {
     },
 }
 
+/// The smallest send buffer, bytes (SOCK_MIN_SNDBUF, include/net/sock.h, on 64-bit machines).
+const MIN_SEND_BUFFER: Bytes = Bytes(4608);
+/// The smallest receive buffer, bytes (SOCK_MIN_RCVBUF).
+const MIN_RECEIVE_BUFFER: Bytes = Bytes(2304);
+
 impl SocketBuffer {
+    /// A buffer that SO_SNDBUF sets; the kernel doubles it to at least 4608 bytes.
+    pub fn fixed_send(requested: Bytes) -> Self {
+        SocketBuffer::Fixed { requested: requested.max(Bytes(MIN_SEND_BUFFER.0 / 2)) }
+    }
+
+    /// A buffer that SO_RCVBUF sets; the kernel doubles it to at least 2304 bytes.
+    pub fn fixed_receive(requested: Bytes) -> Self {
+        SocketBuffer::Fixed { requested: requested.max(Bytes(MIN_RECEIVE_BUFFER.0 / 2)) }
+    }
+
     /// The limit for the memory that the kernel charges, in bytes.
     pub fn charged(self) -> f64 {
         match self {
@@ -95,6 +110,11 @@ mod tests {
     #[test]
     fn a_fixed_buffer_is_doubled() {
         assert_eq!(SocketBuffer::Fixed { requested: Bytes(1 << 20) }.charged(), 2_097_152.0);
+        let charged = |requested| {
+            (SocketBuffer::fixed_send(requested).charged(), SocketBuffer::fixed_receive(requested).charged())
+        };
+        assert_eq!(charged(Bytes(1)), (4608.0, 2304.0));
+        assert_eq!(charged(Bytes(10_000)), (20_000.0, 20_000.0));
         let old = KernelVersion::new(6, 1);
         let window = receive_buffer_window(
             SocketBuffer::Tuned { largest: Bytes(16 << 20) },

@@ -26,11 +26,13 @@ mod host_cost;
 mod kernel;
 mod knee;
 mod loss;
+mod loss_period;
 mod predict;
 mod receive_share;
 pub mod report;
 mod search;
 mod start;
+mod super_packet;
 mod sweep_knees;
 mod window;
 mod window_cycle;
@@ -57,6 +59,7 @@ pub use predict::{BusyHost, ControlLaw, DeviceQueue, GoodputLimit, PathInputs, P
 pub use receive_share::{HALF, first_packet_segs, received_truesize, window_share};
 pub use search::{SearchRange, Trial, root_mean_square, search};
 pub use start::{INITIAL_WINDOW_SEGS, SlowStart, initial_window_bytes};
+pub use super_packet::super_packet_segs;
 pub use sweep_knees::{KneePoint, knees};
 pub use window::{
     MAX_WINDOW, MAX_WINDOW_SCALE, bdp, bdp_f64, hol_throughput_share, scaled_window, throughput_bps,

@@ -20,7 +20,12 @@ pub fn reno_window_segs(loss: f64, segments_per_ack: f64) -> f64 {
 ///
 /// (C (3 + beta) / (4 (1 - beta)))^(1/4) (RTT / p)^(3/4) with RTT in seconds, at least Reno's.
 pub fn cubic_window_segs(loss: f64, rtt: Time) -> f64 {
-    (cubic_factor() * libm::pow(rtt.as_secs_f64() / loss, 0.75)).max(reno_window_segs(loss, 1.0))
+    cubic_only_window_segs(loss, rtt).max(reno_window_segs(loss, 1.0))
+}
+
+/// The same without the Reno-friendly region.
+pub(crate) fn cubic_only_window_segs(loss: f64, rtt: Time) -> f64 {
+    cubic_factor() * libm::pow(rtt.as_secs_f64() / loss, 0.75)
 }
 
 /// (C (3 + beta) / (4 (1 - beta)))^(1/4) = 1.054.
@@ -80,15 +85,18 @@ pub fn pftk_bps(
         b / 8.0 * window + (1.0 - p) / (p * window) + 2.0
     };
     let timeout_share = timeout_share(p, window);
-    let backoff =
-        1.0 + p + 2.0 * p.powi(2) + 4.0 * p.powi(3) + 8.0 * p.powi(4) + 16.0 * p.powi(5) + 32.0 * p.powi(6);
     let segments = (1.0 - p) / p + window + timeout_share / (1.0 - p);
-    let seconds = rtt * rounds + timeout_share * rto * backoff / (1.0 - p);
+    let seconds = rtt * rounds + timeout_share * rto * timeout_backoff(p) / (1.0 - p);
     segments / seconds * f64::from(mss) * 8.0
 }
 
+/// The sum of timeouts that double up to 64 times the first, in first timeouts (f(p) there).
+pub(crate) fn timeout_backoff(p: f64) -> f64 {
+    1.0 + p + 2.0 * p.powi(2) + 4.0 * p.powi(3) + 8.0 * p.powi(4) + 16.0 * p.powi(5) + 32.0 * p.powi(6)
+}
+
 /// The chance that a loss in a window of `w` segments ends in a timeout (equation 24 there).
-fn timeout_share(p: f64, w: f64) -> f64 {
+pub(crate) fn timeout_share(p: f64, w: f64) -> f64 {
     let q = 1.0 - p;
     let three = 1.0 - q.powi(3);
     let share = three * (1.0 + q.powi(3) * (1.0 - libm::pow(q, w - 3.0))) / (1.0 - libm::pow(q, w));

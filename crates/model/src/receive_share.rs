@@ -12,7 +12,7 @@
 
 use units::{KernelVersion, Time};
 
-use crate::{INITIAL_WINDOW_SEGS, SCALING_RATIO_SINCE};
+use crate::{INITIAL_WINDOW_SEGS, SCALING_RATIO_SINCE, super_packet_segs};
 
 /// Window divided by buffer, up to Linux 6.5.
 pub const HALF: f64 = 0.5;
@@ -24,21 +24,14 @@ const HEADROOM: f64 = 64.0;
 const CACHE_LINE: f64 = 64.0;
 /// Ethernet, IPv4 and TCP headers with timestamps.
 const HEADERS: f64 = 14.0 + 20.0 + 32.0;
-/// Largest super-packet.
-const MAX_GSO_BYTES: f64 = 65_536.0;
 
 /// Segments of the first super-packet that a sender passes to its device after the handshake.
 ///
-/// `tcp_tso_autosize`: the bytes that the pacing rate (twice the initial window per round trip) sends in
-/// 2^-10 s, plus 64 KiB halved for each 512 us of round-trip time; at least two segments, at most half of
-/// the initial window (`tcp_cwnd_test`).
+/// Its pacing rate is twice the initial window per round trip; it has at most half of the initial window
+/// (`tcp_cwnd_test`).
 pub fn first_packet_segs(mss: u32, rtt: Time) -> u32 {
-    let mss = f64::from(mss.max(1));
-    let pacing = 2.0 * f64::from(INITIAL_WINDOW_SEGS) * mss / rtt.as_secs_f64().max(1e-6);
-    let halvings = (rtt.as_micros_f64() / 512.0).floor();
-    let bytes = pacing / 1024.0 + MAX_GSO_BYTES * (-halvings).exp2();
-    let segments = (bytes.min(MAX_GSO_BYTES - 1.0) / mss).floor();
-    segments.clamp(2.0, f64::from(INITIAL_WINDOW_SEGS / 2)) as u32
+    let pacing = 2.0 * f64::from(INITIAL_WINDOW_SEGS) * f64::from(mss.max(1)) / rtt.as_secs_f64().max(1e-6);
+    super_packet_segs(pacing, rtt, mss).min(f64::from(INITIAL_WINDOW_SEGS / 2)) as u32
 }
 
 /// Memory that the kernel charges for a received packet of `payload` bytes: contiguous if it fits into a

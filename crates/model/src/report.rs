@@ -5,9 +5,9 @@ use units::{BitRate, Bytes, KernelVersion, Time, group_digits};
 use crate::{
     Aimd, IpVersion, MAX_WINDOW, SCALING_RATIO_SINCE, SlowStart, Transport, bdp, bdp_f64, buffer_advice,
     cubic_recovery_time, cubic_utilization, cubic_window_segs, fair_increase, goodput_bps,
-    hol_throughput_share, loss_for_cubic, loss_for_reno, mathis_bps, mss, payload_bytes, pftk_bps,
-    queue_for_full_use, responsiveness, sawtooth_utilization, throughput_bps, window_scale, window_share,
-    window_throughput_bps, window_utilization,
+    hol_throughput_share, loss_for_cubic, loss_for_reno, loss_period::MIN_RTO, mathis_bps, mss,
+    payload_bytes, pftk_bps, queue_for_full_use, responsiveness, sawtooth_utilization, throughput_bps,
+    window_scale, window_share, window_throughput_bps, window_utilization,
 };
 
 /// Bytes per packet that tbf counts in addition to IP.
@@ -15,8 +15,6 @@ const TBF_OVERHEAD_BYTES: u32 = 14;
 /// The path and the MTU for which an increase of 1 is fair, as in S. Ravot's "Grid DT" (2003).
 const FAIR_RTT: Time = Time::from_millis(10);
 const FAIR_MTU: u32 = 9_000;
-/// Smallest retransmission timeout of Linux (TCP_RTO_MIN).
-const MIN_RTO: Time = Time(200_000_000);
 
 /// The path and the optional inputs of the report.
 #[derive(Debug, Clone, PartialEq)]

@@ -16,10 +16,10 @@ use std::collections::VecDeque;
 
 use units::Time;
 
+use crate::super_packet_segs;
+
 /// `SKB_TRUESIZE(MAX_TCP_HEADER)`: memory of a packet in the send buffer in addition to its data, bytes.
 const PACKET_OVERHEAD: f64 = 896.0;
-/// Largest super-packet, bytes.
-const MAX_SUPER_PACKET: f64 = 65_535.0;
 /// The cycle is followed for this many round trips; the second half counts.
 const ROUND_TRIPS: f64 = 60.0;
 /// Maximum number of packets in the simulated cycle: with a larger buffer each represents several.
@@ -64,13 +64,10 @@ pub(crate) fn windows_bps(windows: &Windows) -> Option<f64> {
 /// start the kernel paces 1.2 congestion windows per round trip (`tcp_pacing_ca_ratio`).
 const PACED_WINDOWS: f64 = 2.0 * 1.2;
 
-/// Payload of a super-packet (`tcp_tso_autosize`, net/ipv4/tcp_output.c): the bytes that the pacing rate sends in 2^-10 s, and 64 KiB halved
-/// for each 512 us of round-trip time; at least two segments.
+/// Payload of a super-packet, bytes.
 fn super_packet(windows: &Windows, rtt: f64, mss: f64) -> f64 {
     let pacing = PACED_WINDOWS * windows.send_buffer.min(windows.receive_window) / rtt;
-    let halvings = (windows.rtt.as_micros_f64() / 512.0).floor();
-    let bytes = (pacing / 1024.0 + 65_536.0 * (-halvings).exp2()).min(MAX_SUPER_PACKET);
-    (bytes / mss).floor().max(2.0) * mss
+    super_packet_segs(pacing, windows.rtt, windows.mss) * mss
 }
 
 /// A packet in the send buffer.

@@ -56,12 +56,19 @@ pub fn payload_bytes(mtu: u32, ip: IpVersion, transport: Transport) -> u32 {
     mtu.saturating_sub(ip.header_bytes() + transport.header_bytes())
 }
 
+/// The smallest MSS of Linux, bytes (`net.ipv4.tcp_min_snd_mss`, TCP_MIN_SND_MSS in include/net/tcp.h); it includes timestamps.
+const MIN_SND_MSS: u32 = 48;
+/// Bytes of timestamps in a TCP header, padded (RFC 7323, appendix A).
+const TIMESTAMP_BYTES: u32 = 12;
+
 /// TCP's payload bytes per segment with timestamps, for `mtu` and a requested MSS (TCP_MAXSEG).
 ///
-/// As in the kernel, a requested MSS includes the 12 bytes of timestamps.
+/// As in the kernel, a requested MSS includes the 12 bytes of timestamps, and a segment has at least 36 bytes, also if the MTU is too
+/// small for them.
 pub fn mss(mtu: u32, ip: IpVersion, requested: Option<u32>) -> u32 {
     let path = payload_bytes(mtu, ip, Transport::Tcp);
-    requested.map_or(path, |requested| path.min(requested.saturating_sub(12)))
+    let payload = requested.map_or(path, |requested| path.min(requested.saturating_sub(TIMESTAMP_BYTES)));
+    payload.max(MIN_SND_MSS - TIMESTAMP_BYTES)
 }
 
 /// Goodput in bits per second of back-to-back packets on a link of `rate`.
@@ -135,6 +142,8 @@ mod tests {
         assert_eq!(mss(1_500, IpVersion::V6, None), 1_428);
         assert_eq!(mss(1_500, IpVersion::V4, Some(536)), 524);
         assert_eq!(mss(1_500, IpVersion::V4, Some(9_000)), 1_448);
+        assert_eq!(mss(88, IpVersion::V4, None), 36);
+        assert_eq!(mss(68, IpVersion::V4, Some(20)), 36);
         assert_eq!(payload_bytes(1_500, IpVersion::V4, Transport::Udp), 1_472);
         assert_eq!(payload_bytes(20, IpVersion::V6, Transport::Tcp), 0);
     }

@@ -102,7 +102,7 @@ fn of_device_queue(
     // Without local congestion signals, a full device queue only adds delay, as any queue that never drops packets.
     let packets = host.nic.tx_queue.filter(|_| host.local_congestion)?;
     let (name, _, first) = path.forward.first()?;
-    let is_slowest = first.rate.mean()? <= path.slowest()?.1;
+    let is_slowest = path.is_slowest(first);
     // If another link of the same rate follows, flows that share it are limited by its queue.
     let has_queue_behind = path.forward[1..].iter().any(|(_, _, pipe)| pipe.rate.mean() == first.rate.mean());
     let bytes = f64::from(packets) * f64::from(path.mtu + first.overhead);

@@ -38,6 +38,39 @@ fn the_receive_window_is_that_of_the_receivers_kernel() {
     assert!(window([old, new], "cc = \"cubic\"") > 20 << 20);
 }
 
+/// Minimum buffers of the kernel, after it has doubled them: 4608 and 2304 bytes.
+#[test]
+fn small_buffers_have_the_sizes_of_the_kernel() {
+    let link = "both = { rate = \"100mbit\", delay = \"10ms\" }";
+    let goodput = |keys: &str| {
+        predicted(&scenario(["", ""], link, &flow(&format!("cc = \"reno\"\n{keys}")))).goodput_bps.unwrap()
+    };
+    assert_eq!(goodput("send_buffer = \"1B\""), goodput("send_buffer = \"2304B\""));
+    assert_eq!(goodput("receive_buffer = \"1B\""), goodput("receive_buffer = \"1152B\""));
+    assert!(goodput("send_buffer = \"1B\"") < goodput("send_buffer = \"4608B\""));
+    assert!(goodput("receive_buffer = \"1B\"") < goodput("receive_buffer = \"2304B\""));
+}
+
+#[test]
+fn notes_name_the_effects_of_small_sizes() {
+    let notes = |host: &str, queue: &str, keys: &str| {
+        let link = format!("both = {{ rate = \"10mbit\", delay = \"10ms\", queue = \"{queue}\" }}");
+        let scenario = scenario([host, host], &link, &flow(&format!("cc = \"reno\"\n{keys}")));
+        small_sizes::notes(&|_| None, &scenario, &scenario.flows[0], KernelVersion::new(6, 18))
+    };
+    assert_eq!(notes("mtu = 88", "3p", "send_buffer = \"32KiB\"\nreceive_buffer = \"4KiB\""), [""; 0]);
+    for (host, queue, keys, what) in [
+        ("mtu = 80", "100p", "", "at least 88 B, exceed the path's MTU of 80 B"),
+        ("", "1p", "", "holds 1 packets"),
+        ("", "2p", "", "holds 2 packets"),
+        ("", "100p", "send_buffer = \"1B\"", "a packet of up to 64 KiB"),
+        ("", "100p", "receive_buffer = \"1B\"", "less than two segments"),
+    ] {
+        let found = notes(host, queue, keys);
+        assert!(found.len() == 1 && found[0].contains(what), "{what}: {found:?}");
+    }
+}
+
 #[test]
 fn corrupted_segments_are_lost() {
     let path = |keys: &str| format!("forward = {{ rate = \"100mbit\", delay = \"20ms\", {keys} }}");
@@ -99,18 +132,22 @@ fn nothing_arrives_over_a_link_that_passes_no_packet() {
 /// 95.6 Mb/s of payload need 2.2 Mb/s of ACKs for two segments each, and less with super-packets.
 #[test]
 fn a_link_that_is_too_slow_for_acks_is_named() {
-    let note = |receiver: &str, rate: &str| {
+    let note_at = |delay: &str, receiver: &str, rate: &str| {
         let link = format!(
-            "forward = {{ rate = \"100mbit\" }}\nbackward = {{ rate = \"{rate}\", delay = \"10ms\" }}"
+            "forward = {{ rate = \"100mbit\" }}\nbackward = {{ rate = \"{rate}\", delay = \"{delay}\" }}"
         );
         let scenario = scenario(["", receiver], &link, &flow("cc = \"reno\""));
         let flows = [predicted(&scenario)];
         slow_ack_link(&scenario, &scenario.flows[0], &flows, KernelVersion::new(6, 18))
     };
+    let note = |receiver: &str, rate: &str| note_at("10ms", receiver, rate);
     assert!(note("gro = 1", "2mbit").unwrap().contains("link path is too slow for the ACKs of flow f"));
     assert_eq!(note("gro = 1", "3mbit"), None);
     assert!(note("", "500kbit").is_some());
     assert_eq!(note("", "1mbit"), None);
+    // At 1 ms super-packets have 30 segments instead of 8.
+    assert_eq!(note_at("1ms", "", "300kbit"), None);
+    assert!(note("", "300kbit").is_some() && note_at("1ms", "", "100kbit").is_some());
 }
 
 /// 1 Mb/s with 14 bytes of Ethernet header: 8 us a byte.
@@ -150,6 +187,39 @@ fn datagrams_have_the_size_that_the_mtu_of_their_sender_allows() {
         let goodput = predicted(&scenario(hosts, link, &udp)).goodput_bps.unwrap();
         let expected = 10e6 * (mtu - 28.0) / (mtu + 14.0);
         assert!((goodput / expected - 1.0).abs() < 1e-9, "{goodput} {expected}");
+    }
+}
+
+#[test]
+fn reno_flows_share_a_link_without_delay() {
+    let named = |name: &str| flow("cc = \"reno\"").replace("\"f\"", &format!("\"{name}\""));
+    for queue in ["", ", queue = \"1MB\""] {
+        let link = format!("forward = {{ rate = \"100mbit\", overhead = 0{queue} }}");
+        let scenario = scenario(["", ""], &link, &(named("f") + &named("g")));
+        for result in predict_flows(&|_| None, &scenario, KernelVersion::new(6, 18)) {
+            let half = 50e6 * 1448.0 / 1500.0;
+            for goodput in [result.goodput_bps, result.steady_goodput_bps] {
+                assert!((goodput.unwrap() / half - 1.0).abs() < 1e-9, "{queue}: {result:?}");
+            }
+        }
+    }
+}
+
+/// 101 Mb/s with 100 bytes per packet in addition to IP carry less than 100 Mb/s without.
+#[test]
+fn the_slowest_link_is_the_one_that_passes_the_fewest_packets() {
+    let text = "duration = \"20s\"\n[hosts.a]\naddress = \"10.0.0.1/24\"\n[hosts.b]\naddress = \"10.0.0.2/24\"\n\
+         [switches]\nnames = [\"s\"]\n[[links]]\nends = [\"a\", \"s\"]\nforward = { rate = \"100mbit\", overhead = 0 }\n\
+         [[links]]\nends = [\"s\", \"b\"]\nforward = { rate = \"101mbit\", overhead = 100, delay = \"1ms\", queue = \"1MB\" }\n";
+    for (mss, payload) in [("", 1448.0), ("mss = 536", 524.0)] {
+        let flow = flow(&format!("cc = \"reno\"\n{mss}"));
+        let file = ScenarioFile::parse("x.toml", &format!("{text}{flow}")).unwrap();
+        let scenario = file.resolve(None, &[]).unwrap();
+        let expected = 101e6 * payload / (payload + 52.0 + 100.0);
+        let wire = predicted(&scenario).wire_limit_bps.unwrap();
+        assert!((wire / expected - 1.0).abs() < 1e-9, "{wire} {expected}");
+        let path = FlowPath::of(&scenario, &scenario.flows[0]).unwrap();
+        assert_eq!(path.queue_bytes(), Some(1_000_000));
     }
 }
 

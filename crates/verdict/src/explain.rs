@@ -4,6 +4,7 @@ mod application;
 mod buffers;
 mod own_device;
 mod rate_control;
+mod stopped_path;
 
 use schema::{Cause, Fix, FixCommand, FlowSample, FlowSummary};
 use units::{BitRate, Bytes, Time, three_digits};
@@ -53,12 +54,12 @@ pub(crate) fn explain(
     let Explanation { evidence, remedy, fixes } = match cause {
         Cause::HostCpu if context.is_rate_controlled => rate_control::host_cpu(&facts, rows, context),
         Cause::ReceiveWindow if context.is_rate_controlled => rate_control::receive_window(&facts, context),
-        Cause::Loss if context.is_rate_controlled => rate_control::loss(&facts, context, summary),
+        Cause::Loss if context.is_rate_controlled => rate_control::loss(&facts, rows, context, summary),
         Cause::SlowStart if context.is_rate_controlled => rate_control::slow_start(&facts, summary),
         Cause::ReceiveWindow => receive_window(&facts, rows, context, summary),
         Cause::SendBuffer => send_buffer(&facts, rows, context, summary),
         Cause::PathRate => path_rate(&facts, context, summary),
-        Cause::Loss => loss(&facts, context, summary),
+        Cause::Loss => loss(&facts, rows, context, summary),
         Cause::EcnMarks => ecn_marks(&facts, rows),
         Cause::LocalQueue => own_device::local_queue(&facts, rows, context, summary),
         Cause::SlowStart => slow_start(&facts, start, summary),
@@ -279,9 +280,12 @@ fn bufferbloat(summary: &FlowSummary) -> Option<String> {
     })
 }
 
-fn loss(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Explanation {
+fn loss(facts: &Facts, rows: &[&FlowSample], context: &FlowContext, summary: &FlowSummary) -> Explanation {
     if summary.bytes == Some(0) && summary.retransmitted_segs.is_some_and(|again| again > 0) {
         return nothing_arrived(context, summary);
+    }
+    if let Some(stopped) = stopped_path::explain(rows, context) {
+        return stopped;
     }
     let mut evidence = vec![format!(
         "{} the congestion window was full, and a loss had reduced it below what the path carries",

@@ -3,7 +3,7 @@
 use schema::{FlowSample, FlowSummary};
 use units::BitRate;
 
-use super::{Explanation, Facts, LESS_WORK, busiest_host, three_digits};
+use super::{Explanation, Facts, LESS_WORK, busiest_host, stopped_path, three_digits};
 use crate::FlowContext;
 
 /// The remedy for losses of a scenario's flow, and of a file transfer.
@@ -51,7 +51,15 @@ pub(super) fn host_cpu(facts: &Facts, rows: &[&FlowSample], context: &FlowContex
 }
 
 /// Losses lowered the rate.
-pub(super) fn loss(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Explanation {
+pub(super) fn loss(
+    facts: &Facts,
+    rows: &[&FlowSample],
+    context: &FlowContext,
+    summary: &FlowSummary,
+) -> Explanation {
+    if let Some(stopped) = stopped_path::explain(rows, context) {
+        return stopped;
+    }
     let rate = facts.pacing.map_or(String::new(), |rate| format!(" (to {rate} on average)"));
     let mut evidence = vec![format!(
         "{} losses had lowered the sending rate{rate} below what the path carries",

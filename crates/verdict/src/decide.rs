@@ -374,7 +374,7 @@ fn judge(
     if let Some(limit) = history.limit_of_hosts(row, from, to) {
         return Some(limit);
     }
-    if silence::is_path_silent(row, history) {
+    if !is_full && silence::is_path_silent(row, history) {
         return Some(Judgement::Limit(Cause::Loss));
     }
     let end_limit = end_limit(row);

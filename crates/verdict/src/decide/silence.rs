@@ -15,15 +15,18 @@ const INITIAL_TIMEOUT_US: i64 = 1_000_000;
 pub(super) fn is_path_silent(row: &FlowSample, history: &History<'_>) -> bool {
     // A stream does not count packets that arrive too late for their play-out.
     let is_known = row.ca_state.is_none() && row.bytes_received.is_some() && row.rcv_queue_bytes.is_none();
-    let since_us = history.received_bits.unchanged_since(row.time_us).filter(|_| is_known);
-    let is_sent_after = |since_us| {
-        history.sent_bits.at(row.time_us - retransmission_timeout_us(row)) > history.sent_bits.at(since_us)
-    };
-    since_us.is_some_and(is_sent_after)
+    // QUIC counts its own acknowledgements as sent, also while no data is on its way.
+    if !is_known || row.unacked_segs == Some(0) {
+        return false;
+    }
+    let Some(since_us) = history.received_bits.unchanged_since(row.time_us) else { return false };
+    let timeout_us = retransmission_timeout_us(row);
+    history.sent_bits.at(row.time_us.saturating_sub(timeout_us)) > history.sent_bits.at(since_us)
 }
 
 /// RFC 6298, section 2, with Linux's minimum.
 fn retransmission_timeout_us(row: &FlowSample) -> i64 {
-    let timeout = |srtt: i64| (srtt + 4 * row.rttvar_us.unwrap_or(0)).max(MIN_TIMEOUT_US);
+    let variation_us = row.rttvar_us.unwrap_or(0).saturating_mul(4);
+    let timeout = |srtt_us: i64| srtt_us.saturating_add(variation_us).max(MIN_TIMEOUT_US);
     row.srtt_us.map_or(INITIAL_TIMEOUT_US, timeout)
 }

@@ -124,7 +124,7 @@ fn continued<'a>(
 ) -> impl Iterator<Item = (&'a FlowSpec, &'a FlowTotals)> {
     let all = scenario.flows.iter().chain(&measured.continuations);
     all.zip(&measured.flow_totals)
-        .filter(|(flow, _)| measured.lost.contains(&flow.name))
+        .filter(move |(flow, _)| measured.lost.contains(&flow.name))
         .filter(move |(flow, _)| now + SHORTEST_CONTINUATION <= flow.stop.unwrap_or(scenario.duration))
 }
 

@@ -67,6 +67,8 @@ pub struct Measured {
     pub interrupted: bool,
     /// The names of the flows that failed after they had begun, or before their start had come.
     pub(crate) lost: Vec<String>,
+    /// The flows that failed and were not continued, each with the reason.
+    pub(crate) failures: Vec<(String, String)>,
     /// The run's start by this machine's clock, ns since 1970.
     pub(crate) zero_ns: Option<i64>,
 }

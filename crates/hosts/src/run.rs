@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use engine_common::FlowTotals;
 use scenario::{FlowKind, FlowSpec, Scenario};
 use units::{Bytes, Time};
 
@@ -80,6 +81,8 @@ fn continue_lost(
         if rest.flows.is_empty() {
             return Ok(false);
         }
+        let continued: Vec<String> =
+            continued(scenario, measured, now).map(|(flow, _)| flow.name.clone()).collect();
         if !is_announced {
             observer
                 .note(&format!("{reason}; trying to continue for {}", Time::from_secs(timeout.as_secs())));
@@ -90,7 +93,7 @@ fn continue_lost(
                 let names: Vec<&str> = rest.flows.iter().map(|flow| flow.name.as_str()).collect();
                 measured.notes.push(format!("{reason}; continued as {}", names.join(", ")));
                 measured.continuations.extend(rest.flows);
-                measured.add(part);
+                measured.add(part, &continued);
                 return Ok(true);
             }
             Err(Error::Server { .. } | Error::Flow { .. }) => std::thread::sleep(RETRY_INTERVAL),
@@ -113,14 +116,22 @@ fn time_since(zero_ns: i64, now_ns: i64) -> Time {
     Time(u64::try_from(now_ns.saturating_sub(zero_ns)).unwrap_or(0))
 }
 
+/// The lost flows that have time left at a time since the run's start.
+fn continued<'a>(
+    scenario: &'a Scenario,
+    measured: &'a Measured,
+    now: Time,
+) -> impl Iterator<Item = (&'a FlowSpec, &'a FlowTotals)> {
+    let all = scenario.flows.iter().chain(&measured.continuations);
+    all.zip(&measured.flow_totals)
+        .filter(move |(flow, _)| measured.lost.contains(&flow.name))
+        .filter(move |(flow, _)| now + SHORTEST_CONTINUATION <= flow.stop.unwrap_or(scenario.duration))
+}
+
 /// The scenario with the remaining time of the lost flows at a time since the run's start.
 fn remainder_of(scenario: &Scenario, measured: &Measured, now: Time) -> Scenario {
     let mut rest = scenario.clone();
-    let all = scenario.flows.iter().chain(&measured.continuations);
-    rest.flows = all
-        .zip(&measured.flow_totals)
-        .filter(|(flow, _)| measured.lost.contains(&flow.name))
-        .filter(|(flow, _)| now + SHORTEST_CONTINUATION <= flow.stop.unwrap_or(scenario.duration))
+    rest.flows = continued(scenario, measured, now)
         .map(|(flow, totals)| {
             let mut flow = FlowSpec { start: flow.start.max(now), ..flow.clone() };
             let size = match &mut flow.kind {
@@ -150,8 +161,17 @@ fn next_name(name: &str, is_used: impl Fn(&str) -> bool) -> String {
 }
 
 impl Measured {
-    /// Adds the measurement after a loss.
-    fn add(&mut self, part: Measured) {
+    /// The error of the run is that of the first flow that failed.
+    pub(crate) fn set_failed(&mut self) {
+        let first = self.failures.first().cloned();
+        self.failed = first.map(|(flow, reason)| Error::Flow { flow, reason });
+    }
+
+    /// Adds the measurement after a loss, which continued these flows. The errors of other flows remain.
+    fn add(&mut self, part: Measured, continued: &[String]) {
+        self.failures.retain(|(flow, _)| !continued.contains(flow));
+        self.failures.extend(part.failures);
+        self.set_failed();
         self.rows.extend(part.rows);
         self.events.extend(part.events);
         self.flow_totals.extend(part.flow_totals);
@@ -162,14 +182,12 @@ impl Measured {
             }
         }
         self.duration = self.duration.max(part.duration);
-        (self.failed, self.interrupted, self.lost) = (part.failed, part.interrupted, part.lost);
+        (self.interrupted, self.lost) = (part.interrupted, part.lost);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use engine_common::FlowTotals;
-
     use super::*;
     use crate::test_support::scenario;
 
@@ -178,6 +196,17 @@ mod tests {
         assert_eq!(time_since(1_000, 3_000), Time(2_000));
         assert_eq!(time_since(i64::MIN, 1), Time(i64::MAX as u64));
         assert_eq!(time_since(i64::MAX, -1), Time(0));
+    }
+
+    #[test]
+    fn the_error_of_a_flow_that_is_not_continued_remains() {
+        let failures = ["f", "g"].map(|flow| (flow.to_string(), "refused".to_string())).to_vec();
+        let mut measured = Measured { failures, ..Measured::default() };
+        measured.set_failed();
+        measured.add(Measured::default(), &["f".to_string()]);
+        assert!(matches!(&measured.failed, Some(Error::Flow { flow, .. }) if flow == "g"));
+        measured.add(Measured::default(), &["g".to_string()]);
+        assert!(measured.failed.is_none());
     }
 
     #[test]

@@ -123,8 +123,14 @@ impl<'a> Running<'a> {
                         });
                     }
                     Starter::Host(host) => {
-                        if let Some(Server::Longfat(session)) = servers.get_mut(host) {
-                            session.send(&Request::Run { number: index, flow: request })?;
+                        let host = host.clone();
+                        let Some(Server::Longfat(session)) = servers.get_mut(&host) else { continue };
+                        match session.send(&Request::Run { number: index, flow: request }) {
+                            Ok(()) | Err(Error::Interrupted) => {}
+                            Err(error) => {
+                                self.states[number].is_requested = false;
+                                self.lose_server(&host, &error, stops);
+                            }
                         }
                     }
                 }
@@ -145,14 +151,7 @@ impl<'a> Running<'a> {
                         Ok(None) => break,
                         Err(Error::Interrupted) => break,
                         Err(error) => {
-                            let reason = crate::error::chain(&error);
-                            let flows = &self.scenario.flows;
-                            let is_of_server =
-                                |number: usize| flows[number].from == *name || flows[number].to == *name;
-                            for number in (0..stops.len()).filter(|number| is_of_server(*number)) {
-                                stops[number].store(true, Ordering::Release);
-                            }
-                            self.give_up(is_of_server, &reason);
+                            self.lose_server(name, &error, stops);
                             if self.states.iter().all(|state| state.end.is_some()) {
                                 return Ok(());
                             }
@@ -166,6 +165,17 @@ impl<'a> Running<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Ends the flows of a host whose session has failed; the others continue.
+    fn lose_server(&mut self, host: &str, error: &Error, stops: &[AtomicBool]) {
+        let scenario = self.scenario;
+        let flow = |number: usize| &scenario.flows[number];
+        let is_of_host = |number: usize| flow(number).from == host || flow(number).to == host;
+        for (_, stop) in stops.iter().enumerate().filter(|(number, _)| is_of_host(*number)) {
+            stop.store(true, Ordering::Release);
+        }
+        self.give_up(is_of_host, &crate::error::chain(error));
     }
 
     /// Ends flows that have no result, with the rows so far.
@@ -266,8 +276,9 @@ impl<'a> Running<'a> {
             if started.is_some() || !state.is_requested {
                 measured.lost.push(planned.request.name.clone());
             }
-            measured.failed.get_or_insert(Error::Flow { flow: planned.request.name, reason });
+            measured.failures.push((planned.request.name, reason));
         }
+        measured.set_failed();
         measured.rows.sort_by_key(|row| row.time_us);
         if measured.rows.is_empty() && measured.events.is_empty() {
             return Err(measured.failed.unwrap_or(Error::Interrupted));
@@ -319,6 +330,24 @@ mod tests {
             traffic,
         };
         PlannedFlow { starter: Starter::Here, request }
+    }
+
+    #[test]
+    fn a_host_whose_session_fails_ends_only_its_flows() {
+        let scenario = scenario(r#"[{ name = "f", from = "h1", to = "h2" }]"#);
+        let stop = AtomicBool::new(false);
+        let locations = HostLocations::default();
+        let options = options(&locations, &stop);
+        let flow = planned("f", Traffic::Udp { rate: units::BitRate(1), payload: None, size: None });
+        let mut running = Running::new(&scenario, vec![flow], &options, None);
+        let stops = [AtomicBool::new(false)];
+        let error = Error::Flow { flow: "f".into(), reason: "cannot send".into() };
+        running.lose_server("h3", &error, &stops);
+        assert!(running.states[0].end.is_none() && !stops[0].load(Ordering::Acquire));
+        running.lose_server("h2", &error, &stops);
+        assert!(stops[0].load(Ordering::Acquire));
+        let reason = running.states[0].end.as_ref().and_then(|end| end.error.as_deref()).unwrap();
+        assert!(reason.contains("cannot send"), "{reason}");
     }
 
     #[test]

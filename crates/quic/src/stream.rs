@@ -15,7 +15,7 @@ use quinn_proto::{
 };
 use socket2::{SockAddr, Socket};
 use traffic::udp::{Incoming, Outgoing, bind_bulk};
-use units::BitRate;
+use units::{BitRate, Time};
 
 use crate::{
     Check, Error, QuicOptions, congestion,
@@ -57,6 +57,8 @@ pub struct QuicStatistics {
     pub rate_bps: Option<u64>,
     /// Smoothed and minimum round-trip time; `None` before the first acknowledgement.
     pub rtt: Option<(Duration, Duration)>,
+    /// Mean deviation of the round-trip time.
+    pub rtt_deviation: Time,
 }
 
 /// Receives the statistics of a connection at intervals.
@@ -176,6 +178,7 @@ impl QuicStream {
     pub fn statistics(&self) -> QuicStatistics {
         let stats = self.connection.stats();
         let path = stats.path;
+        let state = self.congestion.state();
         QuicStatistics {
             sent_packets: path.sent_packets,
             lost_packets: path.lost_packets,
@@ -183,9 +186,10 @@ impl QuicStream {
             read_bytes: self.read_bytes,
             packet_bytes: path.current_mtu,
             window_bytes: path.cwnd,
-            in_flight_packets: self.congestion.state().in_flight_packets,
+            in_flight_packets: state.in_flight_packets,
             rate_bps: self.pacing_rate().map(|bytes| bytes.saturating_mul(8)),
             rtt: (stats.frame_rx.acks > 0).then_some((path.rtt, path.min_rtt)),
+            rtt_deviation: state.rtt_deviation,
         }
     }
 

@@ -172,6 +172,18 @@ fn a_small_flow_control_window_limits_quic() {
     assert!((14.0..20.1).contains(&got), "{got}");
 }
 
+/// On 1 kb/s the last acknowledgement is that of the handshake for more than a minute after data was sent.
+#[test]
+fn a_slow_path_does_not_use_the_flow_control_window_of_quic() {
+    let forward = "rate = \"1kbit\", delay = \"10ms\"";
+    let top = "duration = \"60s\"\nfixed_neighbours = true\nsample = \"1s\"";
+    let flows = ["kind = \"quic\""];
+    let outcome = Path { top, forward, backward: forward, flows: &flows, ..Path::default() }.run();
+    let sent: Vec<_> = outcome.flows.iter().filter(|row| row.unacked_segs > Some(5)).collect();
+    assert!(!sent.is_empty(), "{:?}", outcome.flows.last());
+    assert!(sent.iter().all(|row| row.snd_wnd_bytes > Some(60_000_000)), "{:?}", sent[0]);
+}
+
 /// Runs a stream of 60 Mb/s. Returns the play-out counts of its receiver.
 fn stream(loss: f64, keys: &str) -> bulk::stream::PlayoutCounts {
     let outcome = path(loss, "", &[&format!("kind = \"stream\"\nrate = \"60mbit\"\n{keys}")]);

@@ -229,7 +229,7 @@ fn quic_counts(statistics: &QuicStatistics) -> (SenderCounts, ReceiverCounts) {
         lost_packets: statistics.lost_packets,
         window_packets: Some(packets(statistics.window_bytes)),
         rate_bps: statistics.rate_bps,
-        rtt: statistics.rtt.map(|(smoothed, _)| (time(smoothed), Time::ZERO)),
+        rtt: statistics.rtt.map(|(smoothed, _)| (time(smoothed), statistics.rtt_deviation)),
         ..SenderCounts::default()
     };
     let receiver = ReceiverCounts {
@@ -270,6 +270,27 @@ pub(crate) fn read_exact(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_senders_round_trip_time_of_quic_has_its_deviation() {
+        let (rtt, minimum) = (Duration::from_millis(30), Duration::from_millis(20));
+        let rtt_deviation = Time::from_millis(4);
+        let statistics = QuicStatistics {
+            sent_packets: 10,
+            lost_packets: 0,
+            sent_bytes: 12_000,
+            read_bytes: 0,
+            packet_bytes: 1200,
+            window_bytes: 12_000,
+            in_flight_packets: 5,
+            rate_bps: None,
+            rtt: Some((rtt, minimum)),
+            rtt_deviation,
+        };
+        let (sender, receiver) = quic_counts(&statistics);
+        assert_eq!(sender.rtt, Some((Time::from_millis(30), rtt_deviation)));
+        assert_eq!(receiver.min_rtt, Some(Time::from_millis(20)));
+    }
 
     #[test]
     fn packets_over_ipv6_have_the_same_size_with_their_longer_header() {

@@ -5,7 +5,7 @@
 //! be too small. The bytes are verified before they are used: both ends compare hashes of them.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File, OpenOptions, TryLockError},
     io::ErrorKind,
     os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
@@ -197,7 +197,7 @@ fn open_locked(path: &Path, temporary: &Path) -> Result<File, Error> {
             .custom_flags(libc::O_NOFOLLOW)
             .open(temporary)
             .map_err(failed(what()))?;
-        file.try_lock().map_err(|_| Error::Input(format!("another transfer receives {}", path.display())))?;
+        file.try_lock().map_err(|error| lock_error(error, path))?;
         let opened = file.metadata().map_err(failed(what()))?;
         // Before the lock, another transfer may have given the file its final name, or removed it.
         match fs::symlink_metadata(temporary) {
@@ -205,6 +205,16 @@ fn open_locked(path: &Path, temporary: &Path) -> Result<File, Error> {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(failed(what())(error)),
+        }
+    }
+}
+
+/// The error of a lock: of another transfer, or of the file system, which may have no locks.
+fn lock_error(error: TryLockError, path: &Path) -> Error {
+    match error {
+        TryLockError::WouldBlock => Error::Input(format!("another transfer receives {}", path.display())),
+        TryLockError::Error(source) => {
+            failed(format!("cannot lock the partial file of {}", path.display()))(source)
         }
     }
 }
@@ -444,6 +454,17 @@ mod tests {
 
     fn open(path: PathBuf, bytes: u64) -> Result<PartialFile, Error> {
         PartialFile::open(path, bytes, &AtomicBool::new(false))
+    }
+
+    #[test]
+    fn only_a_lock_of_another_process_is_another_transfer() {
+        let path = Path::new("/data/file");
+        let busy = lock_error(TryLockError::WouldBlock, path);
+        assert!(busy.to_string().contains("another transfer receives /data/file"), "{busy}");
+        let refused = TryLockError::Error(std::io::Error::from_raw_os_error(libc::ENOLCK));
+        let Error::Io(error) = lock_error(refused, path) else { panic!("not an error of the system") };
+        assert_eq!(error.attempted, "cannot lock the partial file of /data/file");
+        assert_eq!(error.source.raw_os_error(), Some(libc::ENOLCK));
     }
 
     #[test]

@@ -6,7 +6,8 @@
 //!    not described (between real hosts) counts as full while a standing queue shows: the round-trip time exceeds the minimum by
 //!    more than its variation.
 //!    Next, a simulated host's processor or bus, or a thread of a file transfer, was busy all the time: `host_cpu`. Then the ends of a
-//!    file transfer waited for their files or for replies, not for the network: `application`.
+//!    file transfer waited for their files or for replies, not for the network: `application`. Of transports other than TCP: nothing
+//!    of the data that was sent a retransmission timeout ago, or later, has arrived: `loss`.
 //! 2. The data outstanding filled the peer's window: `receive_window`; or `application` where the receiver
 //!    held so much unread data that the reader keeps the window closed.
 //! 3. Nothing was left to send: `send_buffer` where the buffer was full, else `application`. This program's
@@ -32,6 +33,7 @@
 //! Two ends on one host have no path between them: `path_rate` becomes `host_cpu`.
 
 mod rate_control;
+mod silence;
 #[cfg(test)]
 mod tests;
 
@@ -371,6 +373,9 @@ fn judge(
     }
     if let Some(limit) = history.limit_of_hosts(row, from, to) {
         return Some(limit);
+    }
+    if !is_full && silence::is_path_silent(row, history) {
+        return Some(Judgement::Limit(Cause::Loss));
     }
     let end_limit = end_limit(row);
     if end_limit.is_none() && is_sending_end_unknown(row) {

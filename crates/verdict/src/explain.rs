@@ -1,7 +1,7 @@
 //! The verdict in words: the evidence, and the exact setting where the limit is a setting.
 //!
 //! `windows.rs` explains the peer's window and the send buffer (`buffers.rs` has the remedy), `path.rs` full paths, `congestion_window.rs`
-//! losses, marks and slow start, `own_device.rs` drops of the sender's device, `application.rs` slow applications and files, `host.rs`
+//! losses, marks and slow start, `stopped_path.rs` paths that drop everything, `own_device.rs` drops of the sender's device, `application.rs` slow applications and files, `host.rs`
 //! busy hosts; `rate_control.rs` has what differs for UDT and Tsunami. Pacing is explained here.
 
 mod application;
@@ -11,6 +11,7 @@ mod host;
 mod own_device;
 mod path;
 mod rate_control;
+mod stopped_path;
 mod windows;
 
 use schema::{Cause, Fix, FlowSample, FlowSummary};
@@ -36,12 +37,12 @@ pub(crate) fn explain(
     let Explanation { evidence, remedy, fixes } = match cause {
         Cause::HostCpu if context.is_rate_controlled => rate_control::host_cpu(&facts, rows, context),
         Cause::ReceiveWindow if context.is_rate_controlled => rate_control::receive_window(&facts, context),
-        Cause::Loss if context.is_rate_controlled => rate_control::loss(&facts, context, summary),
+        Cause::Loss if context.is_rate_controlled => rate_control::loss(&facts, rows, context, summary),
         Cause::SlowStart if context.is_rate_controlled => rate_control::slow_start(&facts, summary),
         Cause::ReceiveWindow => windows::receive_window(&facts, rows, context, summary),
         Cause::SendBuffer => windows::send_buffer(&facts, rows, context, summary),
         Cause::PathRate => path::path_rate(&facts, context, summary),
-        Cause::Loss => congestion_window::loss(&facts, context, summary),
+        Cause::Loss => congestion_window::loss(&facts, rows, context, summary),
         Cause::EcnMarks => congestion_window::ecn_marks(&facts, rows),
         Cause::LocalQueue => own_device::local_queue(&facts, rows, context, summary),
         Cause::SlowStart => congestion_window::slow_start(&facts, start, summary),

@@ -7,6 +7,8 @@ use crate::HostLoad;
 pub(crate) struct Cumulative {
     times_us: Vec<i64>,
     values: Vec<f64>,
+    /// For each sample: the time of the first sample with its value.
+    unchanged_since_us: Vec<i64>,
 }
 
 impl HostLoad {
@@ -22,6 +24,9 @@ impl Cumulative {
     /// Adds a sample; samples that are not later than the last are ignored.
     pub(crate) fn push(&mut self, time_us: i64, value: f64) {
         if self.times_us.last().is_none_or(|last| time_us > *last) {
+            let is_unchanged = self.values.last() == Some(&value);
+            let since = self.unchanged_since_us.last().copied().filter(|_| is_unchanged);
+            self.unchanged_since_us.push(since.unwrap_or(time_us));
             self.times_us.push(time_us);
             self.values.push(value);
         }
@@ -39,6 +44,14 @@ impl Cumulative {
                 self.values[before] + (self.values[after] - self.values[before]) * share
             }
         }
+    }
+
+    /// The time of the sample since which the counter has the value of the last sample at or before `time_us`; `None` outside the
+    /// sampled time.
+    pub(crate) fn unchanged_since(&self, time_us: i64) -> Option<i64> {
+        let last = self.times_us.partition_point(|t| *t <= time_us).checked_sub(1)?;
+        let is_sampled = self.times_us.last().is_some_and(|end| time_us <= *end);
+        is_sampled.then(|| self.unchanged_since_us[last])
     }
 
     /// Mean growth per second between two instants, within the sampled time; `None` where they have none of
@@ -79,5 +92,9 @@ mod tests {
         assert_eq!((counter.at(0), counter.at(2_000_000), counter.at(9_000_000)), (10.0, 20.0, 30.0));
         assert_eq!(counter.rate(0, 2_000_000), Some(10.0));
         assert_eq!(counter.rate(4_000_000, 5_000_000), None);
+        counter.push(4_000_000, 30.0);
+        assert_eq!(counter.unchanged_since(4_000_000), Some(3_000_000));
+        assert_eq!(counter.unchanged_since(2_000_000), Some(1_000_000));
+        assert_eq!((counter.unchanged_since(0), counter.unchanged_since(9_000_000)), (None, None));
     }
 }

@@ -28,6 +28,9 @@ use crate::quic::{Congestion, Pacer, PlainCrypto, PlainKey, run_timers_and_event
 
 /// The data is written in pieces of this size, which share their memory.
 const PIECE_BYTES: usize = 256 << 10;
+/// A receiver grants credit when it has read an eighth of its window (quinn), so a sender without credit has nearly the whole window in
+/// flight; certainly the window divided by this.
+const MIN_FILLED_PART: u64 = 2;
 /// The server name that the sender requests; a plain session does not check it.
 const NAME: &str = "receiver";
 
@@ -321,7 +324,9 @@ impl QuicSender {
         let path = statistics.path;
         let packets = |bytes: u64| bytes / u64::from(path.current_mtu.max(1));
         let congestion = self.congestion.as_ref().map(Congestion::state);
-        let is_window_used = congestion.is_some_and(|state| state.is_app_limited) && self.remaining > 0;
+        let is_window_used = congestion
+            .is_some_and(|state| state.is_app_limited && self.is_window_filled(state.in_flight_packets))
+            && self.remaining > 0;
         let is_measured = statistics.frame_rx.acks > 0;
         let deviation = congestion.map_or(Time::ZERO, |state| state.rtt_deviation);
         SenderCounts {
@@ -345,6 +350,13 @@ impl QuicSender {
             min_rtt: is_measured.then(|| Time::from_duration(path.min_rtt)),
             ..SenderCounts::default()
         }
+    }
+
+    /// Whether the data in flight can have used all credit. The last acknowledgement alone does not show it: on a slow path it is that of
+    /// the handshake, long after data was sent.
+    fn is_window_filled(&self, in_flight_packets: u64) -> bool {
+        let in_flight = in_flight_packets * u64::from(self.payload_bytes);
+        in_flight >= u64::from(self.window_bytes) / MIN_FILLED_PART
     }
 
     /// The rate that the congestion control requests, bytes/s.

@@ -250,6 +250,24 @@ pub fn coloured_note(text: &str) {
     print_note(&printable_with_colours(text));
 }
 
+/// Replaces the last line of standard error, a terminal, as of a display of progress. The text must be [printable]. Skipped while the
+/// terminal is stopped and the queue is full, and with a log file; lost if the terminal is closed.
+pub fn rewrite_line(text: &str) {
+    if log().is_some() {
+        return;
+    }
+    let line = format!("\r\x1b[K{text}");
+    match QUEUES.get() {
+        Some(Queues { notes: (queue, _), .. }) if queue.is_full() => {}
+        Some(Queues { notes: (queue, file), .. }) => {
+            let _ = queue.push(*file, line);
+        }
+        None => {
+            let _ = io::stderr().write_all(line.as_bytes());
+        }
+    }
+}
+
 fn print_note(text: &str) {
     let broken = error_width().map(|width| view::table::wrapped(text, width));
     let text = broken.as_deref().map_or(text, |text| text.trim_end_matches('\n'));

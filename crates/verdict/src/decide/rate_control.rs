@@ -3,7 +3,8 @@
 //! The first rule that applies decides:
 //! 1. The path's slowest link was full over the last round trips: `path_rate`.
 //! 2. A simulated host's processor or bus, or a thread of a file transfer, was busy all the time: `host_cpu`. Then the ends of a file
-//!    transfer waited for their files or for replies: `application`.
+//!    transfer waited for their files or for replies: `application`. Then nothing of the data that was sent a retransmission timeout ago,
+//!    or later, has arrived: `loss`.
 //! 3. The data outstanding filled the window that the receiver allows: `receive_window`.
 //! 4. The sender's rate was the requested one: `pacing` if it sent at that rate or had sent everything, else `host_cpu`: its thread
 //!    did not run when packets were due.
@@ -11,7 +12,7 @@
 
 use schema::{Cause, FlowSample};
 
-use super::{FILLED, History, Judgement, RATE_ROUND_TRIPS, Reductions};
+use super::{FILLED, History, Judgement, RATE_ROUND_TRIPS, Reductions, silence};
 use crate::FlowContext;
 
 /// Rates are means over at least this time, microseconds: Tsunami changes its rate every 350 ms.
@@ -35,6 +36,9 @@ pub(super) fn judge(
     }
     if let Some(limit) = history.limit_of_hosts(row, from, to) {
         return Some(limit);
+    }
+    if silence::is_path_silent(row, history) {
+        return Some(Judgement::Limit(Cause::Loss));
     }
     let outstanding = row.unacked_segs.unwrap_or(0) as f64 * payload;
     if row.snd_wnd_bytes.is_some_and(|window| outstanding >= FILLED * window as f64) {

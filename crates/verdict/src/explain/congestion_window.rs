@@ -2,7 +2,7 @@
 
 use schema::{FlowSample, FlowSummary};
 
-use super::{Explanation, Facts};
+use super::{Explanation, Facts, stopped_path};
 use crate::{FlowContext, StartOfFlow};
 
 /// The remedy for losses on an unknown link.
@@ -15,9 +15,17 @@ const NO_CACHED_SSTHRESH: &str = "an earlier connection's threshold was cached, 
 /// The initial window of Linux since 2.6.39 (RFC 6928), segments.
 const USUAL_INITIAL_WINDOW_SEGS: i64 = 10;
 
-pub(super) fn loss(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Explanation {
+pub(super) fn loss(
+    facts: &Facts,
+    rows: &[&FlowSample],
+    context: &FlowContext,
+    summary: &FlowSummary,
+) -> Explanation {
     if summary.bytes == Some(0) && summary.retransmitted_segs.is_some_and(|again| again > 0) {
         return nothing_arrived(context, summary);
+    }
+    if let Some(stopped) = stopped_path::explain(rows, context) {
+        return stopped;
     }
     let mut evidence = vec![format!(
         "{} the congestion window was full, and a loss had reduced it below what the path carries",

@@ -6,6 +6,7 @@ use units::{BitRate, three_digits};
 use super::{
     Explanation, Facts,
     host::{self, LESS_WORK, busiest_host},
+    stopped_path,
 };
 use crate::FlowContext;
 
@@ -54,7 +55,15 @@ pub(super) fn host_cpu(facts: &Facts, rows: &[&FlowSample], context: &FlowContex
 }
 
 /// Losses lowered the rate.
-pub(super) fn loss(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Explanation {
+pub(super) fn loss(
+    facts: &Facts,
+    rows: &[&FlowSample],
+    context: &FlowContext,
+    summary: &FlowSummary,
+) -> Explanation {
+    if let Some(stopped) = stopped_path::explain(rows, context) {
+        return stopped;
+    }
     let rate = facts.pacing.map_or(String::new(), |rate| format!(" (to {rate} on average)"));
     let mut evidence = vec![format!(
         "{} losses had lowered the sending rate{rate} below what the path carries",

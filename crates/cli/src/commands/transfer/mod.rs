@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    io::{IsTerminal, Write},
+    io::IsTerminal,
     net::{SocketAddr, ToSocketAddrs},
     path::PathBuf,
     sync::{
@@ -323,7 +323,7 @@ impl<'a> Display<'a> {
     /// Removes the line of progress.
     fn clear(&self) {
         if self.is_terminal {
-            rewrite_line("");
+            output::rewrite_line("");
         }
     }
 }
@@ -412,7 +412,7 @@ impl Observer for Display<'_> {
         let Current { name, progress, began, .. } = &*current;
         let (percent, goodput) = (progress.percent(bytes), progress.goodput(bytes, began.elapsed()));
         let name = output::printable(name);
-        rewrite_line(&format!("{name}: {percent:.0} % of {}, {goodput}", Bytes(progress.bytes)));
+        output::rewrite_line(&format!("{name}: {percent:.0} % of {}, {goodput}", Bytes(progress.bytes)));
     }
 
     fn end(&self, report: &FileReport) {
@@ -442,10 +442,6 @@ impl Observer for Display<'_> {
     }
 }
 
-/// Replaces the line of progress. A terminal that is closed, as by the end of a remote login, does not end the transfer.
-fn rewrite_line(text: &str) {
-    let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
-}
 
 /// One line per file.
 fn line(verb: &str, report: &FileReport) -> String {

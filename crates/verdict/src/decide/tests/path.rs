@@ -1,4 +1,4 @@
-//! Full paths: full links, and standing queues of paths that are not described.
+//! Full paths: full links, and standing queues of paths that are not described; paths that stop.
 
 use super::*;
 
@@ -154,4 +154,31 @@ fn a_link_that_is_full_of_acks_limits_a_flow() {
     };
     all(&rows(None), Cause::Loss);
     all(&rows(Some(path[0].clone())), Cause::PathRate);
+}
+
+/// Nothing arrives after 1 s: the sender of a window still sends probes, a sender with a rate control continues at its rate.
+#[test]
+fn a_path_that_stops_loses_everything() {
+    let stopped = |row: &mut FlowSample| {
+        row.pacing_rate_bps = Some(100_000_000);
+        row.bytes_sent = Some(row.time_us.min(2_000_000) * 12);
+        row.bytes_received = Some(row.time_us.min(1_000_000) * 12);
+    };
+    for context in [
+        FlowContext::default(),
+        FlowContext { is_rate_controlled: true, ..FlowContext::default() },
+        FlowContext { is_rate_controlled: true, pacing_bps: Some(1e8), ..FlowContext::default() },
+    ] {
+        let causes = in_context(stopped, context);
+        assert!(causes[..99].iter().all(|cause| *cause != Some(Cause::Loss)), "{causes:?}");
+        // After the minimum retransmission timeout.
+        assert!(causes[120..].iter().all(|cause| *cause == Some(Cause::Loss)), "{causes:?}");
+        // The receiver's counter is unknown.
+        let unknown = |row: &mut FlowSample| {
+            stopped(row);
+            (row.bytes_acked, row.bytes_received) = (row.bytes_received, None);
+        };
+        let causes = in_context(unknown, FlowContext::default());
+        assert!(causes.iter().all(|cause| *cause != Some(Cause::Loss)), "{causes:?}");
+    }
 }

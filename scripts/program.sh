@@ -14,7 +14,9 @@ built=$profile
 LONGFAT_PLAYGROUND_WASM=$(scripts/playground.sh path)
 export LONGFAT_PLAYGROUND_WASM
 # With --target the flag applies to the program only, not to build scripts and macros.
-RUSTFLAGS="-C target-feature=+crt-static" cargo build --profile "$profile" --locked -p longfat --target "$triple" >&2
+# Without the date of scripts/dist.sh: each commit has another one, and with it the C sources would be compiled again, and all that
+# depends on them. None of them contains the date of its compilation.
+RUSTFLAGS="-C target-feature=+crt-static" env -u SOURCE_DATE_EPOCH cargo build --profile "$profile" --locked -p longfat --target "$triple" >&2
 install -D -m 755 "$target/$triple/$built/longfat" "$output"
 if readelf -d "$output" | grep -q NEEDED; then
     echo "program: $triple: the program still needs libraries" >&2

@@ -58,9 +58,8 @@ fn all_users_can_read_the_files_of_the_image() {
 fn points_that_were_prepared_in_part_are_an_error() {
     let dir = TestDir::new("");
     let script = file_of_repository("packaging/compose/setup.sh");
-    let setup = || -> Output {
-        Command::new("sh").arg(&script).env("POINTS", dir.path("points")).output().unwrap()
-    };
+    let setup =
+        || -> Output { Command::new("sh").arg(&script).env("POINTS", dir.path("points")).output().unwrap() };
     let write = |point: &str, text: &str| {
         fs::create_dir_all(dir.path("points").join(point)).unwrap();
         fs::write(dir.path("points").join(point).join("agent.toml"), text).unwrap();

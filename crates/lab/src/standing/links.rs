@@ -172,7 +172,10 @@ impl Links {
         let pipe = |direction| PipeId { link: index as u32, direction };
         CommandResult {
             text: format!("{}\n{}", link.describe(0), link.describe(1)),
-            changed: vec![(pipe(Direction::Forward), link.spec(0)), (pipe(Direction::Backward), link.spec(1))],
+            changed: vec![
+                (pipe(Direction::Forward), link.spec(0)),
+                (pipe(Direction::Backward), link.spec(1)),
+            ],
         }
     }
 }

@@ -104,7 +104,10 @@ fn file_waits([sender, receiver]: [&[ActivitySample]; 2]) -> FileWaits {
 }
 
 /// The waiting time of each end and the load of its busiest thread, in words.
-pub(super) fn describe_waits([sender, receiver]: [&[ActivitySample]; 2], context: &FlowContext) -> Vec<String> {
+pub(super) fn describe_waits(
+    [sender, receiver]: [&[ActivitySample]; 2],
+    context: &FlowContext,
+) -> Vec<String> {
     let end = |what: &str, host: &str, waited: &str, activity: &[ActivitySample]| {
         let last = activity.last().filter(|last| last.time_us > 0)?;
         let percent = |us: i64| us as f64 / last.time_us as f64 * 100.0;

@@ -100,7 +100,10 @@ mod tests {
     #[test]
     fn the_direction_that_drops_everything_is_named() {
         let forward = evidence(false).unwrap();
-        assert!(forward.starts_with("no data arrived on h2 after 3.0 s, although h1 sent 1 MB after that"), "{forward}");
+        assert!(
+            forward.starts_with("no data arrived on h2 after 3.0 s, although h1 sent 1 MB after that"),
+            "{forward}"
+        );
         assert!(forward.contains("the path from h1 to h2 carries nothing"), "{forward}");
         let reverse = evidence(true).unwrap();
         assert!(reverse.starts_with("no acknowledgement arrived on h1 after 3.0 s"), "{reverse}");

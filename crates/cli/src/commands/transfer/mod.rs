@@ -442,7 +442,6 @@ impl Observer for Display<'_> {
     }
 }
 
-
 /// One line per file.
 fn line(verb: &str, report: &FileReport) -> String {
     let rate = BitRate(three_digits(report.goodput_bps));

@@ -250,7 +250,7 @@ pub fn coloured_note(text: &str) {
     print_note(&printable_with_colours(text));
 }
 
-/// Replaces the last line of standard error, a terminal, as of a display of progress. The text must be [printable]. Skipped while the
+/// Replaces the last line of standard error, a terminal, as of a display of progress. The text must be [printable()]. Skipped while the
 /// terminal is stopped and the queue is full, and with a log file; lost if the terminal is closed.
 pub fn rewrite_line(text: &str) {
     if log().is_some() {

@@ -110,6 +110,8 @@ impl LossyPath {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
     use crate::{cubic_window_segs, window_throughput_bps};
 
@@ -117,6 +119,23 @@ mod tests {
 
     fn path(loss: f64, rtt_ms: u64, kernel: KernelVersion) -> LossyPath {
         LossyPath { loss, mss: 1448, rtt: Time::from_millis(rtt_ms), kernel }
+    }
+
+    const LOSSES: [f64; 5] = [0.01, 0.03, 0.05, 0.1, 0.2];
+
+    /// Checks that the law's goodputs, divided by the simulated ones, are in `ratios`. `simulated`: round-trip times in ms, and Mb/s at [`LOSSES`].
+    fn check_ratios(
+        simulated: &[(u64, [f64; 5])],
+        kernel: KernelVersion,
+        ratios: Range<f64>,
+        law: impl Fn(LossyPath) -> LossyGoodput,
+    ) {
+        for (rtt_ms, simulated) in simulated {
+            for (loss, mbps) in LOSSES.into_iter().zip(simulated) {
+                let ratio = law(path(loss, *rtt_ms, kernel)).bps / (mbps * 1e6);
+                assert!(ratios.contains(&ratio), "{rtt_ms} ms and {loss}: {ratio}");
+            }
+        }
     }
 
     /// Goodputs of the simulator (Linux 6.18, one flow without another limit): means of eight runs of 60 s, and at 1 ms and below
@@ -156,19 +175,8 @@ mod tests {
         ];
         let cubic =
             [(10, [12.15, 5.885, 3.928, 1.956, 0.5955]), (100, [1.410, 0.6755, 0.4733, 0.2933, 0.1626])];
-        let losses = [0.01, 0.03, 0.05, 0.1, 0.2];
-        for (rtt_ms, simulated) in reno {
-            for (loss, mbps) in losses.into_iter().zip(simulated) {
-                let ratio = path(loss, rtt_ms, NEW).aimd(Aimd::RENO).bps / (mbps * 1e6);
-                assert!((0.78..1.08).contains(&ratio), "Reno at {rtt_ms} ms and {loss}: {ratio}");
-            }
-        }
-        for (rtt_ms, simulated) in cubic {
-            for (loss, mbps) in losses.into_iter().zip(simulated) {
-                let ratio = path(loss, rtt_ms, NEW).cubic().bps / (mbps * 1e6);
-                assert!((0.8..1.26).contains(&ratio), "CUBIC at {rtt_ms} ms and {loss}: {ratio}");
-            }
-        }
+        check_ratios(&reno, NEW, 0.78..1.08, |path| path.aimd(Aimd::RENO));
+        check_ratios(&cubic, NEW, 0.8..1.26, |path| path.cubic());
         let square_root = window_throughput_bps(Aimd::RENO.window_segs(0.2), 1448, Time::from_millis(1));
         assert!(square_root > 20.0 * 1.277e6, "{square_root}");
     }
@@ -182,12 +190,7 @@ mod tests {
             (100, [0.9242, 0.5003, 0.3615, 0.2313, 0.1255]),
         ];
         let old = KernelVersion::new(2, 4);
-        for (rtt_ms, simulated) in simulated {
-            for (loss, mbps) in [0.01, 0.03, 0.05, 0.1, 0.2].into_iter().zip(simulated) {
-                let ratio = path(loss, rtt_ms, old).aimd(Aimd::RENO_DELAYED_ACK).bps / (mbps * 1e6);
-                assert!((0.67..1.27).contains(&ratio), "{rtt_ms} ms and {loss}: {ratio}");
-            }
-        }
+        check_ratios(&simulated, old, 0.67..1.27, |path| path.aimd(Aimd::RENO_DELAYED_ACK));
         let probed = path(0.05, 10, NEW).aimd(Aimd::RENO);
         let unprobed = path(0.05, 10, old).aimd(Aimd::RENO);
         assert!(unprobed.timeout_share > 2.0 * probed.timeout_share, "{probed:?} {unprobed:?}");

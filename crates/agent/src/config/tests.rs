@@ -1,6 +1,7 @@
 use reservation::{Class, Transport};
 
 use super::*;
+use crate::{MetricsCredentials, MetricsReceiver, PushProtocol};
 
 const LIMITS: &str = "[classes.mesh]\nmax_duration = \"60s\"\n[assign]\ndefault = \"mesh\"\n";
 

@@ -129,6 +129,7 @@ impl Case {
     pub fn loss_name(&self) -> String {
         match &self.loss {
             Loss::None => "no loss".into(),
+            Loss::Placed(packets) if packets.len() == 1 => "1 packet lost".into(),
             Loss::Placed(packets) => format!("{} packets lost", packets.len()),
             Loss::Random(share) => format!("{share} lost"),
         }

@@ -91,10 +91,15 @@ pub fn write_guests(cases: &[Case], store: &Store, kernels: &[String]) {
         }
         let beyond =
             chance.iter().filter(|row| row.goodput_error().abs() > 2.0 * row.goodput_error_se()).count();
+        let errors = match beyond {
+            0 => "No error is".to_owned(),
+            1 => "One error is".to_owned(),
+            _ => format!("{beyond} errors are"),
+        };
         let _ = writeln!(
             text,
-            "\n{} scenarios whose results depend on chance, means of {REPEATS} runs ± their standard errors. {beyond} errors are \
-             larger than\ntwice their standard error:\n",
+            "\n{} scenarios whose results depend on chance. {errors} larger than twice the standard error. The table has means of {REPEATS} \
+             runs ±\ntheir standard errors:\n",
             chance.len()
         );
         text.push_str("| scenario | goodput, kernel | sim | error | retransmissions, kernel | sim |\n|---|---|---|---|---|---|\n");

@@ -29,7 +29,7 @@ pub enum Error {
     },
     /// The machine allows fewer threads than a run needs.
     #[error(
-        "cannot start {threads} thread{} at once, as this needs: {source}; raise the limit (docker run --pids-limit, TasksMax= \
+        "cannot start the {threads} thread{} that this needs at once: {source}; raise the limit (docker run --pids-limit, TasksMax= \
          of a systemd service, ulimit -u) or use fewer flows",
         if *threads == 1 { "" } else { "s" }
     )]
@@ -40,7 +40,7 @@ pub enum Error {
         source: io::Error,
     },
     /// No namespace of a kind that only `longfat lab up` needs.
-    #[error("`longfat lab up` cannot {attempted}: {source}; {remedy}; `longfat run` works without")]
+    #[error("`longfat lab up` cannot {attempted}: {source}; {remedy}; `longfat run` does not need this")]
     NoStanding {
         /// The operation.
         attempted: &'static str,

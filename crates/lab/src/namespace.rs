@@ -78,7 +78,7 @@ mod tests {
         check_threads(50).unwrap();
         let error = Error::NoThreads { threads: 50, source: std::io::Error::from_raw_os_error(libc::EAGAIN) };
         assert!(
-            error.is_missing() && error.to_string().starts_with("cannot start 50 threads at once"),
+            error.is_missing() && error.to_string().starts_with("cannot start the 50 threads that this"),
             "{error}"
         );
     }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the pages of the site to target/site/pages: the repository's documents with their layout, so that their links
-hold, and pages made by the program: the help of all commands, and a gallery of scenarios with picture and verdict.
+"""Writes the pages of the site to target/site/pages: the repository's documents in the same directories, so that their
+links remain valid, and pages made by the program: the help of all commands, and a gallery of scenarios with picture and verdict.
 
     pages.py LONGFAT
 """

@@ -145,11 +145,11 @@ MeshPair = TypedDict(
         "mtu_bytes": Optional[int],
         # Number of hops to the other end that the last trace found.
         "hops": Optional[int],
-        # Start of the throughput test by TCP whose goodput this is; without one, of the last diagnosis, microseconds
-        # since 1970.
+        # Start of the test whose goodput is `goodput_bps`: the last throughput test by TCP with the options that
+        # decide on the pair; without one, the last diagnosis; microseconds since 1970.
         "tested_us": Optional[int],
         # Start of the last throughput test by TCP with a result, whatever its options; without one, of the last
-        # diagnosis, microseconds since 1970.
+        # diagnosis; microseconds since 1970.
         "last_test_us": Optional[int],
         # The options of the test at `tested_us`, as in `parallel=4`; `null` if it had none. Tests with other options
         # do not decide on the pair.

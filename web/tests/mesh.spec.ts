@@ -122,10 +122,11 @@ test('the page names the cause of a fault, marks the change, and fits the screen
     await route.fulfill({ response, json: { ...pair, hours: route.request().url().includes('since_us=0&') ? hours : [] } });
   });
   await page.goto(`${url}#/pair/kashima/washington`);
-  const means = page.locator('circle title', { hasText: 'mean of the hour' });
-  await expect(means).toHaveCount(4);
+  const means = page.locator('circle title', { hasText: 'of the hour' });
+  await expect(means).toHaveCount(6);
   // Probes and traces have charts too.
   for (const [title, value] of [
+    ['Smallest round-trip time', 'latency, smallest of the hour: 1.000 ms'],
     ['Available bandwidth', 'probe, mean of the hour: 800 Mb/s'],
     ['Capacity of the narrowest link', 'probe, mean of the hour: 1.00 Gb/s'],
     ['Path MTU, bytes', 'trace, smallest of the hour: 1,400'],

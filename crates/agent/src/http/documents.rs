@@ -91,9 +91,10 @@ pub struct MeshPair {
     pub mtu_bytes: Option<u64>,
     /// Number of hops to the other end that the last trace found.
     pub hops: Option<u64>,
-    /// Start of the throughput test by TCP whose goodput this is; without one, of the last diagnosis, microseconds since 1970.
+    /// Start of the test whose goodput is `goodput_bps`: the last throughput test by TCP with the options that decide on the pair; without one, the
+    /// last diagnosis; microseconds since 1970.
     pub tested_us: Option<i64>,
-    /// Start of the last throughput test by TCP with a result, whatever its options; without one, of the last diagnosis, microseconds since 1970.
+    /// Start of the last throughput test by TCP with a result, whatever its options; without one, of the last diagnosis; microseconds since 1970.
     pub last_test_us: Option<i64>,
     /// The options of the test at `tested_us`, as in `parallel=4`; `null` if it had none. Tests with other options do not decide on the pair.
     pub options: Option<String>,

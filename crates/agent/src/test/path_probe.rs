@@ -64,7 +64,8 @@ fn measured(result: &AvailableBandwidthResult) -> Measured {
     let conclusive = result.capacity.as_ref().filter(|known| known.validity.valid);
     let figures = Figures {
         capacity_bps: conclusive.and_then(|known| known.capacity_bps).map(|rate| rate.value),
-        available_bps: result.available_bps.filter(|_| result.validity.valid).map(|rate| rate.value),
+        // On a path without free bandwidth, the estimate scatters around 0.
+        available_bps: result.available_bps.filter(|_| result.validity.valid).map(|rate| rate.value.max(0.0)),
         evidence: Some(evidence),
         ..Figures::default()
     };
@@ -127,6 +128,7 @@ mod tests {
         assert_eq!(figures(&cut), (None, None));
         assert_eq!(figures(&result(Some(800e6), false)), (None, None));
         assert_eq!(figures(&result(Some(800e6), true)), (None, Some(800e6)));
+        assert_eq!(figures(&result(Some(-1e3), true)), (None, Some(0.0)));
         let validity = Validity { valid: true, reasons: Vec::new() };
         let known = Some(CapacityResult { validity, ..capacity });
         for (available_bps, is_valid, expected) in

@@ -137,10 +137,22 @@ MeshPair = TypedDict(
         "min_rtt_us": Optional[float],
         # Typical round-trip time of the last latency test; without one, of the last throughput test, microseconds.
         "typical_rtt_us": Optional[float],
-        # Start of the last throughput test by TCP; without one, of the last diagnosis, microseconds since 1970.
+        # Capacity of the narrowest link that the last probe found, bit/s of IP; `null` if it is inconclusive.
+        "capacity_bps": Optional[float],
+        # Available bandwidth that the last probe found, bit/s of IP; `null` if it is inconclusive.
+        "available_bps": Optional[float],
+        # Path MTU that the last trace found, bytes of IP.
+        "mtu_bytes": Optional[int],
+        # Number of hops to the other end that the last trace found.
+        "hops": Optional[int],
+        # Start of the test whose goodput is `goodput_bps`: the last throughput test by TCP with the options that
+        # decide on the pair; without one, the last diagnosis; microseconds since 1970.
         "tested_us": Optional[int],
-        # The options of this test, as in `parallel=4`; `null` if it had none. Tests with other options do not decide
-        # on the pair.
+        # Start of the last throughput test by TCP with a result, whatever its options; without one, of the last
+        # diagnosis; microseconds since 1970.
+        "last_test_us": Optional[int],
+        # The options of the test at `tested_us`, as in `parallel=4`; `null` if it had none. Tests with other options
+        # do not decide on the pair.
         "options": Optional[str],
         # Why its tests get no result.
         "problem": Optional[str],
@@ -280,6 +292,15 @@ TestRow = TypedDict(
         "min_rtt_us": Optional[float],
         # Median round-trip time, microseconds; of TCP, the mean.
         "typical_rtt_us": Optional[float],
+        # Of a probe, the capacity of the narrowest link, bit/s of IP; `null` if the result is inconclusive.
+        "capacity_bps": Optional[float],
+        # Of a probe, the bandwidth that other traffic leaves, bit/s of IP; `null` if the result is inconclusive.
+        "available_bps": Optional[float],
+        # Of a trace, the path MTU, bytes of IP; `null` if the search for it is incomplete. No larger packets than
+        # 9000 bytes are tried.
+        "mtu_bytes": Optional[int],
+        # Of a trace, the number of hops to the other end; `null` if the other end did not reply.
+        "hops": Optional[int],
         # What limited TCP: a cause of the record, or the kind of a diagnosis.
         "verdict": Optional[str],
         # The evidence in words; the change that would remove the limit follows `; to fix it: `.
@@ -317,6 +338,26 @@ HourRow = TypedDict(
         "min_rtt_us": Optional[float],
         # Mean of the tests' typical round-trip times, microseconds.
         "typical_rtt_us": Optional[float],
+        # Of probes, the mean capacity of the narrowest link, bit/s of IP.
+        "capacity_bps": Optional[float],
+        # Smallest capacity that a probe found, bit/s of IP.
+        "min_capacity_bps": Optional[float],
+        # Largest capacity that a probe found, bit/s of IP.
+        "max_capacity_bps": Optional[float],
+        # Of probes, the mean available bandwidth, bit/s of IP.
+        "available_bps": Optional[float],
+        # Smallest available bandwidth that a probe found, bit/s of IP.
+        "min_available_bps": Optional[float],
+        # Largest available bandwidth that a probe found, bit/s of IP.
+        "max_available_bps": Optional[float],
+        # Of traces, the smallest path MTU, bytes of IP.
+        "min_mtu_bytes": Optional[int],
+        # Of traces, the largest path MTU, bytes of IP.
+        "max_mtu_bytes": Optional[int],
+        # Of traces, the smallest number of hops.
+        "min_hops": Optional[int],
+        # Of traces, the largest number of hops.
+        "max_hops": Optional[int],
         # The most frequent verdict.
         "verdict": Optional[str],
     },

@@ -36,7 +36,12 @@ export interface MeshPair {
   loss_share: number | null;
   min_rtt_us: number | null;
   typical_rtt_us: number | null;
+  capacity_bps: number | null;
+  available_bps: number | null;
+  mtu_bytes: number | null;
+  hops: number | null;
   tested_us: number | null;
+  last_test_us: number | null;
   options: string | null;
   problem: string | null;
   acknowledgement: Acknowledgement | null;
@@ -87,6 +92,10 @@ export interface TestRow {
   loss_share: number | null;
   min_rtt_us: number | null;
   typical_rtt_us: number | null;
+  capacity_bps: number | null;
+  available_bps: number | null;
+  mtu_bytes: number | null;
+  hops: number | null;
   verdict: string | null;
   evidence: string | null;
   record: string | null;
@@ -105,6 +114,16 @@ export interface HourRow {
   loss_share: number | null;
   min_rtt_us: number | null;
   typical_rtt_us: number | null;
+  capacity_bps: number | null;
+  min_capacity_bps: number | null;
+  max_capacity_bps: number | null;
+  available_bps: number | null;
+  min_available_bps: number | null;
+  max_available_bps: number | null;
+  min_mtu_bytes: number | null;
+  max_mtu_bytes: number | null;
+  min_hops: number | null;
+  max_hops: number | null;
   verdict: string | null;
 }
 

@@ -103,14 +103,38 @@ test('the page names the cause of a fault, marks the change, and fits the screen
       loss_share: null,
       min_rtt_us: 1000,
       typical_rtt_us: 1000,
+      capacity_bps: null,
+      min_capacity_bps: null,
+      max_capacity_bps: null,
+      available_bps: null,
+      min_available_bps: null,
+      max_available_bps: null,
+      min_mtu_bytes: null,
+      max_mtu_bytes: null,
+      min_hops: null,
+      max_hops: null,
       verdict: null,
     };
-    const hours = route.request().url().includes('since_us=0&') ? [hour, { ...hour, kind: 'throughput' }] : [];
-    await route.fulfill({ response, json: { ...pair, hours } });
+    const probes = { ...hour, kind: 'probe', min_rtt_us: null, capacity_bps: 1e9, available_bps: 8e8 };
+    const sizes = { min_mtu_bytes: 1400, max_mtu_bytes: 1500 };
+    const traces = { ...hour, kind: 'trace', min_rtt_us: null, ...sizes, min_hops: 6, max_hops: 7 };
+    const hours = [hour, { ...hour, kind: 'throughput' }, probes, traces];
+    await route.fulfill({ response, json: { ...pair, hours: route.request().url().includes('since_us=0&') ? hours : [] } });
   });
   await page.goto(`${url}#/pair/kashima/washington`);
-  const means = page.locator('circle title', { hasText: 'mean of the hour' });
-  await expect(means).toHaveCount(2);
+  const means = page.locator('circle title', { hasText: 'of the hour' });
+  await expect(means).toHaveCount(6);
+  // Probes and traces have charts too.
+  for (const [title, value] of [
+    ['Smallest round-trip time', 'latency, smallest of the hour: 1.000 ms'],
+    ['Available bandwidth', 'probe, mean of the hour: 800 Mb/s'],
+    ['Capacity of the narrowest link', 'probe, mean of the hour: 1.00 Gb/s'],
+    ['Path MTU, bytes', 'trace, smallest of the hour: 1,400'],
+    ['Hops', 'trace, largest of the hour: 7'],
+  ] as const) {
+    const chart = page.locator('.pair', { has: page.getByText(title, { exact: true }) });
+    await expect(chart.locator('circle title', { hasText: value })).toHaveCount(1);
+  }
 
   // The reply for a span is not shown if it arrives after another one was chosen.
   await page.route(/since_us=0&/, async (route) => {

@@ -95,6 +95,7 @@ fn row(pair: usize, from: &str, to: &str, kind: usize, round_us: i64) -> TestRow
             typical_rtt_us: Some(51_000.0 + noise),
             verdict: is_throughput.then(|| verdict.into()),
             evidence: is_throughput.then(|| EVIDENCE.into()),
+            ..Figures::default()
         },
         record: Some(format!("/var/lib/longfat-agent/state/runs/test-{to}.example/20261125T125026Z-test")),
     }
@@ -120,7 +121,9 @@ fn fill(path: &Path, points: usize, now_us: i64) -> rusqlite::Result<Size> {
     let transaction = connection.transaction()?;
     {
         let mut hour = transaction.prepare(
-            "INSERT INTO hours VALUES (?1, ?2, ?3, '', ?4, 1, 0, 0, ?5, ?6, ?7, ?7, 1, 1e-6, 1, 51000.0, 50000.0, ?8)",
+            "INSERT INTO hours (lead, peer, kind, options, hour_us, finished, failed, not_run, goodputs, goodput_sum_bps, min_goodput_bps,
+                 max_goodput_bps, losses, loss_sum, rtts, rtt_sum_us, min_rtt_us, verdict)
+             VALUES (?1, ?2, ?3, '', ?4, 1, 0, 0, ?5, ?6, ?7, ?7, 1, 1e-6, 1, 51000.0, 50000.0, ?8)",
         )?;
         let mut pair_row = transaction.prepare(
             "INSERT INTO pairs (lead, peer, finished, failed, refused, not_run, best_goodput_bps, cause_kind, cause_start_us, cause, cause_id)

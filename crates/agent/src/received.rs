@@ -13,6 +13,10 @@ use crate::{
 
 /// The longest reason, evidence and path, bytes.
 const MAX_TEXT_BYTES: usize = 4096;
+/// The largest packet, bytes (RFC 791: the total length has 16 bits).
+const MAX_PACKET_BYTES: u64 = 65_535;
+/// The largest number of hops (RFC 791: the time to live has 8 bits).
+const MAX_HOPS: u64 = 255;
 /// The longest name of a recurring test, of a cause and of a kind of reason, bytes.
 const MAX_NAME_BYTES: usize = 128;
 
@@ -63,7 +67,14 @@ pub(crate) fn checked(
     settings: &Settings,
 ) -> Result<TestRow, Refusal> {
     let figures = &row.figures;
-    let numbers = [figures.goodput_bps, figures.loss_share, figures.min_rtt_us, figures.typical_rtt_us];
+    let numbers = [
+        figures.goodput_bps,
+        figures.loss_share,
+        figures.min_rtt_us,
+        figures.typical_rtt_us,
+        figures.capacity_bps,
+        figures.available_bps,
+    ];
     let words = [&figures.verdict, &row.reason_kind];
     for (is_valid, text) in [
         (row.from == from.0, "it is of another point"),
@@ -77,6 +88,8 @@ pub(crate) fn checked(
             numbers.into_iter().flatten().all(|number| number.is_finite() && number >= 0.0),
             "a figure is not valid",
         ),
+        (figures.mtu_bytes.is_none_or(|bytes| bytes <= MAX_PACKET_BYTES), "its path MTU is not valid"),
+        (figures.hops.is_none_or(|hops| hops <= MAX_HOPS), "its number of hops is not valid"),
     ] {
         if !is_valid {
             return Err(Refusal::Invalid(text));
@@ -117,7 +130,7 @@ mod tests {
             change(&mut row);
             check(row)
         };
-        let invalid: [&dyn Fn(&mut TestRow); 14] = [
+        let invalid: [&dyn Fn(&mut TestRow); 18] = [
             &|row| row.from = "b".into(),
             &|row| row.to = "a".into(),
             &|row| row.to = "d\r\nBcc: x".into(),
@@ -132,10 +145,19 @@ mod tests {
             &|row| row.figures.verdict = Some("loss\nBcc: x".into()),
             &|row| row.reason_kind = Some("test failed".into()),
             &|row| row.figures.goodput_bps = Some(-1.0),
+            &|row| row.figures.capacity_bps = Some(f64::INFINITY),
+            &|row| row.figures.available_bps = Some(-1.0),
+            &|row| row.figures.mtu_bytes = Some(65_536),
+            &|row| row.figures.hops = Some(u64::MAX),
         ];
         for (number, change) in invalid.iter().enumerate() {
             assert!(matches!(changed(change), Err(Refusal::Invalid(_))), "{number}");
         }
+        let largest = |row: &mut TestRow| {
+            (row.figures.mtu_bytes, row.figures.hops) = (Some(65_535), Some(255));
+            (row.figures.capacity_bps, row.figures.available_bps) = (Some(1e12), Some(0.0));
+        };
+        assert!(changed(&largest).is_ok());
         assert_eq!(changed(&|row| row.start_us = now_us + 8 * day_us), Err(Refusal::Future));
         assert!(changed(&|row| row.start_us = now_us + 6 * day_us).is_ok());
         let long = changed(&|row| {

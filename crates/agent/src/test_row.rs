@@ -103,4 +103,17 @@ pub(crate) mod tests {
             record: Some("runs/x".into()),
         }
     }
+
+    #[test]
+    fn rows_of_points_with_an_earlier_version_are_read() {
+        let mut row = row("a/1", 5);
+        (row.figures.mtu_bytes, row.figures.hops) = (Some(1500), Some(7));
+        let mut document = serde_json::to_value(&row).unwrap();
+        assert_eq!(serde_json::from_value::<TestRow>(document.clone()).unwrap(), row);
+        for name in ["capacity_bps", "available_bps", "mtu_bytes", "hops"] {
+            assert!(document.as_object_mut().unwrap().remove(name).is_some(), "{name}");
+        }
+        (row.figures.mtu_bytes, row.figures.hops) = (None, None);
+        assert_eq!(serde_json::from_value::<TestRow>(document).unwrap(), row);
+    }
 }

@@ -36,4 +36,8 @@ fn a_probe_between_points_has_the_available_bandwidth_or_the_reason_why_it_is_un
         row.reason.as_deref().is_some_and(|reason| reason.contains("the available bandwidth is unknown"));
     assert_eq!((is_known, is_unknown), (ended.phase == "finished", ended.phase != "finished"), "{ended:?}");
     assert!(row.figures.goodput_bps.is_none(), "{row:?}");
+    // Only a conclusive result is a number.
+    let is_conclusive =
+        is_known && !row.figures.evidence.as_deref().unwrap_or_default().contains("; inconclusive: ");
+    assert_eq!(row.figures.available_bps.is_some(), is_conclusive, "{row:?}");
 }

@@ -17,6 +17,7 @@ fn assert_is_loopback(row: &TestRow) {
     let evidence = figures.evidence.as_deref().unwrap_or_default();
     assert!(evidence.starts_with("path MTU at least 9000 bytes; 1 hop: 127.0.0.1 "), "{row:?}");
     assert!(figures.min_rtt_us.is_some() && figures.min_rtt_us <= figures.typical_rtt_us, "{row:?}");
+    assert_eq!((figures.mtu_bytes, figures.hops), (Some(9000), Some(1)), "{row:?}");
     assert_eq!((&figures.goodput_bps, &figures.verdict, &row.record), (&None, &None, &None));
 }
 

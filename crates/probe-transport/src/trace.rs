@@ -21,6 +21,9 @@ pub struct PathTrace {
     /// Whether larger packets than the MTU found do not pass: the search is complete, and its limit of 9000 bytes
     /// is not below the MTU of this host's link.
     pub is_mtu_exact: bool,
+    /// Whether the search for the MTU was not cut off: larger packets either do not pass, or were not tried because of
+    /// the limit of 9000 bytes.
+    pub is_mtu_complete: bool,
 }
 
 /// Traces the path to a host, and then searches its MTU. Both end before `until`, with what they have found so far.
@@ -37,11 +40,12 @@ pub fn trace(
     let route = route_mtu(to)?;
     let hops = trace_hops(to, until, stop, doing)?;
     if !hops.reached {
-        return Ok(PathTrace { hops, mtu: None, is_mtu_exact: false });
+        return Ok(PathTrace { hops, mtu: None, is_mtu_exact: false, is_mtu_complete: false });
     }
     let (mtu, is_complete) = search_mtu(to, route.min(MAX_MTU), Some(until), stop, doing)?;
     let is_at_limit = route > MAX_MTU && mtu.mtu_bytes == Some(MAX_MTU);
-    Ok(PathTrace { hops, mtu: Some(mtu), is_mtu_exact: is_complete && !is_at_limit })
+    let is_mtu_exact = is_complete && !is_at_limit;
+    Ok(PathTrace { hops, mtu: Some(mtu), is_mtu_exact, is_mtu_complete: is_complete })
 }
 
 fn trace_hops(

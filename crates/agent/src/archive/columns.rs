@@ -51,6 +51,10 @@ columns! {
     "record" "TEXT" => record;
     "reason_kind" "TEXT" => reason_kind;
     "options" "TEXT" => options;
+    "capacity_bps" "REAL" => figures.capacity_bps;
+    "available_bps" "REAL" => figures.available_bps;
+    "mtu_bytes" "INTEGER" => figures.mtu_bytes;
+    "hops" "INTEGER" => figures.hops;
 }
 
 impl TestRow {

@@ -2,9 +2,8 @@
 //! point's spool.
 
 use super::{
-    conversion::{RESTORE_HOURS, prepare_tables},
-    pairs,
-    tables::{FORMAT, FOURTH_VERSION, THIRD_VERSION, tables},
+    conversion::{prepare_tables, restore_rows},
+    tables::{FIFTH_VERSION, FORMAT, FOURTH_VERSION, THIRD_VERSION, tables},
 };
 use crate::database::{
     DatabaseError,
@@ -35,13 +34,10 @@ pub(super) fn create(database: &dyn Database) -> sql::Result<()> {
             database.batch(&declarations(&tables()))?;
             database.execute("INSERT INTO format VALUES (?1)", values![FORMAT.version])?;
         }
-        Some(version @ (THIRD_VERSION | FOURTH_VERSION)) => {
+        Some(version @ (THIRD_VERSION | FOURTH_VERSION | FIFTH_VERSION)) => {
             database.batch(&declarations(&prepare_tables(version)))?;
             database.convert(&declarations(&tables()))?;
-            database.convert(RESTORE_HOURS)?;
-            if version == THIRD_VERSION {
-                pairs::convert(database, true)?;
-            }
+            restore_rows(database, version)?;
             database.execute("UPDATE format SET version = ?1", values![FORMAT.version])?;
         }
         Some(_) => {}
@@ -90,22 +86,16 @@ mod tests {
     use crate::{
         archive::{
             Archive,
-            conversion::tests::{check_third_version, third_version},
+            conversion::tests::{check_fifth_version, check_third_version, fifth_version, third_version},
         },
         database::{Postgres, PostgresAddress},
     };
 
-    #[test]
-    fn a_common_archive_of_the_third_version_is_converted_once() {
-        let Some(mut cluster) = Cluster::create() else {
-            return testing::skip(Missing::Tool, "PostgreSQL 15 or newer is not installed");
-        };
-        cluster.start();
-        let address: PostgresAddress = cluster.address().parse().unwrap();
-        let old = Postgres::connect(&address).unwrap();
+    /// Creates the tables of an earlier version, converts them, and checks the result.
+    fn check_conversion(address: &PostgresAddress, version: i64, tables: &str, check: fn(&mut Archive)) {
+        let old = Postgres::connect(address).unwrap();
         old.batch(&declarations(&format!(
-            "CREATE SCHEMA longfat; {TABLES} INSERT INTO format VALUES ({THIRD_VERSION}); {}",
-            third_version()
+            "CREATE SCHEMA longfat; {TABLES} INSERT INTO format VALUES ({version}); {tables}"
         )))
         .unwrap();
         drop(old);
@@ -119,11 +109,20 @@ mod tests {
         for thread in [connect(), connect()] {
             thread.join().unwrap();
         }
-        let mut archive = Archive::connect(&address).unwrap();
-        check_third_version(&mut archive);
-        assert_eq!(
-            Archive::connect_for_reading(&address).unwrap().pairs().unwrap(),
-            archive.pairs().unwrap()
-        );
+        let mut archive = Archive::connect(address).unwrap();
+        check(&mut archive);
+        assert_eq!(Archive::connect_for_reading(address).unwrap().pairs().unwrap(), archive.pairs().unwrap());
+    }
+
+    #[test]
+    fn a_common_archive_of_an_earlier_version_is_converted_once() {
+        let Some(mut cluster) = Cluster::create() else {
+            return testing::skip(Missing::Tool, "PostgreSQL 15 or newer is not installed");
+        };
+        cluster.start();
+        let address: PostgresAddress = cluster.address().parse().unwrap();
+        check_conversion(&address, THIRD_VERSION, &third_version(), check_third_version);
+        Postgres::connect(&address).unwrap().batch("DROP SCHEMA longfat CASCADE").unwrap();
+        check_conversion(&address, FIFTH_VERSION, &fifth_version(), check_fifth_version);
     }
 }

@@ -298,7 +298,7 @@ mod tests {
     /// Rows whose values depend on their number alone.
     fn rows() -> Vec<TestRow> {
         let points = ["a", "b", "é", "Z"];
-        let kinds = ["throughput", "latency", "diagnose"];
+        let kinds = ["throughput", "latency", "diagnose", "probe", "trace"];
         let verdicts = ["path_rate", "loss", "receive_window"];
         (0..400_u64)
             .map(|number| {
@@ -316,6 +316,11 @@ mod tests {
                 row.figures.loss_share = (pick(2, 16) > 0).then_some(0.25);
                 row.figures.min_rtt_us = (pick(3, 18) > 0).then_some(1000.0 - number as f64);
                 row.figures.typical_rtt_us = (pick(3, 20) > 0).then_some(1500.0);
+                row.figures.capacity_bps = (pick(3, 24) > 0).then_some(1e9 + number as f64);
+                row.figures.available_bps = (pick(2, 26) > 0).then_some(1e6 * number as f64);
+                row.figures.mtu_bytes = (pick(3, 28) > 0).then_some(1500 - number % 3);
+                row.figures.hops = (pick(2, 30) > 0).then_some(5 + number % 4);
+                row.options = (row.kind == "throughput" && pick(2, 32) > 0).then(|| "parallel=4".to_string());
                 if row.state != State::Finished {
                     row.reason = Some("because".into());
                     row.reason_kind = Some(["rule", "unreachable", "test_failed"][pick(3, 22)].into());

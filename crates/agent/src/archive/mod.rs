@@ -31,7 +31,7 @@ pub use causes::CauseChange;
 pub use filter::Filter;
 pub(crate) use forward::Forwarder;
 #[cfg(test)]
-pub(crate) use pairs::{Conclusion, NewestResult};
+pub(crate) use pairs::{Conclusion, NewestProbe, NewestResult, NewestTrace, TestStart};
 pub use pairs::{PairFacts, TestCounts};
 pub use retention::{HourRow, Retention};
 pub(crate) use store::Archive;

@@ -23,7 +23,17 @@ const PAIR: &str = "lead, peer, finished, failed, refused, not_run, best_goodput
     throughput_options, latency_kind, latency_start_us, latency_goodput_bps, latency_loss_share, latency_min_rtt_us, latency_typical_rtt_us,
     latency_options,
     conclusion_start_us, conclusion_cause, conclusion_reason,
-    cause_kind, cause_start_us, cause, cause_id";
+    cause_kind, cause_start_us, cause, cause_id,
+    tested_kind, tested_start_us, probe_start_us, probe_capacity_bps, probe_available_bps, trace_start_us, trace_mtu_bytes, trace_hops";
+
+/// Fills [`PairFacts::tested`] in an archive whose format lacked it. Of a pair without such a test among the kept ones, it is the result that
+/// decides. The conditions are those of [`shows_path`].
+pub(super) const FIND_NEWEST_TESTS: &str = "
+    UPDATE pairs SET tested_kind = throughput_kind, tested_start_us = coalesce(
+        (SELECT tests.start_us FROM tests WHERE tests.lead = pairs.lead AND tests.peer = pairs.peer AND tests.kind = pairs.throughput_kind
+             AND tests.state <> 'running' AND tests.verdict IS NOT NULL AND tests.goodput_bps IS NOT NULL
+         ORDER BY tests.start_us DESC LIMIT 1),
+        throughput_start_us)";
 
 /// Throughput tests with other options decide on a pair if the tests with its options have had no result for longer than this, microseconds.
 const OPTIONS_TIMEOUT_US: i64 = 2 * 86_400_000_000;
@@ -60,6 +70,37 @@ pub struct NewestResult {
     pub typical_rtt_us: Option<f64>,
 }
 
+/// Kind and start of a test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TestStart {
+    /// The kind of the test.
+    pub kind: String,
+    /// Its start, microseconds since 1970.
+    pub start_us: i64,
+}
+
+/// The newest probe with a result.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NewestProbe {
+    /// Its start, microseconds since 1970.
+    pub start_us: i64,
+    /// Capacity of the narrowest link, bit/s of IP; `None` if it is inconclusive.
+    pub capacity_bps: Option<f64>,
+    /// Available bandwidth, bit/s of IP; `None` if it is inconclusive.
+    pub available_bps: Option<f64>,
+}
+
+/// The newest trace with a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewestTrace {
+    /// Its start, microseconds since 1970.
+    pub start_us: i64,
+    /// Path MTU, bytes of IP; `None` if the search for it is incomplete.
+    pub mtu_bytes: Option<u64>,
+    /// Number of hops to the other end; `None` if the other end did not reply.
+    pub hops: Option<u64>,
+}
+
 /// What the newest conclusive test found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conclusion {
@@ -82,10 +123,17 @@ pub struct PairFacts {
     pub tests: TestCounts,
     /// The best goodput of TCP so far, bit/s.
     pub best_goodput_bps: Option<f64>,
-    /// The newest throughput test by TCP with a result; without one, the newest diagnosis.
+    /// The newest throughput test by TCP with a result and the options that decide on the pair; without one, the newest diagnosis.
     pub throughput: Option<NewestResult>,
+    /// The newest throughput test by TCP with a result, whatever its options; without one, the newest diagnosis. It shows whether tests of the
+    /// pair are missing.
+    pub tested: Option<TestStart>,
     /// The newest latency test with a result.
     pub latency: Option<NewestResult>,
+    /// The newest probe with a result.
+    pub probe: Option<NewestProbe>,
+    /// The newest trace with a result.
+    pub trace: Option<NewestTrace>,
     /// The conclusion of the newest throughput test that has one; without one, of the newest diagnosis.
     pub conclusion: Option<Conclusion>,
     /// The last change of the cause: that of throughput tests; without one, of diagnoses.
@@ -150,11 +198,48 @@ impl PairFacts {
         kinds.max_by_key(|kind| *kind == "throughput")
     }
 
+    /// Keeps the start of a test, whatever its options, unless that of a newer one is already kept. Tests that start after `latest_start_us` are
+    /// in the future by mistake.
+    fn add_start(&mut self, row: &TestRow, latest_start_us: i64) {
+        if !shows_path(row) || row.start_us > latest_start_us {
+            return;
+        }
+        let is_newest = self.tested.as_ref().is_none_or(|old| {
+            old.start_us > latest_start_us || replaces((&row.kind, row.start_us), (&old.kind, old.start_us))
+        });
+        if is_newest {
+            self.tested = Some(TestStart { kind: row.kind.clone(), start_us: row.start_us });
+        }
+    }
+
+    /// Keeps the figures of a probe or a trace, unless those of a newer one are already kept.
+    fn add_path_figures(&mut self, row: &TestRow, latest_start_us: i64) {
+        if row.state != State::Finished {
+            return;
+        }
+        let is_newest = |old_start_us: Option<i64>| {
+            old_start_us.is_none_or(|old| row.start_us >= old || old > latest_start_us)
+        };
+        let (start_us, figures) = (row.start_us, &row.figures);
+        match row.kind.as_str() {
+            "probe" if is_newest(self.probe.map(|probe| probe.start_us)) => {
+                let (capacity_bps, available_bps) = (figures.capacity_bps, figures.available_bps);
+                self.probe = Some(NewestProbe { start_us, capacity_bps, available_bps });
+            }
+            "trace" if is_newest(self.trace.map(|trace| trace.start_us)) => {
+                let (mtu_bytes, hops) = (figures.mtu_bytes, figures.hops);
+                self.trace = Some(NewestTrace { start_us, mtu_bytes, hops });
+            }
+            _ => {}
+        }
+    }
+
     /// Keeps the result and the conclusion of a test, unless those of a newer test are already kept. Tests that start after `latest_start_us` are in the future by mistake.
     fn add_newest(&mut self, row: &TestRow, latest_start_us: i64) {
         if row.start_us > latest_start_us {
             return;
         }
+        self.add_path_figures(row, latest_start_us);
         let is_of_path = matches!(row.kind.as_str(), "throughput" | "diagnose");
         // From the first throughput test on, throughput tests determine the cause.
         let is_decided_by_others = row.kind != "throughput" && self.deciding_kind() == Some("throughput");
@@ -242,6 +327,7 @@ pub(super) fn update_pair(
     if pair.cause.as_ref().is_some_and(|cause| cause.since_us > latest_start_us) {
         pair.cause = last_change(database, &row.from, &row.to, latest_start_us)?;
     }
+    pair.add_start(row, latest_start_us);
     if pair.is_decided_by(row, latest_start_us) {
         let deciding = pair.deciding_kind().map(str::to_owned);
         let has_new_options = pair.newest_with_other_options(row).is_some();
@@ -266,7 +352,19 @@ pub(super) fn read_pair(database: &dyn Database, from: &str, to: &str) -> sql::R
 }
 
 fn write_pair(database: &dyn Database, pair: &PairFacts) -> sql::Result<()> {
-    let PairFacts { from, to, tests, best_goodput_bps, throughput, latency, conclusion, cause } = pair;
+    let PairFacts {
+        from,
+        to,
+        tests,
+        best_goodput_bps,
+        throughput,
+        tested,
+        latency,
+        probe,
+        trace,
+        conclusion,
+        cause,
+    } = pair;
     let mut values =
         values![from, to, tests.finished, tests.failed, tests.refused, tests.not_run, best_goodput_bps]
             .to_vec();
@@ -292,6 +390,17 @@ fn write_pair(database: &dyn Database, pair: &PairFacts) -> sql::Result<()> {
         cause.map(|change| change.cause.clone()).to_value(),
         cause.map(|change| change.test.clone()).to_value(),
     ]);
+    let tested = tested.as_ref();
+    values.extend([
+        tested.map(|tested| tested.kind.clone()).to_value(),
+        tested.map(|tested| tested.start_us).to_value(),
+        probe.map(|probe| probe.start_us).to_value(),
+        probe.and_then(|probe| probe.capacity_bps).to_value(),
+        probe.and_then(|probe| probe.available_bps).to_value(),
+        trace.map(|trace| trace.start_us).to_value(),
+        trace.and_then(|trace| trace.mtu_bytes).to_value(),
+        trace.and_then(|trace| trace.hops).to_value(),
+    ]);
     let updates = PAIR.split(',').map(str::trim).map(|column| format!("{column} = excluded.{column}"));
     let insert = format!(
         "INSERT INTO pairs ({PAIR}) VALUES ({}) ON CONFLICT (lead, peer) DO UPDATE SET {}",
@@ -311,6 +420,14 @@ fn facts(row: &mut Row<'_>) -> sql::Result<PairFacts> {
     let conclusion: (Option<i64>, Option<String>, Option<String>) = (row.next()?, row.next()?, row.next()?);
     let cause: (Option<String>, Option<i64>, Option<String>, Option<String>) =
         (row.next()?, row.next()?, row.next()?, row.next()?);
+    let tested: (Option<String>, Option<i64>) = (row.next()?, row.next()?);
+    let probe: (Option<i64>, Option<f64>, Option<f64>) = (row.next()?, row.next()?, row.next()?);
+    let trace: (Option<i64>, Option<u64>, Option<u64>) = (row.next()?, row.next()?, row.next()?);
+    let tested = tested.0.zip(tested.1).map(|(kind, start_us)| TestStart { kind, start_us });
+    let (probed_us, capacity_bps, available_bps) = probe;
+    let probe = probed_us.map(|start_us| NewestProbe { start_us, capacity_bps, available_bps });
+    let (traced_us, mtu_bytes, hops) = trace;
+    let trace = traced_us.map(|start_us| NewestTrace { start_us, mtu_bytes, hops });
     let conclusion = match conclusion {
         (Some(start_us), Some(cause), reason) => Some(Conclusion { start_us, cause, reason }),
         _ => None,
@@ -321,7 +438,19 @@ fn facts(row: &mut Row<'_>) -> sql::Result<PairFacts> {
         }
         _ => None,
     };
-    Ok(PairFacts { from, to, tests, best_goodput_bps, throughput, latency, conclusion, cause })
+    Ok(PairFacts {
+        from,
+        to,
+        tests,
+        best_goodput_bps,
+        throughput,
+        tested,
+        latency,
+        probe,
+        trace,
+        conclusion,
+        cause,
+    })
 }
 
 fn newest_result(row: &mut Row<'_>) -> sql::Result<Option<NewestResult>> {
@@ -341,7 +470,7 @@ fn newest_result(row: &mut Row<'_>) -> sql::Result<Option<NewestResult>> {
 }
 
 /// Fills the table from those of an earlier version: `old_pairs` with the counts, `causes`, and in `newest`, if there is such a table, copies of
-/// the newest tests; without one, all tests are read.
+/// the newest tests; without one, all tests are read. Run [`FIND_NEWEST_TESTS`] afterwards.
 pub(super) fn convert(database: &dyn Database, has_newest: bool) -> sql::Result<()> {
     let mut pairs: BTreeMap<(String, String), PairFacts> = BTreeMap::new();
     let counts = "SELECT lead, peer, finished, failed, refused, not_run, best_goodput_bps FROM old_pairs";
@@ -519,5 +648,102 @@ pub(super) mod tests {
         let (start_us, options, best_goodput_bps, _) = shown(&archive);
         assert_eq!((start_us, options.as_deref()), (later * 1000, Some("parallel=8")));
         assert_eq!(best_goodput_bps, Some(later as f64));
+    }
+
+    #[test]
+    fn the_newest_test_counts_whatever_its_options() {
+        let mut archive = archive();
+        let with = |options: &str, row: TestRow| TestRow { options: Some(options.into()), ..row };
+        let diagnosis = |number| TestRow { kind: "diagnose".into(), ..finished(number, "policer") };
+        let starts = |archive: &Archive| {
+            let facts = archive.pair("a", "b").unwrap().unwrap();
+            let (shown, tested) = (facts.throughput.unwrap(), facts.tested.unwrap());
+            (shown.start_us, tested.kind, tested.start_us)
+        };
+        archive.put(&diagnosis(30), &[]).unwrap();
+        assert_eq!(starts(&archive), (30_000, "diagnose".into(), 30_000));
+        archive.put(&finished(10, "loss"), &[]).unwrap();
+        assert_eq!(starts(&archive), (10_000, "throughput".into(), 10_000));
+        // The options of the recurring test have been changed: the results with the old ones still decide.
+        for number in [11, 12] {
+            archive.put(&with("parallel=4", finished(number, "path_rate")), &[]).unwrap();
+        }
+        assert_eq!(starts(&archive), (10_000, "throughput".into(), 12_000));
+        let facts = archive.pair("a", "b").unwrap().unwrap();
+        assert_eq!((facts.cause.unwrap().cause.as_str(), facts.best_goodput_bps), ("loss", Some(10.0)));
+        // A test by UDP, a diagnosis, a test without a result, and a result that arrives late.
+        let udp = TestRow {
+            figures: Figures { goodput_bps: Some(5.0), ..Figures::default() },
+            ..test(20, State::Finished, None, None)
+        };
+        let failed = test(22, State::Failed, None, Some("test_failed"));
+        for row in [udp, diagnosis(31), failed, with("congestion=bbr", finished(9, "loss"))] {
+            archive.put(&row, &[]).unwrap();
+        }
+        assert_eq!(starts(&archive).2, 12_000);
+        // The clock was wrong, and was corrected.
+        archive.put(&with("parallel=4", finished(1_000_000, "path_rate")), &[]).unwrap();
+        assert_eq!(starts(&archive).2, 1_000_000_000);
+        archive.set_latest_start(500_000);
+        for number in [13, 2_000_000] {
+            archive.put(&with("parallel=4", finished(number, "path_rate")), &[]).unwrap();
+            assert_eq!(starts(&archive), (10_000, "throughput".into(), 13_000));
+        }
+    }
+
+    #[test]
+    fn the_figures_of_the_newest_probe_and_trace_are_kept() {
+        let mut archive = archive();
+        let of_kind = |kind: &str, number: i64, figures: Figures| TestRow {
+            kind: kind.into(),
+            figures,
+            ..test(number, State::Finished, None, None)
+        };
+        let probe = |number: i64, capacity_bps: Option<f64>, available_bps: Option<f64>| {
+            of_kind("probe", number, Figures { capacity_bps, available_bps, ..Figures::default() })
+        };
+        let trace = |number: i64, mtu_bytes: Option<u64>, hops: u64| {
+            of_kind("trace", number, Figures { mtu_bytes, hops: Some(hops), ..Figures::default() })
+        };
+        let facts = |archive: &Archive| archive.pair("a", "b").unwrap().unwrap();
+        archive.put(&finished(1, "path_rate"), &[]).unwrap();
+        assert_eq!((facts(&archive).probe, facts(&archive).trace), (None, None));
+        for row in [probe(10, Some(1e9), Some(8e8)), trace(11, Some(1500), 7)] {
+            archive.put(&row, &[]).unwrap();
+        }
+        let first = facts(&archive);
+        let newest = NewestProbe { start_us: 10_000, capacity_bps: Some(1e9), available_bps: Some(8e8) };
+        assert_eq!(first.probe, Some(newest));
+        let newest = NewestTrace { start_us: 11_000, mtu_bytes: Some(1500), hops: Some(7) };
+        assert_eq!(first.trace, Some(newest));
+        // They change neither the cause nor the newest throughput test.
+        assert_eq!(first.throughput.as_ref().unwrap().start_us, 1000);
+        assert_eq!(first.conclusion.as_ref().unwrap().start_us, 1000);
+        assert_eq!(first.tested, Some(TestStart { kind: "throughput".into(), start_us: 1000 }));
+        // A failed probe, one that runs, and results that arrive late.
+        let failed = TestRow { state: State::Failed, ..probe(12, Some(1.0), None) };
+        let running = TestRow { state: State::Running, ..trace(13, None, 1) };
+        for row in [failed, running, probe(2, Some(1.0), None), trace(3, None, 1)] {
+            archive.put(&row, &[]).unwrap();
+        }
+        assert_eq!((facts(&archive).probe, facts(&archive).trace), (first.probe, first.trace));
+        // An inconclusive probe and an incomplete trace have no numbers.
+        for row in [probe(14, Some(1e9), None), trace(15, None, 8)] {
+            archive.put(&row, &[]).unwrap();
+        }
+        let second = facts(&archive);
+        let newest = NewestProbe { start_us: 14_000, capacity_bps: Some(1e9), available_bps: None };
+        assert_eq!(second.probe, Some(newest));
+        assert_eq!(second.trace, Some(NewestTrace { start_us: 15_000, mtu_bytes: None, hops: Some(8) }));
+        // The clock was wrong, and was corrected.
+        for row in [probe(1_000_000, None, None), trace(1_000_001, None, 1)] {
+            archive.put(&row, &[]).unwrap();
+        }
+        archive.set_latest_start(500_000);
+        for row in [probe(16, None, Some(1e9)), trace(17, Some(9000), 2), probe(2_000_000, None, None)] {
+            archive.put(&row, &[]).unwrap();
+        }
+        let third = facts(&archive);
+        assert_eq!((third.probe.unwrap().start_us, third.trace.unwrap().start_us), (16_000, 17_000));
     }
 }

@@ -15,6 +15,29 @@ pub(super) const DAY_US: i64 = 24 * HOUR_US;
 /// Maximum number of records that one step removes: a step blocks the agent's event loop.
 const RECORDS_PER_STEP: u32 = 20;
 
+/// The columns of `hours` to which rows are added.
+const SUMS: [&str; 13] = [
+    "finished",
+    "failed",
+    "not_run",
+    "goodputs",
+    "goodput_sum_bps",
+    "losses",
+    "loss_sum",
+    "rtts",
+    "rtt_sum_us",
+    "capacities",
+    "capacity_sum_bps",
+    "availables",
+    "available_sum_bps",
+];
+/// The columns of `hours` with the smallest value.
+const MINIMA: [&str; 6] =
+    ["min_goodput_bps", "min_rtt_us", "min_capacity_bps", "min_available_bps", "min_mtu_bytes", "min_hops"];
+/// The columns of `hours` with the largest value.
+const MAXIMA: [&str; 5] =
+    ["max_goodput_bps", "max_capacity_bps", "max_available_bps", "max_mtu_bytes", "max_hops"];
+
 /// How long results are kept, days.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
@@ -60,6 +83,26 @@ pub struct HourRow {
     pub min_rtt_us: Option<f64>,
     /// Mean of the tests' typical round-trip times, microseconds.
     pub typical_rtt_us: Option<f64>,
+    /// Of probes, the mean capacity of the narrowest link, bit/s of IP.
+    pub capacity_bps: Option<f64>,
+    /// Smallest capacity that a probe found, bit/s of IP.
+    pub min_capacity_bps: Option<f64>,
+    /// Largest capacity that a probe found, bit/s of IP.
+    pub max_capacity_bps: Option<f64>,
+    /// Of probes, the mean available bandwidth, bit/s of IP.
+    pub available_bps: Option<f64>,
+    /// Smallest available bandwidth that a probe found, bit/s of IP.
+    pub min_available_bps: Option<f64>,
+    /// Largest available bandwidth that a probe found, bit/s of IP.
+    pub max_available_bps: Option<f64>,
+    /// Of traces, the smallest path MTU, bytes of IP.
+    pub min_mtu_bytes: Option<u64>,
+    /// Of traces, the largest path MTU, bytes of IP.
+    pub max_mtu_bytes: Option<u64>,
+    /// Of traces, the smallest number of hops.
+    pub min_hops: Option<u64>,
+    /// Of traces, the largest number of hops.
+    pub max_hops: Option<u64>,
     /// The most frequent verdict.
     pub verdict: Option<String>,
 }
@@ -145,6 +188,9 @@ impl Archive {
     fn roll_up(&mut self, hour_us: i64) -> Result<(), Error> {
         let in_hour = "start_us >= ?1 AND start_us < ?2";
         let row_condition = format!("{} AND {in_hour}", self.replaceable_condition());
+        let minima = MINIMA.into_iter().map(|column| extreme(column, '<'));
+        let maxima = MAXIMA.into_iter().map(|column| extreme(column, '>'));
+        let updates = SUMS.into_iter().map(added).chain(minima).chain(maxima);
         let insert = format!(
             "INSERT INTO hours
              SELECT lead, peer, kind, coalesce(options, ''), CAST(?1 AS BIGINT), {}, {}, {},
@@ -154,25 +200,17 @@ impl Archive {
                  (SELECT verdict FROM tests AS same WHERE state <> 'running' AND {in_hour} AND same.lead = tests.lead
                       AND same.peer = tests.peer AND same.kind = tests.kind AND verdict IS NOT NULL
                       AND coalesce(same.options, '') = coalesce(tests.options, '')
-                  GROUP BY verdict ORDER BY count(*) DESC, verdict LIMIT 1)
+                  GROUP BY verdict ORDER BY count(*) DESC, verdict LIMIT 1),
+                 count(capacity_bps), coalesce(sum(capacity_bps), 0.0), min(capacity_bps), max(capacity_bps),
+                 count(available_bps), coalesce(sum(available_bps), 0.0), min(available_bps), max(available_bps),
+                 min(mtu_bytes), max(mtu_bytes), min(hops), max(hops)
              FROM tests WHERE {row_condition} GROUP BY lead, peer, kind, options
-             ON CONFLICT (lead, peer, hour_us, kind, options) DO UPDATE SET {}, {}, {}, {}, {}, {}, {}, {}, {},
-                 {}, {}, {}, verdict = coalesce(hours.verdict, excluded.verdict)",
+             ON CONFLICT (lead, peer, hour_us, kind, options) DO UPDATE SET
+                 {}, verdict = coalesce(hours.verdict, excluded.verdict)",
             count_of("finished"),
             count_of("failed"),
             count_of("not_run"),
-            added("finished"),
-            added("failed"),
-            added("not_run"),
-            added("goodputs"),
-            added("goodput_sum_bps"),
-            added("losses"),
-            added("loss_sum"),
-            added("rtts"),
-            added("rtt_sum_us"),
-            extreme("min_goodput_bps", '<'),
-            extreme("max_goodput_bps", '>'),
-            extreme("min_rtt_us", '<'),
+            updates.collect::<Vec<_>>().join(", "),
         );
         let is_embedded = self.path.is_some();
         self.write(|database| {
@@ -196,7 +234,9 @@ impl Archive {
     pub fn hours(&self, from: &str, to: &str, since_us: i64) -> Result<Vec<HourRow>, Error> {
         let query =
             "SELECT kind, options, hour_us, finished, failed, not_run, goodputs, goodput_sum_bps, min_goodput_bps,
-                 max_goodput_bps, losses, loss_sum, min_rtt_us, rtts, rtt_sum_us, verdict
+                 max_goodput_bps, losses, loss_sum, min_rtt_us, rtts, rtt_sum_us, capacities, capacity_sum_bps, min_capacity_bps,
+                 max_capacity_bps, availables, available_sum_bps, min_available_bps, max_available_bps, min_mtu_bytes,
+                 max_mtu_bytes, min_hops, max_hops, verdict
              FROM hours WHERE lead = ?1 AND peer = ?2 AND hour_us >= ?3 ORDER BY hour_us, kind, options";
         let rows = read_all(&*self.database, query, values![from, to, since_us], read_hour);
         rows.map_err(self.failed("read"))
@@ -236,6 +276,16 @@ fn read_hour(row: &mut Row<'_>) -> sql::Result<HourRow> {
         loss_share: mean(row.next()?, row.next()?),
         min_rtt_us: row.next()?,
         typical_rtt_us: mean(row.next()?, row.next()?),
+        capacity_bps: mean(row.next()?, row.next()?),
+        min_capacity_bps: row.next()?,
+        max_capacity_bps: row.next()?,
+        available_bps: mean(row.next()?, row.next()?),
+        min_available_bps: row.next()?,
+        max_available_bps: row.next()?,
+        min_mtu_bytes: row.next()?,
+        max_mtu_bytes: row.next()?,
+        min_hops: row.next()?,
+        max_hops: row.next()?,
         verdict: row.next()?,
     })
 }
@@ -354,6 +404,58 @@ mod tests {
                 (Some("parallel=4"), 3, Some(300.0), Some("path_rate")),
             ]
         );
+    }
+
+    #[test]
+    fn figures_of_probes_and_traces_have_means_and_extremes_of_the_hour() {
+        let mut archive = Archive::open(Path::new(":memory:"), None).unwrap();
+        let of_kind = |kind: &str, id: &str, figures: Figures| TestRow {
+            kind: kind.into(),
+            figures,
+            record: None,
+            ..archive_row(id, 1000 * DAY_US)
+        };
+        let probe = |id: &str, capacity_bps: Option<f64>, available_bps: f64| {
+            let figures = Figures { capacity_bps, available_bps: Some(available_bps), ..Figures::default() };
+            of_kind("probe", id, figures)
+        };
+        let trace = |id: &str, mtu_bytes: Option<u64>, hops: u64| {
+            of_kind("trace", id, Figures { mtu_bytes, hops: Some(hops), ..Figures::default() })
+        };
+        for row in [
+            probe("a/1", Some(1e9), 8e8),
+            probe("a/2", None, 5e8),
+            trace("a/3", Some(1500), 7),
+            trace("a/4", None, 9),
+            row("a/5", 1000 * DAY_US, 10.0, "loss"),
+        ] {
+            archive.put(&row, &[]).unwrap();
+        }
+        let retention = Retention { records_days: 1, tests_days: 2, hours_days: 9 };
+        apply_retention(&mut archive, 1003 * DAY_US, &retention);
+        // Results that arrive late are added to their hour.
+        for row in [probe("a/6", Some(3e9), 2e8), trace("a/7", Some(1400), 8)] {
+            archive.put(&row, &[]).unwrap();
+        }
+        apply_retention(&mut archive, 1003 * DAY_US, &retention);
+        let hours = archive.hours("a", "b", 0).unwrap();
+        let [probes, throughput, traces] = &hours[..] else { panic!("{hours:?}") };
+        assert_eq!((probes.kind.as_str(), probes.finished), ("probe", 3));
+        assert_eq!(
+            (probes.capacity_bps, probes.min_capacity_bps, probes.max_capacity_bps),
+            (Some(2e9), Some(1e9), Some(3e9))
+        );
+        assert_eq!(
+            (probes.available_bps, probes.min_available_bps, probes.max_available_bps),
+            (Some(5e8), Some(2e8), Some(8e8))
+        );
+        assert_eq!((probes.min_mtu_bytes, probes.max_hops, probes.goodput_bps), (None, None, None));
+        assert_eq!((traces.kind.as_str(), traces.finished), ("trace", 3));
+        assert_eq!((traces.min_mtu_bytes, traces.max_mtu_bytes), (Some(1400), Some(1500)));
+        assert_eq!((traces.min_hops, traces.max_hops), (Some(7), Some(9)));
+        assert_eq!((traces.capacity_bps, traces.min_available_bps), (None, None));
+        assert_eq!((throughput.goodput_bps, throughput.capacity_bps), (Some(10.0), None));
+        assert_eq!((throughput.min_mtu_bytes, throughput.max_hops), (None, None));
     }
 
     #[test]

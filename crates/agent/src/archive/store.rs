@@ -10,7 +10,7 @@ use super::{
     common,
     conversion::{create, prepare_spool},
     rows::{get, put},
-    tables::{FIRST_VERSION, FORMAT, FOURTH_VERSION, SECOND_VERSION, THIRD_VERSION},
+    tables::{FIFTH_VERSION, FIRST_VERSION, FORMAT, FOURTH_VERSION, SECOND_VERSION, THIRD_VERSION},
 };
 use crate::{
     Error, TestRow,
@@ -274,7 +274,7 @@ fn relabel(operation: &'static str) -> impl Fn(Error) -> Error {
 fn check_format(database: &Sqlite, path: &Path) -> Result<Option<Format>, Error> {
     let format = Format::of(&database.0);
     let format = format.map_err(|cause| failed("read", path.display().to_string())(cause.into()))?;
-    let known = [FORMAT.version, FOURTH_VERSION, THIRD_VERSION, SECOND_VERSION, FIRST_VERSION];
+    let known = [FORMAT.version, FIFTH_VERSION, FOURTH_VERSION, THIRD_VERSION, SECOND_VERSION, FIRST_VERSION];
     let known = known.map(|version| Format { version, ..FORMAT });
     match format {
         Some(Format { application, version }) if !known.iter().any(|known| Some(*known) == format) => {

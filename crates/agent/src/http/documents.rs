@@ -83,9 +83,20 @@ pub struct MeshPair {
     pub min_rtt_us: Option<f64>,
     /// Typical round-trip time of the last latency test; without one, of the last throughput test, microseconds.
     pub typical_rtt_us: Option<f64>,
-    /// Start of the last throughput test by TCP; without one, of the last diagnosis, microseconds since 1970.
+    /// Capacity of the narrowest link that the last probe found, bit/s of IP; `null` if it is inconclusive.
+    pub capacity_bps: Option<f64>,
+    /// Available bandwidth that the last probe found, bit/s of IP; `null` if it is inconclusive.
+    pub available_bps: Option<f64>,
+    /// Path MTU that the last trace found, bytes of IP.
+    pub mtu_bytes: Option<u64>,
+    /// Number of hops to the other end that the last trace found.
+    pub hops: Option<u64>,
+    /// Start of the test whose goodput is `goodput_bps`: the last throughput test by TCP with the options that decide on the pair; without one, the
+    /// last diagnosis; microseconds since 1970.
     pub tested_us: Option<i64>,
-    /// The options of this test, as in `parallel=4`; `null` if it had none. Tests with other options do not decide on the pair.
+    /// Start of the last throughput test by TCP with a result, whatever its options; without one, of the last diagnosis; microseconds since 1970.
+    pub last_test_us: Option<i64>,
+    /// The options of the test at `tested_us`, as in `parallel=4`; `null` if it had none. Tests with other options do not decide on the pair.
     pub options: Option<String>,
     /// Why its tests get no result.
     pub problem: Option<String>,
@@ -99,8 +110,19 @@ pub struct MeshPair {
 
 impl MeshPair {
     fn of(facts: PairFacts) -> MeshPair {
-        let PairFacts { from, to, tests, best_goodput_bps, throughput, latency, conclusion, cause: change } =
-            facts;
+        let PairFacts {
+            from,
+            to,
+            tests,
+            best_goodput_bps,
+            throughput,
+            tested,
+            latency,
+            probe,
+            trace,
+            conclusion,
+            cause: change,
+        } = facts;
         let (cause, since_us) = match change {
             Some(change) => (Some(change.cause), Some(change.since_us)),
             None => (None, None),
@@ -126,7 +148,12 @@ impl MeshPair {
             loss_share: rtt.and_then(|newest| newest.loss_share),
             min_rtt_us: rtt.and_then(|newest| newest.min_rtt_us),
             typical_rtt_us: rtt.and_then(|newest| newest.typical_rtt_us),
+            capacity_bps: probe.and_then(|probe| probe.capacity_bps),
+            available_bps: probe.and_then(|probe| probe.available_bps),
+            mtu_bytes: trace.and_then(|trace| trace.mtu_bytes),
+            hops: trace.and_then(|trace| trace.hops),
             tested_us: throughput.as_ref().map(|newest| newest.start_us),
+            last_test_us: tested.map(|tested| tested.start_us),
             options: throughput.as_ref().and_then(|newest| newest.options.clone()),
             problem: conclusion.filter(|_| state == PairState::NoResult).and_then(|last| last.reason),
             acknowledgement: None,
@@ -347,7 +374,7 @@ pub struct CalendarDocument {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::archive::{Conclusion, NewestResult};
+    use crate::archive::{Conclusion, NewestProbe, NewestResult, NewestTrace, TestStart};
 
     fn facts(to: &str, cause: Option<&str>, goodput_bps: f64) -> PairFacts {
         let newest = NewestResult {
@@ -419,6 +446,22 @@ mod tests {
         let earlier =
             Attention { acknowledged: vec![Acknowledgement { since_us: 4, ..known }], mutes: Vec::new() };
         assert_eq!(order(&earlier), ["dead", "worse", "good"], "it was another cause");
+    }
+
+    #[test]
+    fn a_pair_has_the_figures_of_its_last_probe_and_trace_and_the_start_of_its_last_test() {
+        let pair = MeshPair::of(PairFacts {
+            tested: Some(TestStart { kind: "throughput".into(), start_us: 12 }),
+            probe: Some(NewestProbe { start_us: 10, capacity_bps: Some(1e9), available_bps: Some(8e8) }),
+            trace: Some(NewestTrace { start_us: 11, mtu_bytes: Some(1500), hops: Some(7) }),
+            ..facts("b", Some("path_rate"), 10.0)
+        });
+        assert_eq!((pair.capacity_bps, pair.available_bps), (Some(1e9), Some(8e8)));
+        assert_eq!((pair.mtu_bytes, pair.hops), (Some(1500), Some(7)));
+        assert_eq!((pair.tested_us, pair.last_test_us), (Some(9), Some(12)), "with other options");
+        let without = MeshPair::of(facts("b", None, 10.0));
+        assert_eq!((without.capacity_bps, without.available_bps), (None, None));
+        assert_eq!((without.mtu_bytes, without.hops, without.last_test_us), (None, None, None));
     }
 
     #[test]

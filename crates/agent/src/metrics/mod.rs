@@ -181,9 +181,16 @@ fn add_pairs<'a>(metrics: &mut Vec<Metric<'a>>, mesh: &'a MeshDocument) {
         Some(pair.min_rtt_us? / 1e6)
     });
     of_pairs("longfat_loss_ratio", "Share of lost packets in the last test.", &|pair| pair.loss_share);
-    of_pairs("longfat_test_timestamp_seconds", "Start of the last throughput test.", &|pair| {
-        Some(pair.tested_us? as f64 / 1e6)
+    let help = "Capacity of the narrowest link, by the last probe.";
+    of_pairs("longfat_capacity_bits_per_second", help, &|pair| pair.capacity_bps);
+    let help = "Bandwidth that other traffic leaves, by the last probe.";
+    of_pairs("longfat_available_bandwidth_bits_per_second", help, &|pair| pair.available_bps);
+    of_pairs("longfat_path_mtu_bytes", "Path MTU, by the last trace.", &|pair| Some(pair.mtu_bytes? as f64));
+    of_pairs("longfat_path_hops", "Hops to the other end, by the last trace.", &|pair| {
+        Some(pair.hops? as f64)
     });
+    let help = "Start of the last throughput test with a result, whatever its options.";
+    of_pairs("longfat_test_timestamp_seconds", help, &|pair| Some(pair.last_test_us? as f64 / 1e6));
     of_pairs(
         "longfat_cause_timestamp_seconds",
         "Start of the first test that found the current cause.",
@@ -211,7 +218,8 @@ impl MetricsSnapshot {
         let pair = serde_json::json!({
             "from": "a", "to": "b", "state": "limited", "cause": "loss", "cause_text": "lost packets", "since_us": 1,
             "goodput_bps": 1.0, "best_goodput_bps": 1.0, "loss_share": 0.0, "min_rtt_us": 1.0, "typical_rtt_us": 1.0,
-            "tested_us": 1, "tests": { "finished": 1, "failed": 0, "refused": 0, "not_run": 0 },
+            "capacity_bps": 1e9, "available_bps": 8e8, "mtu_bytes": 1500, "hops": 7, "tested_us": 1, "last_test_us": 2_000_000,
+            "tests": { "finished": 1, "failed": 0, "refused": 0, "not_run": 0 },
         });
         let mesh =
             serde_json::json!({ "schema": "", "point": "a", "now_us": 1, "points": [], "pairs": [pair] });

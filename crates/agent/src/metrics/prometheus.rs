@@ -86,6 +86,21 @@ mod tests {
     }
 
     #[test]
+    fn pairs_have_the_figures_of_probes_and_traces_and_the_start_of_the_last_test() {
+        let text = text(&MetricsSnapshot::complete().metrics());
+        for (name, value) in [
+            ("longfat_capacity_bits_per_second", "1000000000"),
+            ("longfat_available_bandwidth_bits_per_second", "800000000"),
+            ("longfat_path_mtu_bytes", "1500"),
+            ("longfat_path_hops", "7"),
+            ("longfat_test_timestamp_seconds", "2"),
+        ] {
+            let line = format!("{name}{{from=\"a\",to=\"b\"}} {value}");
+            assert!(text.lines().any(|found| found == line), "no line {line}: {text}");
+        }
+    }
+
+    #[test]
     fn values_of_labels_are_escaped() {
         let samples = vec![
             sample([("a", "x\"\\\n"), ("b", "y")], MetricValue::Real(0.5)),

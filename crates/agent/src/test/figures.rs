@@ -25,6 +25,14 @@ pub struct Figures {
     pub min_rtt_us: Option<f64>,
     /// Median round-trip time, microseconds; of TCP, the mean.
     pub typical_rtt_us: Option<f64>,
+    /// Of a probe, the capacity of the narrowest link, bit/s of IP; `null` if the result is inconclusive.
+    pub capacity_bps: Option<f64>,
+    /// Of a probe, the bandwidth that other traffic leaves, bit/s of IP; `null` if the result is inconclusive.
+    pub available_bps: Option<f64>,
+    /// Of a trace, the path MTU, bytes of IP; `null` if the search for it is incomplete. No larger packets than 9000 bytes are tried.
+    pub mtu_bytes: Option<u64>,
+    /// Of a trace, the number of hops to the other end; `null` if the other end did not reply.
+    pub hops: Option<u64>,
     /// What limited TCP: a cause of the record, or the kind of a diagnosis.
     pub verdict: Option<String>,
     /// The evidence in words; the change that would remove the limit follows `; to fix it: `.
@@ -61,6 +69,7 @@ impl Figures {
             typical_rtt_us: first.and_then(|flow| flow.median_rtt_us.or(flow.mean_rtt_us)),
             evidence: with_remedy(evidence, verdict.as_deref(), remedy),
             verdict,
+            ..Figures::default()
         }
     }
 }

@@ -229,6 +229,7 @@ fn diagnose(job: &LeadJob, endpoint: &Endpoint) -> Measured {
         typical_rtt_us: flow.and_then(|flow| flow.mean_rtt_us),
         evidence: figures::with_remedy(evidence, verdict.as_deref(), remedy),
         verdict,
+        ..Figures::default()
     };
     Measured { figures, record, error: None }
 }

@@ -60,7 +60,16 @@ fn measured(result: &AvailableBandwidthResult) -> Measured {
     };
     let doubts = if result.validity.valid { String::new() } else { format!("; inconclusive: {reasons}") };
     let evidence = format!("{found}, of IP in packets of {} bytes{doubts}", result.packet_bytes);
-    Measured { figures: Figures { evidence: Some(evidence), ..Figures::default() }, ..Measured::default() }
+    // A number in a series over time has no doubts beside it: an inconclusive one is in the evidence only.
+    let conclusive = result.capacity.as_ref().filter(|known| known.validity.valid);
+    let figures = Figures {
+        capacity_bps: conclusive.and_then(|known| known.capacity_bps).map(|rate| rate.value),
+        // On a path without free bandwidth, the estimate scatters around 0.
+        available_bps: result.available_bps.filter(|_| result.validity.valid).map(|rate| rate.value.max(0.0)),
+        evidence: Some(evidence),
+        ..Figures::default()
+    };
+    Measured { figures, ..Measured::default() }
 }
 
 fn interval_text(rate: Interval) -> String {
@@ -105,11 +114,28 @@ mod tests {
             burst_packets: 64,
             validity: Validity::default(),
         };
-        let cut = AvailableBandwidthResult { capacity: Some(capacity), ..result(None, false) };
+        let cut = AvailableBandwidthResult { capacity: Some(capacity.clone()), ..result(None, false) };
         assert_eq!(
             evidence(&cut),
             "available bandwidth unknown, capacity 1.00 Gb/s (1.00 Gb/s to 1.00 Gb/s), of IP in packets of 1500 bytes; \
              inconclusive: streams agree"
         );
+        // Only conclusive results are numbers.
+        let figures = |result: &AvailableBandwidthResult| {
+            let Figures { capacity_bps, available_bps, .. } = measured(result).figures;
+            (capacity_bps, available_bps)
+        };
+        assert_eq!(figures(&cut), (None, None));
+        assert_eq!(figures(&result(Some(800e6), false)), (None, None));
+        assert_eq!(figures(&result(Some(800e6), true)), (None, Some(800e6)));
+        assert_eq!(figures(&result(Some(-1e3), true)), (None, Some(0.0)));
+        let validity = Validity { valid: true, reasons: Vec::new() };
+        let known = Some(CapacityResult { validity, ..capacity });
+        for (available_bps, is_valid, expected) in
+            [(Some(800e6), true, Some(800e6)), (Some(800e6), false, None), (None, false, None)]
+        {
+            let all = AvailableBandwidthResult { capacity: known.clone(), ..result(available_bps, is_valid) };
+            assert_eq!(figures(&all), (Some(1e9), expected), "{all:?}");
+        }
     }
 }

@@ -29,10 +29,14 @@ fn measured(to: &str, path: &PathTrace) -> Measured {
         return Measured::failed(format!("neither {to} nor a router of the path to it replied"));
     }
     let host = host.filter(|_| path.hops.reached);
+    // A search that was cut off has found a lower bound only.
+    let mtu = path.mtu.as_ref().filter(|_| path.is_mtu_complete);
     let is_black_hole = path.mtu.as_ref().is_some_and(|mtu| mtu.black_hole);
     let figures = Figures {
         min_rtt_us: host.and_then(|host| host.min_rtt_us),
         typical_rtt_us: host.and_then(|host| host.median_rtt_us),
+        mtu_bytes: mtu.and_then(|mtu| mtu.mtu_bytes).map(u64::from),
+        hops: host.map(|host| u64::from(host.hop)),
         verdict: is_black_hole.then(|| BLACK_HOLE.into()),
         evidence: Some(format!("{}; {}", mtu_text(to, path), hops_text(to, &path.hops))),
         ..Figures::default()
@@ -88,7 +92,7 @@ mod tests {
             median_rtt_us: known.map(|(_, us)| us + 1.0),
         });
         let hops = TraceResult { hops: hops.collect(), reached, end_of_path: None, is_complete: true };
-        PathTrace { hops, mtu: None, is_mtu_exact: false }
+        PathTrace { hops, mtu: None, is_mtu_exact: false, is_mtu_complete: false }
     }
 
     /// The search on a path of this MTU, with or without ICMP errors.
@@ -108,9 +112,11 @@ mod tests {
     fn the_evidence_has_the_mtu_and_the_hops() {
         let hops = [Some((1, 200.0)), None, Some((7, 12_400.0))];
         let mtu = Some(search(1400, true));
-        let known = measured("b", &PathTrace { mtu, is_mtu_exact: true, ..path(&hops, true) });
-        let Figures { min_rtt_us, typical_rtt_us, verdict, evidence, .. } = known.figures;
+        let found = PathTrace { mtu, is_mtu_exact: true, is_mtu_complete: true, ..path(&hops, true) };
+        let known = measured("b", &found);
+        let Figures { min_rtt_us, typical_rtt_us, mtu_bytes, hops, verdict, evidence, .. } = known.figures;
         assert_eq!((min_rtt_us, typical_rtt_us, verdict), (Some(12_400.0), Some(12_401.0), None));
+        assert_eq!((mtu_bytes, hops), (Some(1400), Some(3)));
         assert_eq!(
             evidence.as_deref(),
             Some("path MTU 1400 bytes; 3 hops: 192.0.2.1 200 \u{b5}s, no reply, 192.0.2.7 12.4 ms")
@@ -121,8 +127,10 @@ mod tests {
     #[test]
     fn a_black_hole_is_a_verdict() {
         let mtu = Some(search(1400, false));
-        let found = measured("b", &PathTrace { mtu, is_mtu_exact: true, ..path(&[Some((7, 90.0))], true) });
+        let path = path(&[Some((7, 90.0))], true);
+        let found = measured("b", &PathTrace { mtu, is_mtu_exact: true, is_mtu_complete: true, ..path });
         assert_eq!(found.figures.verdict.as_deref(), Some("mtu_black_hole"));
+        assert_eq!((found.figures.mtu_bytes, found.figures.hops), (Some(1400), Some(1)));
         let evidence = found.figures.evidence.unwrap();
         let mtu = "path MTU 1400 bytes, and larger packets are lost without an ICMP error";
         assert_eq!(evidence, format!("{mtu}; 1 hop: 192.0.2.7 90.0 \u{b5}s"));
@@ -134,7 +142,9 @@ mod tests {
         let evidence = |path: &PathTrace| measured("b", path).figures.evidence.unwrap();
         let unknown = "path MTU unknown: b did not reply in time";
         assert_eq!(evidence(&silent), format!("{unknown}; no reply after 1 hop: 192.0.2.1 200 \u{b5}s"));
-        assert_eq!(measured("b", &silent).figures.min_rtt_us, None, "a router's is not the host's");
+        let Figures { min_rtt_us, mtu_bytes, hops, .. } = measured("b", &silent).figures;
+        assert_eq!(min_rtt_us, None, "a router's is not the host's");
+        assert_eq!((mtu_bytes, hops), (None, None), "the path is longer");
         let hops = TraceResult { is_complete: false, ..silent.hops.clone() };
         assert!(evidence(&PathTrace { hops, ..silent.clone() }).contains("the time was over after 1 hop:"));
         let hops = TraceResult { end_of_path: Some([192, 0, 2, 1].into()), ..silent.hops.clone() };
@@ -142,8 +152,12 @@ mod tests {
         assert!(refused.contains("192.0.2.1 reports that it does not forward packets to b"), "{refused}");
         // The search for the MTU was cut off, or has a limit.
         let mtu = Some(search(1500, true));
-        let cut = evidence(&PathTrace { mtu, ..path(&[Some((7, 90.0))], true) });
-        assert!(cut.starts_with("path MTU at least 1500 bytes; "), "{cut}");
+        let cut = PathTrace { mtu, ..path(&[Some((7, 90.0))], true) };
+        let limited = PathTrace { is_mtu_complete: true, ..cut.clone() };
+        for (path, mtu_bytes) in [(&cut, None), (&limited, Some(1500))] {
+            assert!(evidence(path).starts_with("path MTU at least 1500 bytes; "), "{path:?}");
+            assert_eq!(measured("b", path).figures.mtu_bytes, mtu_bytes, "{path:?}");
+        }
         let error = measured("b", &path(&[], false)).error.unwrap();
         assert!(error.contains("neither b nor a router"), "{error}");
     }

@@ -311,9 +311,9 @@ impl Config {
     }
 
     /// `MAX_TCP_HEADER`, bytes (include/net/tcp.h). It depends on the kernel's configuration, not its
-    /// version: 320 with wireless networks, as in distributions (Debian's 6.1); 256 without, as in kernels
-    /// for virtual machines (observed on 6.18). If it is not set, the version selects one of these observed
-    /// values.
+    /// version: 320 with wireless networks and tunnels, as in distributions (Debian's 6.1); 256 with wireless networks
+    /// only, as in guests from 6.12 on; 192 without both, as in some kernels for virtual machines. If it is not set, the
+    /// version selects that of the guests, whose kernels `longfat kernel build` makes.
     pub fn max_tcp_header(&self) -> u32 {
         self.max_tcp_header.unwrap_or(if self.profile.at_least(6, 12) { 256 } else { 320 })
     }

@@ -22,6 +22,16 @@ pub struct Endpoint {
     pub(crate) close_wanted: bool,
 }
 
+/// The function of the kernel that processes a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Processing {
+    /// `tcp_rcv_established`.
+    Established,
+    /// `tcp_rcv_state_process`. It does not measure the receiver's round-trip time by timestamps. The ACK that completes the
+    /// handshake echoes the same timestamp as the first data, which would otherwise give no sample either.
+    OtherState,
+}
+
 impl Endpoint {
     /// Starts a connection: a SYN is ready to be sent.
     pub fn connect(config: Config, cc: Box<dyn CongestionControl>, now: u64) -> Endpoint {
@@ -50,7 +60,7 @@ impl Endpoint {
         let segment = segment.borrow();
         self.conn.set_clock(now);
         if self.conn.state == TcpState::Established && !segment.flags.any(Flags::RST.with(Flags::SYN)) {
-            self.process(segment);
+            self.process(segment, Processing::Established);
         } else {
             self.on_slow_path_segment(segment);
         }
@@ -70,16 +80,16 @@ impl Endpoint {
             TcpState::SynReceived => {
                 if segment.flags.has(Flags::ACK) && segment.ack == self.conn.sk.snd_nxt {
                     self.accept_connection(segment);
-                    self.process(segment);
+                    self.process(segment, Processing::OtherState);
                 }
             }
-            _ => self.process(segment),
+            _ => self.process(segment, Processing::OtherState),
         }
     }
 
     /// `tcp_rcv_established`, `tcp_rcv_state_process`.
     #[inline(never)]
-    fn process(&mut self, segment: &Segment) {
+    fn process(&mut self, segment: &Segment, processing: Processing) {
         let conn = &mut self.conn;
         conn.sk.rx_opt.rcv_tsval = segment.tsval;
         conn.sk.rx_opt.rcv_tsecr = segment.tsecr;
@@ -94,6 +104,9 @@ impl Endpoint {
             self.after_ack();
         }
         let conn = &mut self.conn;
+        if processing == Processing::Established {
+            conn.receiver.measure_rtt_by_timestamp(&mut conn.sk, clock, segment);
+        }
         let mut accepted = Accepted::default();
         conn.receiver.take_expected(&mut conn.sk, clock, segment, &mut accepted);
         if let Some(earlier) = accepted.earlier {

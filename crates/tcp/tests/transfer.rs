@@ -36,6 +36,19 @@ fn a_short_transfer_takes_the_minimum_of_round_trips() {
     assert!((60_000_000..62_000_000).contains(&longer.now), "{}", longer.now);
 }
 
+/// The first data echoes the timestamp of the SYN-ACK, and gives the receiver its first round-trip time. The ACK that completes the
+/// handshake echoes it too, but `tcp_rcv_state_process` does not measure it (observed on Linux 6.1.192, 6.12.117 and 7.2.13).
+#[test]
+fn the_first_data_gives_the_receivers_round_trip_time() {
+    for kernel in [(6, 1), (6, 12), (7, 2)] {
+        let config = Config { profile: Profile::Linux6 { kernel }, ..reference(1500, 6_291_456) };
+        let mut pair = Pair::new(config, Path::new(100_000_000, 20_000_000, 1000), None);
+        while pair.read == 0 && pair.step(SECOND) {}
+        let rtt_us = pair.receiver.info(pair.now).rcv_rtt_us;
+        assert!((20_000..=21_000).contains(&rtt_us), "{kernel:?}: {rtt_us} us");
+    }
+}
+
 #[test]
 fn both_ends_close() {
     let mut pair =

@@ -2,8 +2,8 @@
 //!
 //! `sim` runs the simulator again, `lab` runs in the lab what the store lacks, `report` writes docs/fidelity.md and its
 //! pictures; no argument means all three. `guests` runs the matrix in every kernel of `longfat kernel list` in
-//! virtual time, and in the simulator of each version, and writes docs/fidelity-kernels.md; `guests-report` only
-//! writes the page from stored runs. The store is the directory LONGFAT_FIDELITY, or `fidelity` beside the program.
+//! virtual time, and in the simulator of each version, and writes docs/fidelity-kernels.md; with `all-starts` each kernel
+//! runs every scenario as often as the simulator. `guests-report` only writes the page from stored runs. The store is the directory LONGFAT_FIDELITY, or `fidelity` beside the program.
 
 mod draw;
 mod report;
@@ -40,9 +40,15 @@ fn main() {
     }
     if words.iter().any(|w| w == "guests") {
         for release in &store.guest_kernels() {
-            let sim = Side::sim_of(release);
+            let (sim, guest) = (Side::sim_of(release), Side::guest(release));
             store.simulate(&sim, &all);
-            store.run_guests(&Side::guest(release), &needed(&sim));
+            store.run_guests(&guest, &needed(&sim));
+            // The first runs decide which scenarios need more.
+            let of = |case| runs::jobs(case, store.guest_runs(&sim, &guest, case).expect("both have run"));
+            store.run_guests(&guest, &cases.iter().flat_map(of).collect::<Vec<_>>());
+            if words.iter().any(|w| w == "all-starts") {
+                store.run_guests(&guest, &all);
+            }
         }
     }
     if words.iter().any(|w| w.starts_with("guests")) {

@@ -11,7 +11,7 @@ use schema::{FlowSummary, RunSummary};
 
 use crate::{
     draw::{Case, REPEATS},
-    runs::{Job, Side, Store, goodput_bps, jobs},
+    runs::{Job, Side, Store, goodput_bps, is_spread},
 };
 
 /// Number of scenarios with a plot: those with the largest errors of goodput.
@@ -40,6 +40,8 @@ struct Figures {
 struct Row {
     case: Case,
     lab_runs: u32,
+    /// It has random loss or two flows, or the goodputs of one engine's runs differ.
+    depends_on_chance: bool,
     lab: Figures,
     sim: Figures,
 }
@@ -47,8 +49,9 @@ struct Row {
 /// Writes docs/fidelity.md, docs/fidelity.csv and the pictures.
 pub fn write(cases: &[Case], store: &Store) {
     let docs = docs();
-    let mut rows: Vec<Row> =
-        cases.iter().filter_map(|case| row(case, store, &Side::sim(), &Side::lab())).collect();
+    let (sim, lab) = (Side::sim(), Side::lab());
+    let of = |case| row(case, store, &sim, &lab, store.lab_runs(&sim, case)?);
+    let mut rows: Vec<Row> = cases.iter().filter_map(of).collect();
     fs::write(docs.join("fidelity.csv"), csv(&rows)).expect("docs/fidelity.csv can be written");
     let kept = rows.len();
     worst_first(&mut rows);
@@ -66,16 +69,23 @@ pub fn write_guests(cases: &[Case], store: &Store, kernels: &[String]) {
         "# The simulator against each kernel in virtual time\n\n\
          `cargo bench -p longfat --bench fidelity -- guests` compares the simulator's model of each Linux version with that version itself\n\
          (`--engine kernel`, which a busy machine does not disturb), and writes this page. The {} scenarios are those of [fidelity.md](fidelity.md),\n\
-         60 s each. Hosts of guests react in zero time, and so do the simulated hosts (`receive_jitter = \"0s\"`). Where results depend on chance (random\n\
-         loss, two flows, or a simulated goodput that differs by more than 3 % from run to run) both figures are means over {REPEATS} runs with\n\
-         different seeds and starts. An error is the simulator's figure divided by the kernel's, minus 1.\n\
+         60 s each. Hosts of guests react in zero time, and so do the simulated hosts (`receive_jitter = \"0s\"`). An error is the simulator's figure\n\
+         divided by the kernel's, minus 1.\n\n\
+         The simulator runs each scenario {REPEATS} times, with different seeds and starts; its figures are means. The flow of each further run starts 0.8 ms\n\
+         later. A result depends on chance if there is random loss, if there are two flows, or if the goodputs of an engine's runs, the\n\
+         simulator's or the kernel's, differ by more than 3 %. The kernel, too, runs a scenario {REPEATS} times if the simulator's result\n\
+         depends on chance or differs from the kernel's first run by more than 3 %, and otherwise once (`-- guests all-starts`: always {REPEATS} times).\n\
          [fidelity-causes.md](fidelity-causes.md) explains the differences.\n\n",
         cases.len()
     );
     for release in kernels {
         let (sim, guest) = (Side::sim_of(release), Side::guest(release));
-        let rows: Vec<Row> = cases.iter().filter_map(|case| row(case, store, &sim, &guest)).collect();
-        let (chance, single): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| row.lab_runs > 1);
+        let of = |case| {
+            let runs = store.guest_runs(&sim, &guest, case)?.max(store.stored_runs(&guest, case));
+            row(case, store, &sim, &guest, runs)
+        };
+        let rows: Vec<Row> = cases.iter().filter_map(of).collect();
+        let (chance, single): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| row.depends_on_chance);
         let _ = writeln!(
             text,
             "## Linux {release}\n\n{} scenarios whose results do not depend on chance:\n",
@@ -121,14 +131,16 @@ fn worst_first(rows: &mut [Row]) {
     rows.sort_by(|a, b| b.goodput_error().abs().total_cmp(&a.goodput_error().abs()));
 }
 
-fn row(case: &Case, store: &Store, sim: &Side, reference: &Side) -> Option<Row> {
-    let of = |engine: &Side, runs| -> Option<Figures> {
-        let runs: Option<Vec<RunSummary>> =
-            jobs(case, runs).iter().map(|job| store.kept(engine, job)).collect();
-        Some(mean(&runs?))
-    };
-    let lab_runs = store.lab_runs(sim, case)?;
-    Some(Row { case: case.clone(), lab_runs, lab: of(reference, lab_runs)?, sim: of(sim, REPEATS)? })
+fn row(case: &Case, store: &Store, sim: &Side, reference: &Side, reference_runs: u32) -> Option<Row> {
+    let simulated = store.runs(sim, case, REPEATS)?;
+    let real = store.runs(reference, case, reference_runs)?;
+    Some(Row {
+        case: case.clone(),
+        lab_runs: reference_runs,
+        depends_on_chance: case.is_random || is_spread(&simulated) || is_spread(&real),
+        lab: mean(&real),
+        sim: mean(&simulated),
+    })
 }
 
 fn mean(runs: &[RunSummary]) -> Figures {

@@ -26,7 +26,7 @@ use crate::draw::{Case, REPEATS};
 const LABS: usize = 4;
 /// Maximum total rate of the parallel labs, Mb/s.
 const MAX_TOTAL_MBPS: f64 = 700.0;
-/// If the simulator's goodputs of different seeds differ by more than this share, the result depends on chance.
+/// If the goodputs of a case's runs differ by more than this share, the result depends on chance.
 const SPREAD: f64 = 0.03;
 /// Maximum number of attempts until a run is reliable.
 const MAX_ATTEMPTS: u32 = 5;
@@ -152,14 +152,34 @@ impl Store {
             .find(|path| path.is_dir())
     }
 
-    /// Number of lab runs of a case: one if the simulator's goodput hardly depends on the seed (which only determines
-    /// by how many microseconds hosts are late), else as many as in the simulator; 0 before the simulator's runs.
+    /// Number of lab runs of a case: one if the simulator's goodput hardly depends on the seed and the start, else as many as
+    /// in the simulator; `None` before the simulator's runs.
     pub fn lab_runs(&self, sim: &Side, case: &Case) -> Option<u32> {
-        let kept: Option<Vec<RunSummary>> =
-            jobs(case, REPEATS).iter().map(|job| self.kept(sim, job)).collect();
-        let goodputs: Vec<f64> = kept?.iter().map(goodput_bps).collect();
-        let (min, max) = goodputs.iter().fold((f64::MAX, 0.0f64), |(l, m), g| (l.min(*g), m.max(*g)));
-        Some(if case.is_random || max > min * (1.0 + SPREAD) { REPEATS } else { 1 })
+        let runs = self.runs(sim, case, REPEATS)?;
+        Some(if case.is_random || is_spread(&runs) { REPEATS } else { 1 })
+    }
+
+    /// Number of runs of a case in a guest: as in the lab, but also as many as in the simulator if the simulator's goodput
+    /// differs from that of the kernel's first run by more than [`SPREAD`]. The kernel's runs then show whether its own goodput
+    /// depends on the start. `None` before the first run of both.
+    pub fn guest_runs(&self, sim: &Side, guest: &Side, case: &Case) -> Option<u32> {
+        let simulated = self.runs(sim, case, REPEATS)?;
+        let first = self.runs(guest, case, 1)?.iter().map(goodput_bps).sum::<f64>();
+        let mean = simulated.iter().map(goodput_bps).sum::<f64>() / simulated.len() as f64;
+        if (mean / first - 1.0).abs() > SPREAD {
+            return Some(REPEATS);
+        }
+        self.lab_runs(sim, case)
+    }
+
+    /// Number of stored runs of a case, counted from the first.
+    pub fn stored_runs(&self, side: &Side, case: &Case) -> u32 {
+        jobs(case, REPEATS).iter().take_while(|job| self.kept(side, job).is_some()).count() as u32
+    }
+
+    /// The first `count` runs of a case; `None` if one is not stored.
+    pub fn runs(&self, side: &Side, case: &Case, count: u32) -> Option<Vec<RunSummary>> {
+        jobs(case, count).iter().map(|job| self.kept(side, job)).collect()
     }
 
     fn summary_path(&self, side: &Side, job: &Job) -> PathBuf {
@@ -258,6 +278,13 @@ impl Store {
         }
         println!("{}: no attempt was reliable; the next `lab` tries again", job.name());
     }
+}
+
+/// Whether the goodputs of a case's runs differ by more than [`SPREAD`].
+pub fn is_spread(runs: &[RunSummary]) -> bool {
+    let goodputs = runs.iter().map(goodput_bps);
+    let (min, max) = goodputs.fold((f64::MAX, 0.0f64), |(min, max), g| (min.min(g), max.max(g)));
+    max > min * (1.0 + SPREAD)
 }
 
 /// Sum over all flows.

@@ -12,9 +12,6 @@
 use super::{Receiver, memory::SKB_OVERHEAD};
 use crate::{Segment, TcpSock, segment::before};
 
-/// `MAX_TCP_HEADER`, bytes.
-const MAX_TCP_HEADER: u32 = 256;
-
 /// Bytes that the application reads per round trip (`rcvq_space`).
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ReadRate {
@@ -64,8 +61,9 @@ impl Receiver {
         sk.rcv_rtt_est.time = now_us;
     }
 
-    /// `tcp_rcv_rtt_measure_ts`: takes one sample per echoed timestamp.
-    pub(super) fn measure_rtt_by_timestamp(&mut self, sk: &mut TcpSock, now: u64, segment: &Segment) {
+    /// `tcp_rcv_rtt_measure_ts`: takes one sample per echoed timestamp. Only segments of established connections are
+    /// measured (`tcp_rcv_established`).
+    pub(crate) fn measure_rtt_by_timestamp(&mut self, sk: &mut TcpSock, now: u64, segment: &Segment) {
         if !self.timestamps || segment.tsecr == self.last_tsecr {
             return;
         }
@@ -114,9 +112,11 @@ impl Receiver {
         }
         let (rtt_us, low_rtt_us) =
             (u64::from(sk.rcv_rtt_est.rtt_us >> 3), self.settings.rcvbuf_low_rtt_us.into());
+        let growth = copied.saturating_sub(old);
         window += match rtt_us < low_rtt_us {
             true => window * rtt_us / low_rtt_us,
-            false => 2 * (window * copied.saturating_sub(old) / old),
+            false if self.settings.doubles_before_division => 2 * window * growth / old,
+            false => 2 * (window * growth / old),
         };
         if self.settings.grows_by_reordering
             && let Some(end) = self.reorder.end()
@@ -136,7 +136,7 @@ impl Receiver {
             super::window_share::WindowShare::Learnt(ratio) => (window << 8) / u64::from(ratio),
             super::window_share::WindowShare::Fixed(_) => {
                 let advmss = u32::from(sk.advmss).max(1);
-                let mut memory = advmss + MAX_TCP_HEADER + SKB_OVERHEAD;
+                let mut memory = advmss + self.settings.max_tcp_header + SKB_OVERHEAD;
                 while self.share.window(i64::from(memory)) < i64::from(advmss) {
                     memory += 128;
                 }

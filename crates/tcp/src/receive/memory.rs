@@ -15,13 +15,12 @@ use std::collections::VecDeque;
 
 use crate::{
     Config, PacketMemory,
-    behaviour::{SHARED_INFO, SK_BUFF},
+    behaviour::{CACHE_LINE, SHARED_INFO, SK_BUFF, small_head_truesize},
 };
 
 /// `SKB_TRUESIZE(0)`.
 pub(super) const SKB_OVERHEAD: u32 = SK_BUFF + SHARED_INFO;
 const PAGE: u32 = 4096;
-const CACHE_LINE: u32 = 64;
 /// Headroom of a TAP device before a frame (`NET_SKB_PAD`), bytes.
 const HEADROOM: u32 = 64;
 /// Ethernet, IPv4 and TCP headers with timestamps, bytes.
@@ -55,11 +54,7 @@ impl Layout {
     pub fn new(config: &Config) -> Layout {
         let since = |minor| config.profile.at_least(6, minor);
         let head = match config.packet_memory {
-            // The smallest heads come from a dedicated slab cache (`SKB_SMALL_HEAD_CACHE_SIZE`).
-            _ if since(3) => match config.max_tcp_header() + SHARED_INFO {
-                size if size.is_power_of_two() => SK_BUFF + size + CACHE_LINE,
-                size => SK_BUFF + size,
-            },
+            _ if since(3) => small_head_truesize(config),
             // `kmalloc` has size classes of 512 and 1024 bytes.
             PacketMemory::Tap => SK_BUFF + 512,
             _ => SK_BUFF + 1024,
@@ -204,9 +199,15 @@ mod tests {
     use super::*;
     use crate::Profile;
 
+    /// The kernels of the tables had neither wireless networks nor tunnels.
     fn layout(memory: PacketMemory, minor: u8) -> Layout {
         let profile = Profile::Linux6 { kernel: (6, minor) };
-        Layout::new(&Config { profile, packet_memory: memory, ..Config::default() })
+        Layout::new(&Config {
+            profile,
+            packet_memory: memory,
+            max_tcp_header: Some(192),
+            ..Config::default()
+        })
     }
 
     /// Memory charged to a queue for packets with these numbers of segments.
@@ -261,6 +262,21 @@ mod tests {
             [(&[2], 3648), (&[2, 1], 5568), (&[2, 2, 1], 8960), (&[2, 2, 2, 2, 2], 17_216)];
         for (packets, memory) in ethernet {
             assert_eq!(charged(&layout, 1448, packets), memory, "{packets:?}");
+        }
+    }
+
+    /// Out-of-order data of flows in guests, with the default `MAX_TCP_HEADER`: one and two segments of 8948 bytes on Linux
+    /// 6.1.192 (heads from `kmalloc`), 6.12.117 and 7.2.13 (14ad6ed30a10).
+    #[test]
+    fn guests_charge_the_memory_of_their_heads() {
+        for (kernel, alone, pair) in
+            [((6, 1), 13_056, 21_248), ((6, 12), 13_184, 21_376), ((7, 2), 13_184, 21_376)]
+        {
+            let profile = Profile::Linux6 { kernel };
+            let layout =
+                Layout::new(&Config { profile, packet_memory: PacketMemory::Tap, ..Config::default() });
+            let charged = [8948, 17_896].map(|len| layout.packet(len, 8948).truesize);
+            assert_eq!(charged, [alone, pair], "{kernel:?}");
         }
     }
 

@@ -204,6 +204,7 @@ impl Receiver {
     pub fn accept(&mut self, sk: &mut TcpSock, now: u64, segment: &Segment) -> Accepted {
         let mut accepted = Accepted::default();
         if self.expects(sk, segment) {
+            self.measure_rtt_by_timestamp(sk, now, segment);
             self.take_expected(sk, now, segment, &mut accepted);
         } else {
             count_segment(sk, segment);
@@ -218,8 +219,8 @@ impl Receiver {
         self.in_window(sk, segment)
     }
 
-    /// [`Self::accept`] for a segment inside the window. The outcome is large, so it is written in place;
-    /// `accepted` must be the default.
+    /// [`Self::accept`] for a segment inside the window, without [`Self::measure_rtt_by_timestamp`]. The outcome is
+    /// large, so it is written in place; `accepted` must be the default.
     #[inline(always)]
     pub(crate) fn take_expected(
         &mut self,
@@ -235,7 +236,6 @@ impl Receiver {
             }
             (sk.rx_opt.rcv_tsval, sk.rx_opt.rcv_tsecr) = (segment.tsval, segment.tsecr);
         }
-        self.measure_rtt_by_timestamp(sk, now, segment);
         if segment.is_data() {
             self.announced = None;
             self.accept_cwr(sk, segment);

@@ -17,6 +17,8 @@ pub(super) struct Settings {
     pub max_rcvbuf: i32,
     pub app_win: u8,
     pub rcvbuf_low_rtt_us: u32,
+    /// `MAX_TCP_HEADER`, bytes.
+    pub max_tcp_header: u32,
     pub comp_sack_delay_ns: u64,
     pub comp_sack_rtt_percent: u32,
     pub comp_sack_slack_ns: u64,
@@ -33,6 +35,8 @@ pub(super) struct Settings {
     pub grows_by_reordering: bool,
     /// Since 6.17: a segment that reaches beyond the window is dropped.
     pub whole_in_window: bool,
+    /// Since 6.19: the growth of the buffer is doubled before it is divided, and thus rounded (ecfea98b7d0d).
+    pub doubles_before_division: bool,
 }
 
 impl Settings {
@@ -49,6 +53,7 @@ impl Settings {
             max_rcvbuf: config.rmem[2].min(i32::MAX as u32) as i32,
             app_win: config.app_win,
             rcvbuf_low_rtt_us: config.rcvbuf_low_rtt_us,
+            max_tcp_header: config.max_tcp_header(),
             comp_sack_delay_ns: config.comp_sack_delay_ns,
             comp_sack_rtt_percent: config.comp_sack_rtt_percent,
             comp_sack_slack_ns: config.comp_sack_slack_ns,
@@ -59,6 +64,7 @@ impl Settings {
             careful_rtt: since(16),
             grows_by_reordering: since(16),
             whole_in_window: since(17),
+            doubles_before_division: since(19),
         }
     }
 

@@ -29,7 +29,7 @@ const MIN_CLAMP: u32 = (2048 + 256) / 2;
 /// The window and scale in a SYN or SYN-ACK, and the limit of the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InitialWindow {
-    /// `rcv_wnd`, bytes; also the initial `rcv_ssthresh`.
+    /// `rcv_wnd`, bytes; also the initial `rcv_ssthresh`. The header field announces at most 65,535 of it.
     pub rcv_wnd: u32,
     /// `window_clamp`, bytes.
     pub window_clamp: u32,
@@ -53,7 +53,12 @@ impl InitialWindow {
             let tuned = if config.moderate_rcvbuf && !settings.locked { config.rmem[2] } else { 0 };
             return InitialWindow::small(mss, scaling, space, tuned.max(space), clamp);
         }
-        let mut rcv_wnd = space.min(u32::from(u16::MAX));
+        let mut rcv_wnd = space;
+        // "tcp: remove 64 KByte limit for initial tp->rcv_wnd value" (378979e94e95). The header field of a SYN or
+        // SYN-ACK is still limited.
+        if !config.profile.at_least(6, 10) {
+            rcv_wnd = rcv_wnd.min(u32::from(u16::MAX));
+        }
         if let Some(segs) = config.initrwnd {
             rcv_wnd = rcv_wnd.min(segs.saturating_mul(mss));
         }

@@ -39,12 +39,19 @@ impl Rig {
         Rig { rx, sk, now: 0, config, acks: Vec::new(), edge }
     }
 
-    /// A host of the reference runs, which used veth.
+    /// A host of the reference runs, which used veth. The kernels had no wireless networks, and newer ones no tunnels.
     fn linux(minor: u8, max_rcvbuf: u32) -> Rig {
         let profile = Profile::Linux6 { kernel: (6, minor) };
         let packet_memory = PacketMemory::Veth;
         let rmem = [4096, 131_072, max_rcvbuf];
-        Rig::new(Config { profile, rmem, packet_memory, ..Config::of_kernel(6, minor).unwrap() })
+        let max_tcp_header = Some(if minor < 12 { 256 } else { 192 });
+        Rig::new(Config {
+            profile,
+            rmem,
+            packet_memory,
+            max_tcp_header,
+            ..Config::of_kernel(6, minor).unwrap()
+        })
     }
 
     /// A segment of one or more full segments, as if it had been sent `rtt` after an ACK.

@@ -27,7 +27,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// 6000 bytes of data in two pages and a head, bytes of memory.
-const LARGEST_PACKET: i64 = 2 * 4096 + 832;
+const LARGEST_PACKET: i64 = 2 * 4096 + 896;
 
 /// Checks after each step.
 fn check(rig: &Rig, edge: u32) {

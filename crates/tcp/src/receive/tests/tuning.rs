@@ -125,6 +125,20 @@ fn linux_6_1_grows_the_buffer_as_observed() {
     );
 }
 
+/// Scenario 42 of docs/fidelity-kernels.md in a guest with Linux 6.1.192, whose `MAX_TCP_HEADER` is 320 bytes: the bytes read in
+/// round trips, and the buffer after each.
+#[test]
+fn before_6_6_the_buffer_is_a_multiple_of_a_segments_memory() {
+    let profile = Profile::Linux6 { kernel: (6, 1) };
+    let mut rig = Rig::new(Config { mtu: 9000, profile, ..Config::default() });
+    assert_eq!(rig.rx.rcv_space(), 56_588);
+    for (copied, rcvbuf) in [(62_636, 644_688), (71_584, 734_228), (125_272, 1_969_880), (196_856, 2_292_224)]
+    {
+        rig.rx.grow_buffer(&mut rig.sk, copied);
+        assert_eq!(rig.sk.sk_rcvbuf, rcvbuf);
+    }
+}
+
 #[test]
 fn linux_6_1_limits_the_window_to_half_of_the_buffer() {
     let mut run = SlowStart::new(Rig::linux(1, 1 << 20), 725);
@@ -188,6 +202,51 @@ fn the_initial_receive_window_is_about_64_kb_for_any_mss() {
     let small = InitialWindow::select(&Config { initrwnd: Some(4), ..jumbo.config.clone() }, 1460, true);
     assert_eq!((small.rcv_wnd, small.scale), (4 * 1460, 7));
     assert_eq!(InitialWindow::select(&jumbo.config, 1460, false).window_clamp, 65_535);
+}
+
+/// Observed in guests (`tcp_rmem` with a middle value of 6 MiB) before the first data: `rcv_wnd` and `rcv_ssthresh`, and `rcv_space` on
+/// Linux 6.1.192 and 6.12.117.
+#[test]
+fn since_6_10_a_large_buffer_has_a_large_initial_window() {
+    for (minor, rcv_wnd, rcv_ssthresh, space) in
+        [(1, 65_535, 65_535, 65_535), (12, 3_140_748, 3_136_780, 89_480)]
+    {
+        let profile = Profile::Linux6 { kernel: (6, minor) };
+        let rmem = [4096, 6_291_456, 6_291_456];
+        let rig = Rig::new(Config { mtu: 9000, profile, rmem, ..Config::default() });
+        let is = (rig.sk.rcv_wnd, rig.sk.rcv_ssthresh, rig.rx.rcv_space());
+        assert_eq!(is, (rcv_wnd, rcv_ssthresh, space), "6.{minor}");
+    }
+}
+
+/// The first super-packets of scenario 42 of docs/fidelity-kernels.md in guests with Linux 6.12.117 and 7.2.13: the time since the
+/// handshake's ACK, us; the echoed timestamp; segments; then `rcv_ssthresh`, `rcvbuf`, `rcv_space` and the round-trip time, us.
+#[test]
+fn the_buffer_of_a_jumbo_flow_grows_as_in_guests() {
+    for (kernel, rcvbuf, last) in [((6, 12), 389_765, 134_339), ((7, 2), 181_890, 134_179)] {
+        let profile = Profile::Linux6 { kernel };
+        let packet_memory = PacketMemory::Tap;
+        let mut rig = Rig::new(Config { mtu: 9000, profile, packet_memory, ..Config::default() });
+        rig.rx.read_rate.restart(1, 100_000_000);
+        // The SYN-ACK left 23 ms before the handshake's ACK arrived; the second timestamp is that of the first ACK of data.
+        for (at_us, tsecr, segs, observed) in [
+            (14_000, 77, 2, (91_699, 131_072, 56_588, 37_000)),
+            (27_900, 77, 2, (91_699, 131_072, 56_588, 37_000)),
+            (34_800, 77, 1, (98_547, 131_072, 56_588, 37_000)),
+            (48_700, 77, 2, (98_547, rcvbuf, 62_636, 37_000)),
+            (63_000, 114, 2, (last, rcvbuf, 62_636, 38_500)),
+        ] {
+            rig.now = 100_000_000 + at_us * 1000;
+            let segment = Segment { tsecr, mss: 8948, ..rig.segment(rig.sk.rcv_nxt, segs * 8948) };
+            rig.feed(segment);
+            if rig.rx.read(&mut rig.sk, rig.now, u64::MAX).1 == AckAction::Now {
+                rig.acknowledge();
+            }
+            let sk = &rig.sk;
+            let is = (sk.rcv_ssthresh, sk.sk_rcvbuf, rig.rx.rcv_space(), sk.rcv_rtt_est.rtt_us >> 3);
+            assert_eq!(is, observed, "{kernel:?}, at {at_us} us");
+        }
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Measurements of delay: sends packets to a reflector and receives its replies.
+//! The sender of STAMP and TWAMP: sends packets to a reflector and receives its replies.
 
 use std::{
     collections::BTreeMap,
@@ -15,9 +15,7 @@ use units::Time;
 
 use super::{
     control::{Schedule, Slot},
-    owamp,
-    test_socket::{self, CLOCK_ERROR_NS, own_error},
-    twamp,
+    test_socket::{CLOCK_ERROR_NS, own_error},
     wire::{AUTHENTICATED_BYTES, Key, OPEN_BYTES, Reply, Request, interval, ntp, ntp_interval, unix_ns},
 };
 
@@ -85,18 +83,6 @@ impl SenderOptions {
     }
 }
 
-/// Measures; ends early when `stop` is set. `on_reply` is called with the number of replies so far.
-///
-/// # Errors
-/// If a socket fails, the server refuses the test, or the packets are larger than the path's MTU.
-pub fn measure(
-    options: &SenderOptions,
-    stop: &AtomicBool,
-    on_reply: &mut dyn FnMut(usize),
-) -> Result<DelayResult, Error> {
-    Ok(measure_packets(options, stop, on_reply)?.result)
-}
-
 /// A measurement with the times of each packet.
 #[derive(Debug, Clone)]
 pub struct MeasuredPackets {
@@ -107,25 +93,6 @@ pub struct MeasuredPackets {
     pub trips: Vec<RoundTripTimes>,
     /// When each packet without reply was sent: its number and UTC, ns. Of OWAMP, the numbers of packets lost in either direction.
     pub lost: BTreeMap<u32, i64>,
-}
-
-/// Measures like [`measure`], and returns the times of each packet.
-///
-/// # Errors
-/// As for [`measure`].
-pub fn measure_packets(
-    options: &SenderOptions,
-    stop: &AtomicBool,
-    on_reply: &mut dyn FnMut(usize),
-) -> Result<MeasuredPackets, Error> {
-    match options.protocol {
-        Protocol::Owamp => owamp::measure_packets(options, stop, on_reply),
-        Protocol::Twamp => twamp::measure_packets(options, stop, on_reply),
-        Protocol::Stamp => {
-            let socket = test_socket::open(test_socket::unspecified(options.to.ip()))?;
-            exchange(&socket, options, stop, on_reply)
-        }
-    }
 }
 
 /// Sends packets to a reflector, which is at `options.to`, and receives its replies.
@@ -262,7 +229,7 @@ mod tests {
     use std::net::IpAddr;
 
     use super::*;
-    use crate::Reflector;
+    use crate::{Reflector, measure};
 
     fn reflected(theirs: Option<Key>, ours: Option<Key>) -> DelayResult {
         let reflector = Reflector::bind(IpAddr::from([127, 0, 0, 1]), 0, theirs).unwrap();

@@ -102,10 +102,10 @@ pub(crate) fn exchange(
     stop: &AtomicBool,
     on_reply: &mut dyn FnMut(usize),
 ) -> Result<MeasuredPackets, Error> {
-    let what = || format!("cannot send from a UDP socket to {}", options.to);
+    let what = || format!("send from a UDP socket to {}", options.to);
     socket.connect(&options.to.into()).attempted(what)?;
     let mut seed = [0; 16];
-    os::fill_random(&mut seed).attempted(|| "cannot draw a random number".into())?;
+    os::fill_random(&mut seed).attempted(|| "draw a random number".into())?;
     let mut schedule = Schedule::new(&seed, vec![options.slot()]);
     let payload = options.payload_bytes();
     let mut buffer = vec![0; payload + 64];
@@ -136,7 +136,7 @@ pub(crate) fn exchange(
                     return Err(too_big(socket, options, e));
                 }
                 Err(e) if !ancillary::is_transient(&e) => {
-                    return Err(e).attempted(|| format!("cannot send to {}", options.to));
+                    return Err(e).attempted(|| format!("send to {}", options.to));
                 }
                 _ => drop(sent.insert(next, now)),
             }
@@ -167,7 +167,7 @@ pub(crate) fn exchange(
             Ok(received) => received,
             Err(e) if ancillary::is_transient(&e) => continue,
             Err(e) if e.raw_os_error() == Some(libc::EMSGSIZE) => return Err(too_big(socket, options, e)),
-            Err(e) => return Err(e).attempted(|| format!("cannot receive from {}", options.to)),
+            Err(e) => return Err(e).attempted(|| format!("receive from {}", options.to)),
         };
         let Some(reply) =
             Reply::from_bytes(&buffer[..received.length.min(buffer.len())], options.key.as_ref())
@@ -216,10 +216,7 @@ fn too_big(socket: &Socket, options: &SenderOptions, error: std::io::Error) -> E
     let headers = if options.to.is_ipv4() { 28 } else { 48 };
     let what = || {
         let bytes = options.payload + headers;
-        format!(
-            "cannot send packets of {bytes} bytes of IP unfragmented on the path to {}{path_mtu}",
-            options.to
-        )
+        format!("send packets of {bytes} bytes of IP unfragmented on the path to {}{path_mtu}", options.to)
     };
     Err::<(), _>(error).attempted(what).expect_err("it is an error")
 }

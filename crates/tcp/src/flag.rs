@@ -1,4 +1,4 @@
-//! Flags of the processing of an ACK, shared by the sender and the test driver `rounds`.
+//! Flags of the processing of an ACK, shared by the sender and the test kit.
 
 #![allow(dead_code, reason = "the kernel's complete list")]
 

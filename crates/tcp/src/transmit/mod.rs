@@ -50,7 +50,7 @@ mod timers;
 mod undo;
 mod unsent;
 
-use crate::{Config, behaviour::Recovery, connection::Connection, flag, segment::before};
+use crate::{Config, behaviour::Recovery, connection::Connection, flag::AckFlags, segment::before};
 use chrono::Chrono;
 use queue::SendQueue;
 use sacked::Sacked;

@@ -16,7 +16,7 @@ impl Mistakes {
         self.0.push((at, message.into(), None));
     }
 
-    /// Adds a mistake with an advice.
+    /// Adds a mistake with advice.
     pub(super) fn add_help(&mut self, at: Range<usize>, message: impl Into<String>, help: impl Into<String>) {
         self.0.push((at, message.into(), Some(help.into())));
     }

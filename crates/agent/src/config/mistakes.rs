@@ -27,6 +27,11 @@ impl Mistakes {
         parsed.map_err(|error: T::Err| self.add(text.span(), error.to_string())).ok()
     }
 
+    /// The number of mistakes.
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// The error of the file with this name and text.
     pub(super) fn into_error(self, name: &str, text: &str) -> Error {
         match scenario::Error::of(name, text, self.0) {

@@ -329,7 +329,7 @@ impl Config {
         let padding =
             file.padding.as_ref().and_then(|text| mistakes.parse::<Time>(text)).unwrap_or(BASE_PADDING);
         let (Some(limits), Ok(listen), Some(test_ports), true) =
-            (limits, listen, test_ports, mistakes.0.is_empty())
+            (limits, listen, test_ports, mistakes.count() == 0)
         else {
             return Err(mistakes.into_error(name, text));
         };

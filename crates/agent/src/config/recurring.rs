@@ -108,9 +108,9 @@ pub(super) fn tasks(
     servers: &[ServerService],
     mistakes: &mut Mistakes,
 ) -> Vec<Task> {
-    let before = mistakes.0.len();
+    let before = mistakes.count();
     let ends = other_ends(own, test, members, servers, mistakes);
-    let Some((task, description)) = task(own, test, mistakes).filter(|_| mistakes.0.len() == before) else {
+    let Some((task, description)) = task(own, test, mistakes).filter(|_| mistakes.count() == before) else {
         return Vec::new();
     };
     let has_many = matches!(test.to.get_ref(), OtherEnds::Listed(_));

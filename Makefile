@@ -33,6 +33,7 @@ test: ## install the tools that tests compare with, run all tests
 lint: ## check formats, links of docs, clippy, rustdoc, licences, pure crates for WebAssembly
 	@scripts/setup.sh lint
 	cargo fmt --all --check
+	scripts/format-comments.py check
 	scripts/format-c.sh check
 	scripts/check-docs.sh
 	cargo clippy --workspace --all-targets --locked -- -D warnings
@@ -43,6 +44,7 @@ lint: ## check formats, links of docs, clippy, rustdoc, licences, pure crates fo
 
 format: ## format the Rust and C files
 	cargo fmt --all
+	scripts/format-comments.py write
 	scripts/format-c.sh write
 
 web: ## build the page of `longfat view` from web/ (Node 20)

@@ -2,7 +2,7 @@
 # Installs the packages that building needs, and prints which it installs.
 #   setup.sh         for building
 #   setup.sh tests   also the tools that tests compare with or run on a lab's hosts
-#   setup.sh lint    also clang-format
+#   setup.sh lint    also clang-format and Python, which check formats
 #   setup.sh dist    also the tools that make packages
 #   setup.sh web     also npm and Chromium, which build and test the page of `longfat view`
 set -eu
@@ -75,6 +75,7 @@ if [ "${1:-}" = tests ]; then
 fi
 if [ "${1:-}" = lint ]; then
     need clang-format-16 clang-format-16
+    need python3 python3
 fi
 if [ "${1:-}" = web ]; then
     # The page needs Node 20, which Debian 12 does not have: see https://nodejs.org.

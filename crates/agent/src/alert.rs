@@ -15,15 +15,13 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    alertmanager::Alertmanager,
+    alertmanager::{Alertmanager, TIMEOUT},
     archive::{AlertReceiver, CauseChange},
     cause,
     http_client::{Webhook, post_json},
-    texts::plain,
+    texts::{plain, utc},
 };
 
-/// Timeout of an HTTP request and of a command.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 /// Interval at which the end of a command is checked.
 const COMMAND_POLL: Duration = Duration::from_millis(20);
 /// The longest sentence of an alert, bytes: it is the subject of a mail.
@@ -68,12 +66,6 @@ pub(crate) struct Alert {
     pub goodput_bps: Option<f64>,
     /// The change that would remove the cause.
     pub remedy: Option<String>,
-}
-
-/// A time in microseconds since 1970, as in `2027-01-15T08:00:00Z` (RFC 3339).
-pub(crate) fn utc(time_us: i64) -> String {
-    let time = jiff::Timestamp::from_microsecond(time_us).unwrap_or_default();
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 impl Alert {

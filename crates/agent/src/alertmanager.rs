@@ -7,21 +7,23 @@
 //!
 //! The labels identify an alert, so points that send the same alert have one alert together.
 
-use std::{collections::BTreeMap, io, str::FromStr};
+use std::{collections::BTreeMap, io, str::FromStr, time::Duration};
 
 use serde_json::{Value, json};
 use view::number;
 
 use crate::{
-    alert::{TIMEOUT, utc},
     cause,
     http_client::{Webhook, post_json},
+    texts::utc,
 };
 
 /// Path of the interface, below the address that users give.
 const API_PATH: &str = "/api/v2/alerts";
 /// The name of the alerts.
 const ALERT_NAME: &str = "LongfatCause";
+/// Timeout of an HTTP request, and of a command that sends an alert.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 /// Maximum number of alerts in a request: each request must be accepted within [`TIMEOUT`].
 const MAX_BATCH: usize = 64;
 /// How long an alert that has ended is sent to an Alertmanager that does not accept it, microseconds.

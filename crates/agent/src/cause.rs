@@ -1,29 +1,7 @@
 //! The causes that limit a pair of points, and their descriptions.
 
-use crate::{State, TestRow};
-
 /// The cause of a pair whose tests get no result.
 pub(crate) const NO_RESULT: &str = "no_result";
-/// The kinds of reasons for which a pair has no result because of the other end or the path, not because of a rule or a conflict.
-const REASONS_OF_THE_PATH: [&str; 3] = ["unreachable", "not_started", "test_failed"];
-
-/// The cause that a test found; `None` if it states nothing about the path.
-pub(crate) fn of(row: &TestRow) -> Option<String> {
-    // An application's transfer may be limited by the application, and a stream has a rate. The cause is that of TCP tests.
-    if matches!(row.kind.as_str(), "latency" | "probe" | "trace" | "stream" | "transfer") {
-        return None;
-    }
-    match row.state {
-        State::Finished => row.figures.verdict.clone(),
-        // A test that exceeded its slot counts as failed, but has figures.
-        State::Failed | State::NotRun => {
-            let kind = row.reason_kind.as_deref()?;
-            let is_of_path = REASONS_OF_THE_PATH.contains(&kind);
-            is_of_path.then(|| row.figures.verdict.clone().unwrap_or_else(|| NO_RESULT.into()))
-        }
-        State::Running => None,
-    }
-}
 
 /// Whether TCP gets the rate of the path.
 pub(crate) fn is_good(cause: &str) -> bool {

@@ -7,7 +7,7 @@ use crate::{CalendarError, DatabaseError};
 /// An error of the agent.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// An operation on a file.
+    /// An operation on a file failed.
     #[error("cannot {operation} {path}: {cause}")]
     File {
         /// The operation that failed.
@@ -17,7 +17,7 @@ pub enum Error {
         /// The error of the operating system.
         cause: io::Error,
     },
-    /// An operation of the network or the system.
+    /// An operation of the network or the system failed.
     #[error("cannot {operation}: {cause}")]
     System {
         /// The operation that failed, and its object.
@@ -25,10 +25,10 @@ pub enum Error {
         /// The error of the operating system.
         cause: io::Error,
     },
-    /// Mistakes in the configuration.
+    /// The configuration has mistakes.
     #[error("{0}")]
     Config(scenario::Error),
-    /// The limits file.
+    /// The limits file has a mistake.
     #[error("{path}: {cause}")]
     Limits {
         /// The file.
@@ -36,10 +36,10 @@ pub enum Error {
         /// The mistake.
         cause: Box<limits::Error>,
     },
-    /// The calendar.
+    /// The calendar cannot be read or written.
     #[error(transparent)]
     Calendar(Box<CalendarError>),
-    /// The archive.
+    /// An operation on the archive failed.
     #[error("cannot {operation} the archive {archive}: {cause}")]
     Archive {
         /// The operation that failed.
@@ -49,7 +49,7 @@ pub enum Error {
         /// The database's error.
         cause: Box<DatabaseError>,
     },
-    /// Certificates and TLS.
+    /// An operation on a certificate, or of TLS, failed.
     #[error("cannot {operation}: {cause}")]
     Tls {
         /// The operation that failed, and its object.
@@ -57,7 +57,7 @@ pub enum Error {
         /// The reason.
         cause: String,
     },
-    /// A user's request that is refused.
+    /// A user's request was refused.
     #[error("{0}")]
     Refused(String),
     /// The agent does not run, or does not reply.

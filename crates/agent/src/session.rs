@@ -156,6 +156,17 @@ impl Session {
         BitRate(self.rate.0.saturating_mul(self.stations.len() as u64))
     }
 
+    /// The data of the longest scan of a station, bytes.
+    pub fn max_scan_bytes(&self) -> u64 {
+        let longest = self.scans.iter().map(|scan| scan.duration).max().unwrap_or(Time::ZERO);
+        self.rate.bytes_in(longest).0
+    }
+
+    /// The number of scans that have not begun.
+    pub fn scans_to_come(&self, now: Timestamp) -> usize {
+        self.scans.iter().filter(|scan| scan.start > now).count()
+    }
+
     /// The requests for the scans that have not begun, sorted by start. Each station has a dedicated slot; the slots overlap, because all state
     /// their rate.
     pub fn slots(&self, now: Timestamp) -> Vec<SessionSlot> {

@@ -4,7 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::Time;
 
-use crate::test::Figures;
+use crate::{cause::NO_RESULT, test::Figures};
+
+/// The kinds of reasons for which a pair has no result because of the other end or the path, not because of a
+/// rule or a conflict.
+const REASONS_OF_THE_PATH: [&str; 3] = ["unreachable", "not_started", "test_failed"];
 
 /// The state of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -70,6 +74,27 @@ pub struct TestRow {
     pub figures: Figures,
     /// The record's directory, at the lead.
     pub record: Option<String>,
+}
+
+impl TestRow {
+    /// The cause that the test found; `None` if it states nothing about the path.
+    pub(crate) fn cause(&self) -> Option<String> {
+        // An application's transfer may be limited by the application, and a stream has a rate. The cause is
+        // that of TCP tests.
+        if matches!(self.kind.as_str(), "latency" | "probe" | "trace" | "stream" | "transfer") {
+            return None;
+        }
+        match self.state {
+            State::Finished => self.figures.verdict.clone(),
+            // A test that exceeded its slot counts as failed, but has figures.
+            State::Failed | State::NotRun => {
+                let kind = self.reason_kind.as_deref()?;
+                let is_of_path = REASONS_OF_THE_PATH.contains(&kind);
+                is_of_path.then(|| self.figures.verdict.clone().unwrap_or_else(|| NO_RESULT.into()))
+            }
+            State::Running => None,
+        }
+    }
 }
 
 /// A time in the unit of the rows: whole microseconds.

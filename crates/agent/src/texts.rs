@@ -1,4 +1,4 @@
-//! Sanitizes texts of other points for terminals, mail and disks.
+//! Texts for terminals, mail and disks: sanitizes those of other points, and prints times.
 
 /// The text as one line, without control characters, truncated to this length.
 pub(crate) fn plain(text: &str, max_bytes: usize) -> String {
@@ -15,6 +15,12 @@ pub(crate) fn plain(text: &str, max_bytes: usize) -> String {
 pub(crate) fn is_word(text: &str, max_bytes: usize) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     (1..=max_bytes).contains(&text.len()) && text.bytes().all(is_allowed)
+}
+
+/// A time in microseconds since 1970, as in `2027-01-15T08:00:00Z` (RFC 3339).
+pub(crate) fn utc(time_us: i64) -> String {
+    let time = jiff::Timestamp::from_microsecond(time_us).unwrap_or_default();
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! A process with two points and their calendar files is killed again and again, at any moment, and started again with the same files.
+//! A process with two points and their calendar files is killed repeatedly, at any moment, and restarted with
+//! the same files.
 
 use std::{
     collections::BTreeMap,
@@ -39,7 +40,7 @@ struct Host {
     runs: Vec<(u64, ReservationId)>,
 }
 
-/// Opens both calendars; a point with overlapping bookings would fail here.
+/// Opens both calendars. This fails if a point has overlapping bookings.
 fn open(directory: &Path) -> BTreeMap<PointName, Host> {
     ["a", "b"]
         .map(|name| {
@@ -136,7 +137,7 @@ fn a_kill_at_any_moment_loses_no_event_and_books_no_slot_twice() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        // After a number of lines that differs each time, and then at any moment of the next steps.
+        // The child is killed after a number of lines that differs each time, at any moment of the next steps.
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut remaining = 1 + kill * 37 % 200;
         let mut is_killed = false;
@@ -169,7 +170,7 @@ fn a_kill_at_any_moment_loses_no_event_and_books_no_slot_twice() {
         }
         start += 1 + kill % 40;
     }
-    // No reservation is stuck: without new requests all end, and some tests have run.
+    // Without new requests all reservations end, and some tests have run.
     let hosts = work(directory.path(), start, 400, false);
     std::io::stdout().flush().unwrap();
     let mut finished = 0;

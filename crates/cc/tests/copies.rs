@@ -1,4 +1,4 @@
-//! A copy of a built-in algorithm, from which users start, builds with the headers included in the program.
+//! Users start from copies of built-in algorithms: these build with the headers that the program contains.
 
 use cc::native::Library;
 use cc::{Algorithm, ParameterValues, Source};

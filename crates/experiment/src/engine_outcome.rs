@@ -95,7 +95,7 @@ fn device_drops(scenario: &Scenario, outcome: &lab::Outcome) -> Vec<u64> {
 /// The segments that a flow sent.
 #[derive(Debug, Clone, Copy, Default)]
 struct SentSegments {
-    /// Retransmitted until the first sample and until the last.
+    /// Segments retransmitted until the first sample, and until the last one.
     first_and_last: Option<(i64, i64)>,
     /// Their largest payload.
     mss: i64,

@@ -116,7 +116,7 @@ impl ChangedSettings {
             // Signals of the terminal do not reach the second process.
             .process_group(0)
             .spawn()
-            .attempted(|| "cannot start the process that restores settings".into())?;
+            .attempted(|| "start the process that restores settings".into())?;
         let changed = ChangedSettings { paths, guard: Some(guard), _lock: lock };
         let requested = RequestedSettings {
             purpose: purpose.into(),
@@ -225,7 +225,7 @@ pub fn guard_settings() -> Result<(), Error> {
     // A termination signal is meant for the first process: this process ends after it.
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT, signal_hook::consts::SIGHUP] {
         signal_hook::flag::register(signal, std::sync::Arc::default())
-            .attempted(|| "cannot ignore a signal".into())?;
+            .attempted(|| "ignore a signal".into())?;
     }
     let mut byte = [0];
     let mut input = std::io::stdin();

@@ -61,9 +61,9 @@ fn connect(options: &ClientOptions, observer: &mut dyn Observer) -> Result<Plain
         let header = header(options);
         socket
             .send(&header.encode(false))
-            .attempted(|| "cannot send the header of a stream".into())
+            .attempted(|| "send the header of a stream".into())
             .map_err(Error::from)?;
-        let copy = |socket: &Socket| socket.try_clone().attempted(|| "cannot duplicate a stream".into());
+        let copy = |socket: &Socket| socket.try_clone().attempted(|| "duplicate a stream".into());
         match spec.direction {
             Direction::Forward => streams.push((socket, true)),
             Direction::Reverse => streams.push((socket, false)),
@@ -104,7 +104,7 @@ fn connect_one(
         let notes = set_up(&socket, to.ip(), &options.spec, true, congestion, End::Client)?;
         match socket
             .connect_timeout(&(*to).into(), options.connect_timeout)
-            .attempted(|| format!("cannot connect to {to}"))
+            .attempted(|| format!("connect to {to}"))
         {
             Ok(()) => {
                 if number == 0 {

@@ -142,8 +142,8 @@ fn connect(
     if number == 0 {
         notes.iter().for_each(|note| observer.note(note));
     }
-    socket.connect(&to.into()).attempted(|| format!("cannot connect to {to}"))?;
-    socket.set_write_timeout(Some(STOP_CHECK_INTERVAL)).attempted(|| "cannot set a timeout".into())?;
+    socket.connect(&to.into()).attempted(|| format!("connect to {to}"))?;
+    socket.set_write_timeout(Some(STOP_CHECK_INTERVAL)).attempted(|| "set a timeout".into())?;
     Ok(UdpStream {
         // As iperf3 numbers its streams: 1, 3, 4, ...
         id: if number == 0 { 1 } else { number + 2 },
@@ -329,9 +329,7 @@ impl UdpStream {
         match self.socket.send(bytes) {
             Ok(_) => Ok(()),
             Err(error) if is_transient(&error) => Ok(()),
-            Err(error) => {
-                Err(error).attempted(|| format!("cannot send on stream {}", self.id)).map_err(Error::from)
-            }
+            Err(error) => Err(error).attempted(|| format!("send on stream {}", self.id)).map_err(Error::from),
         }
     }
 
@@ -402,7 +400,7 @@ impl UdpStream {
                 Err(error) if is_transient(&error) => continue,
                 Err(error) => {
                     return Err(error)
-                        .attempted(|| format!("cannot receive on stream {}", self.id))
+                        .attempted(|| format!("receive on stream {}", self.id))
                         .map_err(Error::from);
                 }
             };

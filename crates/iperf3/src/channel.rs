@@ -207,7 +207,7 @@ impl<'a> Channel<'a> {
 }
 
 fn cannot_share(source: std::io::Error) -> Error {
-    traffic::Error { attempted: "cannot use a control connection".into(), source }.into()
+    traffic::Error { attempted: "use a control connection".into(), source }.into()
 }
 
 /// Seconds since 1970.

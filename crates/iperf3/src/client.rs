@@ -260,7 +260,7 @@ fn connect_streams(
             let to = socket::labelled(&socket, to, spec.flow_label)?;
             socket
                 .connect_timeout(&to.into(), options.connect_timeout)
-                .attempted(|| format!("cannot connect stream {} to {to}", number + 1))?;
+                .attempted(|| format!("connect stream {} to {to}", number + 1))?;
             (socket, notes)
         };
         if number == 0 {
@@ -269,13 +269,13 @@ fn connect_streams(
         if let Some(timeout) = options.send_timeout {
             socket::set_send_timeout(&socket, timeout, spec.protocol)?;
         }
-        socket.set_nonblocking(false).attempted(|| "cannot set up a stream".into())?;
+        socket.set_nonblocking(false).attempted(|| "set up a stream".into())?;
         match spec.protocol {
             // Cannot block: the buffer of a new socket holds 37 bytes.
             Protocol::Tcp => {
                 socket
                     .send(cookie.as_bytes())
-                    .attempted(|| "cannot send the cookie on a stream".into())
+                    .attempted(|| "send the cookie on a stream".into())
                     .map(drop)?;
             }
             // The server's next message shows that it has all streams, so that a lost reply to the last hello does not matter.

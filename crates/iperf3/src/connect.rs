@@ -71,7 +71,7 @@ pub(crate) fn connect_to_any(
             0 => STOP_CHECK_INTERVAL,
             _ => STOP_CHECK_INTERVAL.min(next_at.saturating_duration_since(Instant::now())),
         };
-        let ready = os::wait_writable(&sockets, wait).attempted(|| "cannot wait for a connection".into())?;
+        let ready = os::wait_writable(&sockets, wait).attempted(|| "wait for a connection".into())?;
         let mut pending = Vec::new();
         for (attempt, is_ready) in attempts.into_iter().zip(ready) {
             let error = match is_ready {
@@ -118,15 +118,15 @@ fn begin(
 }
 
 fn established(socket: Socket) -> Result<Socket, Error> {
-    socket.set_tcp_keepalive(&KEEPALIVE).attempted(|| "cannot set up a socket".into())?;
-    socket.set_nonblocking(false).attempted(|| "cannot set up a socket".into())?;
+    socket.set_tcp_keepalive(&KEEPALIVE).attempted(|| "set up a socket".into())?;
+    socket.set_nonblocking(false).attempted(|| "set up a socket".into())?;
     Ok(socket)
 }
 
 fn cannot_connect(to: Option<SocketAddr>, error: io::Error) -> Error {
     let failed: Result<(), SystemError> = Err(error).attempted(|| match to {
-        Some(to) => format!("cannot connect to {to}"),
-        None => "cannot connect".into(),
+        Some(to) => format!("connect to {to}"),
+        None => "connect".into(),
     });
     failed.map_or_else(Error::from, |()| Error::Interrupted)
 }
@@ -142,7 +142,7 @@ mod tests {
     static NOT_STOPPED: AtomicBool = AtomicBool::new(false);
 
     fn open(to: SocketAddr) -> Result<Socket, SystemError> {
-        Socket::new(Domain::for_address(to), Type::STREAM, None).attempted(|| "cannot create a socket".into())
+        Socket::new(Domain::for_address(to), Type::STREAM, None).attempted(|| "create a socket".into())
     }
 
     /// A port whose backlog is full, so the kernel does not reply to a SYN. The returned sockets keep it full.

@@ -40,7 +40,7 @@ impl<'a> Control<'a> {
         stream
             .set_nonblocking(true)
             .and_then(|()| stream.set_nodelay(true))
-            .attempted(|| "cannot set up the control connection".into())?;
+            .attempted(|| "set up the control connection".into())?;
         Ok(Control { stream, stop, seal: None })
     }
 
@@ -54,7 +54,7 @@ impl<'a> Control<'a> {
     }
 
     pub(crate) fn peer(&self) -> Result<SocketAddr, SystemError> {
-        self.stream.peer_addr().attempted(|| "cannot read the peer's address".into())
+        self.stream.peer_addr().attempted(|| "read the peer's address".into())
     }
 
     /// The MSS that the kernel has for this path, bytes.
@@ -92,7 +92,7 @@ impl<'a> Control<'a> {
     pub(crate) fn wait(&self, timeout: Duration) -> Result<bool, Error> {
         Ok(os::wait_readable(&self.stream, timeout)
             .or_else(|e| if e.kind() == ErrorKind::Interrupted { Ok(false) } else { Err(e) })
-            .attempted(|| "cannot wait for the control connection".into())?)
+            .attempted(|| "wait for the control connection".into())?)
     }
 
     /// Reads the next state of any kind. States that end the test are returned as errors.
@@ -218,7 +218,7 @@ impl<'a> Control<'a> {
                     let left = self.left(deadline, what, timeout)?;
                     self.wait(left.min(STOP_CHECK_INTERVAL))?;
                 }
-                Err(e) => return Err(e).attempted(|| format!("cannot receive {what}"))?,
+                Err(e) => return Err(e).attempted(|| format!("receive {what}"))?,
             }
         }
         Ok(())
@@ -239,7 +239,7 @@ impl<'a> Control<'a> {
                     let left = self.left(deadline, "space for a message", timeout)?;
                     std::thread::sleep(left.min(Duration::from_millis(1)));
                 }
-                Err(e) => return Err(e).attempted(|| "cannot send on the control connection".into())?,
+                Err(e) => return Err(e).attempted(|| "send on the control connection".into())?,
             }
         }
         Ok(())
@@ -269,7 +269,7 @@ pub(crate) fn connect(
     timeout: Duration,
 ) -> Result<Socket, Error> {
     let socket = new_socket(to, from, device, Protocol::Tcp)?;
-    socket.connect_timeout(&to.into(), timeout).attempted(|| format!("cannot connect to {to}"))?;
+    socket.connect_timeout(&to.into(), timeout).attempted(|| format!("connect to {to}"))?;
     Ok(socket)
 }
 
@@ -284,16 +284,14 @@ pub fn new_socket(
         Protocol::Tcp => socket2::Type::STREAM,
         Protocol::Udp => socket2::Type::DGRAM,
     };
-    let socket = Socket::new(socket2::Domain::for_address(to), kind, None)
-        .attempted(|| "cannot create a socket".into())?;
+    let socket =
+        Socket::new(socket2::Domain::for_address(to), kind, None).attempted(|| "create a socket".into())?;
     if let Some(device) = device {
-        socket
-            .bind_device(Some(device.as_bytes()))
-            .attempted(|| format!("cannot bind to device {device}"))?;
+        socket.bind_device(Some(device.as_bytes())).attempted(|| format!("bind to device {device}"))?;
     }
     if let Some(from) = from {
-        socket.set_reuse_address(true).attempted(|| "cannot share a local port".into())?;
-        socket.bind(&from.into()).attempted(|| format!("cannot bind to {from}"))?;
+        socket.set_reuse_address(true).attempted(|| "share a local port".into())?;
+        socket.bind(&from.into()).attempted(|| format!("bind to {from}"))?;
     }
     Ok(socket)
 }
@@ -301,7 +299,7 @@ pub fn new_socket(
 /// A new cookie.
 pub(crate) fn new_cookie() -> Result<Cookie, SystemError> {
     let mut random = [0; COOKIE_BYTES - 1];
-    os::fill_random(&mut random).attempted(|| "cannot get random bytes for the cookie".into())?;
+    os::fill_random(&mut random).attempted(|| "get random bytes for the cookie".into())?;
     Ok(Cookie::from_random(random))
 }
 

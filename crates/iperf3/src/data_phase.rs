@@ -207,7 +207,7 @@ impl<'a> DataPhase<'a> {
         let wake = self.running.wake();
         let control = self.control.map_or(wake, |control| control.stream().as_fd());
         let files = [control, wake, self.running.shared.wake_timer()];
-        let ready = os::wait_any(&files, timeout).attempted(|| "cannot wait for a test's sockets".into())?;
+        let ready = os::wait_any(&files, timeout).attempted(|| "wait for a test's sockets".into())?;
         if ready[1] {
             self.woken = Some(Instant::now());
             self.running.clear_wake_ups()?;

@@ -61,9 +61,8 @@ impl LatencyProber {
         cookie: Cookie,
     ) -> Result<Option<Self>, Error> {
         let socket = control::new_socket(to, from, device, Protocol::Udp)?;
-        sys::enable_arrival_stamps(&socket)
-            .attempted(|| "cannot enable timestamps of latency probes".into())?;
-        socket.connect(&to.into()).attempted(|| format!("cannot send latency probes to {to}"))?;
+        sys::enable_arrival_stamps(&socket).attempted(|| "enable timestamps of latency probes".into())?;
+        socket.connect(&to.into()).attempted(|| format!("send latency probes to {to}"))?;
         let mut probes = ProbeSocket { socket, cookie, all: Vec::new() };
         for _ in 0..PROBES_BEFORE {
             probes.send();
@@ -78,7 +77,7 @@ impl LatencyProber {
         let thread = std::thread::Builder::new()
             .name("latency".into())
             .spawn(move || probes.run(&thread_stop))
-            .attempted(|| "cannot create the thread of the latency probes".into())?;
+            .attempted(|| "create the thread of the latency probes".into())?;
         Ok(Some(LatencyProber { stop, thread: Some(thread) }))
     }
 

@@ -10,7 +10,7 @@ const BACKLOG: i32 = 1024;
 
 /// Listens, without blocking, on a socket that is bound to `at`.
 pub(crate) fn listen_on(socket: Socket, at: SocketAddr) -> Result<Socket, SystemError> {
-    let what = || format!("cannot listen at {at}");
+    let what = || format!("listen at {at}");
     socket.listen(BACKLOG).attempted(what)?;
     socket.set_nonblocking(true).attempted(what)?;
     Ok(socket)
@@ -24,15 +24,13 @@ pub(crate) fn bound(
     device: Option<&str>,
     reuses_port: bool,
 ) -> Result<Socket, SystemError> {
-    let what = || format!("cannot listen at {at}");
+    let what = || format!("listen at {at}");
     let socket = Socket::new(Domain::for_address(at), kind, None).attempted(what)?;
     if at.is_ipv6() {
         socket.set_only_v6(only_v6).attempted(what)?;
     }
     if let Some(device) = device {
-        socket
-            .bind_device(Some(device.as_bytes()))
-            .attempted(|| format!("cannot bind to device {device}"))?;
+        socket.bind_device(Some(device.as_bytes())).attempted(|| format!("bind to device {device}"))?;
     }
     socket.set_reuse_address(true).attempted(what)?;
     if reuses_port {

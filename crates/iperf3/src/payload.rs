@@ -35,7 +35,7 @@ impl Source {
     /// A source of blocks of up to `len` bytes.
     pub(super) fn new(len: usize, spec: &TestSpec) -> Result<Source, Error> {
         if let Some(path) = &spec.file {
-            let file = File::open(path).attempted(|| format!("cannot open {} to send it", path.display()))?;
+            let file = File::open(path).attempted(|| format!("open {} to send it", path.display()))?;
             return Ok(if spec.zerocopy {
                 Source::FilePages(file)
             } else {
@@ -47,7 +47,7 @@ impl Source {
             fill(&mut bytes, spec.repeating_payload)?;
             Ok(if spec.zerocopy { Source::Pages(sys::Pages::of(&bytes)?) } else { Source::Memory(bytes) })
         };
-        memory().attempted(|| "cannot allocate data to send".into())
+        memory().attempted(|| "allocate data to send".into())
     }
 
     /// Prepares the next block, and returns its length, at most `max` bytes; 0 at a file's end.
@@ -61,13 +61,13 @@ impl Source {
                         Ok(0) => break,
                         Ok(n) => len += n,
                         Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                        Err(e) => return Err(e).attempted(|| "cannot read the file that is sent".into()),
+                        Err(e) => return Err(e).attempted(|| "read the file that is sent".into()),
                     }
                 }
                 Ok(len)
             }
             Source::FilePages(file) => {
-                let remaining = remaining(file).attempted(|| "cannot read the file that is sent".into())?;
+                let remaining = remaining(file).attempted(|| "read the file that is sent".into())?;
                 Ok(max.min(usize::try_from(remaining).unwrap_or(usize::MAX)))
             }
         }
@@ -135,10 +135,10 @@ impl Sink {
     /// Stores the last `len` received bytes.
     pub(super) fn keep(&mut self, len: usize) -> Result<(), Error> {
         let Sink::File { file, block } = self else { return Ok(()) };
-        file.write_all(&block[..len]).attempted(|| "cannot write received data to the file".into())
+        file.write_all(&block[..len]).attempted(|| "write received data to the file".into())
     }
 }
 
 fn create(path: &Path) -> Result<File, Error> {
-    File::create(path).attempted(|| format!("cannot create {} for received data", path.display()))
+    File::create(path).attempted(|| format!("create {} for received data", path.display()))
 }

@@ -245,7 +245,7 @@ fn connection(id: u32, sends: bool, socket: &Socket) -> Result<Connection, Error
     let address = |of: std::io::Result<socket2::SockAddr>| {
         let address =
             of.and_then(|a| a.as_socket().ok_or_else(|| std::io::ErrorKind::AddrNotAvailable.into()));
-        address.attempted(|| format!("cannot read the addresses of stream {id}"))
+        address.attempted(|| format!("read the addresses of stream {id}"))
     };
     let canonical = |at: SocketAddr| SocketAddr::new(at.ip().to_canonical(), at.port());
     Ok(Connection {

@@ -44,7 +44,7 @@ pub fn set_up(
     let mut notes = set_buffers(socket, spec, sends, end)?;
     set_tos(socket, peer, spec.tos)?;
     if let Some(rate) = spec.fq_rate {
-        sys::set_max_pacing_rate(socket, rate.0 / 8).attempted(|| format!("cannot pace at {rate}"))?;
+        sys::set_max_pacing_rate(socket, rate.0 / 8).attempted(|| format!("pace at {rate}"))?;
     }
     if spec.protocol == Protocol::Udp {
         if spec.dont_fragment && peer.to_canonical().is_ipv4() {
@@ -53,15 +53,15 @@ pub fn set_up(
         return Ok(notes);
     }
     if let Some(mss) = spec.mss {
-        socket.set_tcp_mss(mss).attempted(|| format!("cannot set an MSS of {mss} bytes"))?;
+        socket.set_tcp_mss(mss).attempted(|| format!("set an MSS of {mss} bytes"))?;
     }
     if spec.nodelay {
-        socket.set_tcp_nodelay(true).attempted(|| "cannot set TCP_NODELAY".into())?;
+        socket.set_tcp_nodelay(true).attempted(|| "set TCP_NODELAY".into())?;
     }
     if let Some(name) = congestion {
         let set = socket
             .set_tcp_congestion(name.as_bytes())
-            .attempted(|| format!("cannot use congestion control {name:?}"));
+            .attempted(|| format!("use congestion control {name:?}"));
         match (set, end) {
             (Err(error), End::Client) => return Err(error),
             (Err(error), End::Server) => notes.push(error.to_string()),
@@ -82,7 +82,7 @@ pub(crate) fn set_tos(socket: &Socket, peer: IpAddr, tos: u8) -> Result<(), Erro
         IpAddr::V6(address) if address.to_ipv4_mapped().is_some() => socket.set_tos_v4(tos),
         IpAddr::V6(_) => socket.set_tclass_v6(tos),
     };
-    set.attempted(|| format!("cannot set a type of service of {tos}"))
+    set.attempted(|| format!("set a type of service of {tos}"))
 }
 
 /// Unacknowledged data ends a TCP connection after this time (RFC 793's user timeout, tcp(7)); whole
@@ -93,15 +93,14 @@ pub(crate) fn set_send_timeout(socket: &Socket, timeout: Duration, protocol: Pro
     }
     socket
         .set_tcp_user_timeout(Some(timeout))
-        .attempted(|| format!("cannot set a user timeout of {} ms", timeout.as_millis()))
+        .attempted(|| format!("set a user timeout of {} ms", timeout.as_millis()))
 }
 
 /// Returns the address to connect to with the requested IPv6 flow label (RFC 6437), which it leases from the
 /// kernel; IPv4 has no flow labels.
 pub(crate) fn labelled(socket: &Socket, to: SocketAddr, label: Option<u32>) -> Result<SocketAddr, Error> {
     let (SocketAddr::V6(mut to), Some(label)) = (to, label) else { return Ok(to) };
-    sys::lease_flow_label(socket, *to.ip(), label)
-        .attempted(|| format!("cannot lease the flow label {label}"))?;
+    sys::lease_flow_label(socket, *to.ip(), label).attempted(|| format!("lease the flow label {label}"))?;
     to.set_flowinfo(label.to_be());
     Ok(to.into())
 }
@@ -111,7 +110,7 @@ fn set_buffers(socket: &Socket, spec: &TestSpec, sends: bool, end: End) -> Resul
     let (own_send, own_receive) = if sends { (spec.send_buffer, None) } else { (None, spec.receive_buffer) };
     let send = own_send.or(spec.window);
     let receive = own_receive.or(spec.window);
-    let what = |bytes: Bytes| move || format!("cannot set a socket buffer of {} bytes", bytes.0);
+    let what = |bytes: Bytes| move || format!("set a socket buffer of {} bytes", bytes.0);
     let size = |bytes: Bytes| usize::try_from(bytes.0).unwrap_or(usize::MAX);
     if let Some(bytes) = send {
         socket.set_send_buffer_size(size(bytes)).attempted(what(bytes))?;
@@ -139,14 +138,14 @@ fn set_buffers(socket: &Socket, spec: &TestSpec, sends: bool, end: End) -> Resul
     if receive.is_some() && end == End::Server && spec.protocol == Protocol::Tcp {
         let clamp = i32::try_from(actual_receive).unwrap_or(i32::MAX);
         os::set_option(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, clamp)
-            .attempted(|| "cannot raise the window clamp".into())?;
+            .attempted(|| "raise the window clamp".into())?;
     }
     Ok(notes)
 }
 
 /// SO_SNDBUF and SO_RCVBUF as the kernel returns them: twice the requested values.
 pub(crate) fn sizes(socket: &Socket) -> Result<(u64, u64), Error> {
-    let what = || "cannot read the sizes of the socket's buffers".to_string();
+    let what = || "read the sizes of the socket's buffers".to_string();
     Ok((socket.send_buffer_size().attempted(what)? as u64, socket.recv_buffer_size().attempted(what)? as u64))
 }
 

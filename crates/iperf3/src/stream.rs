@@ -107,7 +107,7 @@ impl Stream {
         let Some(udp) = &self.udp else {
             return if self.sends { self.send(spec, shared) } else { self.receive(spec, shared) };
         };
-        let socket = self.socket.try_clone().attempted(|| format!("cannot duplicate stream {}", self.id))?;
+        let socket = self.socket.try_clone().attempted(|| format!("duplicate stream {}", self.id))?;
         let after = || self.sampler.after_io(self, shared);
         match self.sends {
             true => udp.send(socket, spec, shared.datagrams_left(), after),
@@ -148,7 +148,7 @@ impl Stream {
                     }
                     Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                     Err(_) if shared.sending_is_over() => return Ok(()),
-                    Err(e) => return Err(e).attempted(|| format!("cannot send on stream {}", self.id)),
+                    Err(e) => return Err(e).attempted(|| format!("send on stream {}", self.id)),
                 }
             }
             if let Some(pace) = &mut pace {
@@ -185,7 +185,7 @@ impl Stream {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => threshold.waited(&self.socket),
                 Err(_) if shared.is_over() => return Ok(()),
-                Err(e) => return Err(e).attempted(|| format!("cannot receive on stream {}", self.id)),
+                Err(e) => return Err(e).attempted(|| format!("receive on stream {}", self.id)),
             }
         }
     }

@@ -56,7 +56,7 @@ impl StreamThreads {
         for stream in &mut streams {
             stream.sampler = StreamSampler::new(sample, stream.udp.is_some());
         }
-        let what = || "cannot create the threads of a test".to_string();
+        let what = || "create the threads of a test".to_string();
         let (shared, wake) = SharedState::new().attempted(what)?;
         let mut running = StreamThreads {
             shared: Arc::new(shared),
@@ -71,9 +71,9 @@ impl StreamThreads {
             let cpu = (!pin.is_empty()).then(|| pin[index % pin.len()]);
             let body = move || {
                 if shared.wait_for_begin() {
-                    let pinned = cpu.map_or(Ok(()), |cpu| os::set_allowed_cpus(&[cpu])).attempted(|| {
-                        format!("cannot run a stream on processor {}", cpu.unwrap_or_default())
-                    });
+                    let pinned = cpu
+                        .map_or(Ok(()), |cpu| os::set_allowed_cpus(&[cpu]))
+                        .attempted(|| format!("run a stream on processor {}", cpu.unwrap_or_default()));
                     if let Err(error) = pinned.and_then(|()| streams[index].run(&spec, &shared)) {
                         shared.fail(error);
                     }
@@ -108,7 +108,7 @@ impl StreamThreads {
         use std::io::Read;
         // One read takes all wake-ups: there are at most a few bytes for each thread. It does not block,
         // because the pipe is readable.
-        self.wake.read(&mut [0; 4096]).map(drop).attempted(|| "cannot read from the threads of a test".into())
+        self.wake.read(&mut [0; 4096]).map(drop).attempted(|| "read from the threads of a test".into())
     }
 
     /// Takes a snapshot of all streams.

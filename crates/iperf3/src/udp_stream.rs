@@ -135,7 +135,7 @@ fn received_datagrams(statistics: &ReceiverStatistics) -> Datagrams {
 /// Forbids routers to fragment what `socket` sends.
 pub(crate) fn forbid_fragments(socket: &Socket) -> Result<(), SystemError> {
     os::set_option(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)
-        .attempted(|| "cannot forbid fragments".into())
+        .attempted(|| "forbid fragments".into())
 }
 
 /// Opens a stream on a socket that is connected to the server: sends hellos until the server replies.
@@ -156,7 +156,7 @@ pub fn greet_unless(
     timeout: Duration,
     mut is_open: impl FnMut() -> Result<bool, Error>,
 ) -> Result<(), Error> {
-    let what = || "cannot send a hello on a UDP stream".to_string();
+    let what = || "send a hello on a UDP stream".to_string();
     let begin = Instant::now();
     loop {
         match socket.send(&HELLO) {

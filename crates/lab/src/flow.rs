@@ -219,7 +219,7 @@ impl Flow {
         let Some(plan) = &self.plans.bulk else { return Ok(()) };
         let Some(ends) = flow_bulk::connect(plan, from, to, &self.stop)? else { return Ok(()) };
         let failed = |source| {
-            let attempted = format!("cannot send data by {}", self.spec.kind.name());
+            let attempted = format!("send data by {}", self.spec.kind.name());
             Error::Flow { flow: self.spec.name.clone(), source: traffic::Error { attempted, source } }
         };
         let counts = Arc::new(BulkCounts::default());

@@ -7,10 +7,10 @@ pub enum Error {
     #[error("{0}")]
     Syntax(String),
     /// A value that is not a quantity.
-    #[error("class {class}: {key}: {message}")]
+    #[error("{location}: {key}: {message}")]
     Value {
-        /// The class, or the link.
-        class: String,
+        /// The class or the link.
+        location: String,
         /// The key.
         key: &'static str,
         /// The mistake.

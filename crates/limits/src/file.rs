@@ -51,20 +51,20 @@ struct FileLink {
     daily_bytes: String,
 }
 
-fn quantity<T: FromStr<Err: Display>>(class: &str, key: &'static str, text: &str) -> Result<T, Error> {
+fn quantity<T: FromStr<Err: Display>>(location: &str, key: &'static str, text: &str) -> Result<T, Error> {
     text.parse().map_err(|error: T::Err| Error::Value {
-        class: class.into(),
+        location: location.into(),
         key,
         message: error.to_string(),
     })
 }
 
 fn optional<T: FromStr<Err: Display>>(
-    class: &str,
+    location: &str,
     key: &'static str,
     text: Option<&String>,
 ) -> Result<Option<T>, Error> {
-    text.map(|text| quantity(class, key, text)).transpose()
+    text.map(|text| quantity(location, key, text)).transpose()
 }
 
 fn net(location: String, text: &str) -> Result<Net, Error> {
@@ -80,12 +80,13 @@ impl FromStr for Limits {
         let mut limits =
             Limits { default: file.assign.default, users: file.assign.users, ..Limits::default() };
         for (name, class) in file.classes {
+            let location = format!("class {name}");
             let read = Class {
-                max_rate: optional(&name, "max_rate", class.max_rate.as_ref())?,
-                max_duration: optional(&name, "max_duration", class.max_duration.as_ref())?,
-                max_horizon: optional(&name, "max_horizon", class.max_horizon.as_ref())?,
+                max_rate: optional(&location, "max_rate", class.max_rate.as_ref())?,
+                max_duration: optional(&location, "max_duration", class.max_duration.as_ref())?,
+                max_horizon: optional(&location, "max_horizon", class.max_horizon.as_ref())?,
                 max_pending: class.max_pending,
-                max_time_error: optional(&name, "max_time_error", class.max_time_error.as_ref())?,
+                max_time_error: optional(&location, "max_time_error", class.max_time_error.as_ref())?,
                 max_priority: class.max_priority,
                 allow_open: class.allow_open,
                 allow_tcp: class.allow_tcp,
@@ -101,11 +102,12 @@ impl FromStr for Limits {
             }
         }
         for link in file.links {
-            let nets = link.nets.iter().map(|text| net(format!("link {}", link.name), text));
+            let location = format!("link {}", link.name);
+            let nets = link.nets.iter().map(|text| net(location.clone(), text));
             limits.links.push(Link {
                 nets: nets.collect::<Result<_, _>>()?,
-                rate: quantity(&link.name, "rate", &link.rate)?,
-                daily_bytes: quantity(&link.name, "daily_bytes", &link.daily_bytes)?,
+                rate: quantity(&location, "rate", &link.rate)?,
+                daily_bytes: quantity(&location, "daily_bytes", &link.daily_bytes)?,
                 name: link.name,
             });
         }

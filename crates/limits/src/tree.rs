@@ -7,25 +7,27 @@ use units::{BitRate, Bytes, Time};
 
 use crate::{Error, Net};
 
-/// The root's highest priority unless it states one.
+/// The maximum priority of a root class that states none.
 pub(crate) const DEFAULT_MAX_PRIORITY: i32 = 0;
 
-/// The limits of one class. `None`: the parent's; at the root there is no limit, and permissions have the default stated below.
+/// The limits of one class. `None`: the parent's limit applies. At the root, it means that there is no limit;
+/// permissions then have the default that their field states.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Class {
     /// The parent; `None` for the root.
     pub parent: Option<String>,
-    /// Largest rate of UDP tests, and of all tests at a rate.
+    /// Maximum rate of UDP tests, and of all tests that state a rate.
     pub max_rate: Option<BitRate>,
-    /// Longest test.
+    /// Maximum duration of a test.
     pub max_duration: Option<Time>,
-    /// Longest time until the start.
+    /// Maximum time from the request to the start of the test.
     pub max_horizon: Option<Time>,
     /// Maximum number of reservations that have not ended, of this class and its descendants.
     pub max_pending: Option<u64>,
-    /// Largest sum of both clocks' errors: slots are padded by it, so a large sum would block the calendar.
+    /// Maximum sum of the errors of both clocks. Slots are padded by this sum, so a large one would block the
+    /// calendar.
     pub max_time_error: Option<Time>,
-    /// Highest priority; by default 0. A reservation displaces those of lower priority.
+    /// Maximum priority; by default 0. A reservation displaces reservations of lower priority.
     pub max_priority: Option<i32>,
     /// Whether requests without authentication are allowed; by default they are not.
     pub allow_open: Option<bool>,
@@ -44,7 +46,7 @@ pub struct Link {
     pub nets: Vec<Net>,
     /// Its rate, at which a TCP test without a rate is assumed to send.
     pub rate: BitRate,
-    /// Maximum number of bytes that tests send and receive on a day of UTC.
+    /// Maximum number of bytes that tests send and receive in a UTC day.
     pub daily_bytes: Bytes,
 }
 
@@ -77,7 +79,7 @@ pub struct AssignedRole {
     pub may_reserve: bool,
     /// Its scopes, for refusals.
     pub scopes: String,
-    /// The class of requests with this role; `None`: the one that they have without it.
+    /// The class of requests with this role; `None`: the class that they have without a role.
     pub class: Option<String>,
 }
 
@@ -126,7 +128,7 @@ impl Limits {
         self.roles.get(user).or_else(of_point)
     }
 
-    /// The class of a request, and the assignment that it comes from.
+    /// The class of a request, and the assignment that selects it.
     pub fn class_of(&self, user: Option<&str>, address: Option<IpAddr>) -> Option<(&str, String)> {
         if let Some(user) = user
             && let Some(class) = self.users.get(user)
@@ -145,7 +147,7 @@ impl Limits {
         self.default.as_deref().map(|class| (class, "default".into()))
     }
 
-    /// To whom classes are assigned, and the limits that apply there: the default, then networks, users and roles.
+    /// The assignments of classes (the default, then networks, users and roles), each with the limits that apply.
     pub fn assignments(&self) -> impl Iterator<Item = (String, Class)> {
         let default = self.default.iter().map(|class| ("default".into(), class));
         let nets = self.nets.iter().map(|(net, class)| (format!("net {net}"), class));
@@ -157,7 +159,8 @@ impl Limits {
         default.chain(nets).chain(users).chain(roles).map(|(to, class)| (to, self.effective(class)))
     }
 
-    /// The limits of a class with those that it inherits: classes only narrow, so the nearest value applies.
+    /// The limits of a class with those that it inherits. A class can only narrow the limits of its ancestors, so
+    /// the nearest value applies.
     fn effective(&self, class: &str) -> Class {
         let mut effective = Class::default();
         for (_, above) in self.chain(class) {
@@ -184,7 +187,7 @@ impl Limits {
             .map(|(name, class)| (name.as_str(), class))
     }
 
-    /// Checks names, the tree, and that classes only narrow.
+    /// Checks the names and the tree, and that no class widens a limit of its ancestors.
     pub(crate) fn validate(&self) -> Result<(), Error> {
         let unknown = |location: String, class: &str| Error::UnknownClass { location, class: class.into() };
         for (name, class) in &self.classes {
@@ -217,21 +220,21 @@ impl Limits {
             }
         }
         for name in self.classes.keys() {
-            self.narrows(name, "max_rate", |class| class.max_rate, None)?;
-            self.narrows(name, "max_duration", |class| class.max_duration, None)?;
-            self.narrows(name, "max_horizon", |class| class.max_horizon, None)?;
-            self.narrows(name, "max_pending", |class| class.max_pending, None)?;
-            self.narrows(name, "max_time_error", |class| class.max_time_error, None)?;
-            self.narrows(name, "max_priority", |class| class.max_priority, Some(DEFAULT_MAX_PRIORITY))?;
-            self.narrows(name, "allow_open", |class| class.allow_open, Some(false))?;
-            self.narrows(name, "allow_tcp", |class| class.allow_tcp, Some(true))?;
-            self.narrows(name, "allow_udp", |class| class.allow_udp, Some(false))?;
+            self.check_limit(name, "max_rate", |class| class.max_rate, None)?;
+            self.check_limit(name, "max_duration", |class| class.max_duration, None)?;
+            self.check_limit(name, "max_horizon", |class| class.max_horizon, None)?;
+            self.check_limit(name, "max_pending", |class| class.max_pending, None)?;
+            self.check_limit(name, "max_time_error", |class| class.max_time_error, None)?;
+            self.check_limit(name, "max_priority", |class| class.max_priority, Some(DEFAULT_MAX_PRIORITY))?;
+            self.check_limit(name, "allow_open", |class| class.allow_open, Some(false))?;
+            self.check_limit(name, "allow_tcp", |class| class.allow_tcp, Some(true))?;
+            self.check_limit(name, "allow_udp", |class| class.allow_udp, Some(false))?;
         }
         Ok(())
     }
 
     /// Checks one limit of a class against the nearest ancestor that has it, or the root's default. `false` is less than `true`.
-    fn narrows<T: Value>(
+    fn check_limit<T: Value>(
         &self,
         name: &str,
         key: &'static str,

@@ -183,6 +183,8 @@ fn mistakes_are_named() {
         "{}",
         error("\"900mbit\"", "\"900\"")
     );
+    let budget = error("daily_bytes = \"10GB\"", "daily_bytes = \"much\"");
+    assert!(budget.starts_with("link uplink: daily_bytes: "), "{budget}");
     let unknown = error("max_pending = 2", "max_pendign = 2");
     assert!(unknown.contains("max_pendign") && unknown.contains("line 18"), "{unknown}");
     assert!(error("[classes.friends]\nparent = \"root\"\n", "[classes.friends]\n").contains("friends, root"));

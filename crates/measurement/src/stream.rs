@@ -61,6 +61,19 @@ pub struct RecordedStream {
     pub missed: MissedPackets,
 }
 
+impl RecordedStream {
+    /// Whether the receiver could play the stream.
+    pub fn is_sustainable(&self) -> bool {
+        self.run.flows.iter().filter_map(|flow| flow.stream).all(|stream| stream.is_sustainable)
+    }
+}
+
+/// The highest rate at which one of these streams was sustainable, bit/s of payload.
+pub fn max_sustainable_rate(streams: &[RecordedStream]) -> Option<f64> {
+    let flows = streams.iter().filter(|one| one.is_sustainable()).flat_map(|one| &one.run.flows);
+    flows.filter_map(|flow| flow.stream?.sustainable_up_to_bps).reduce(f64::max)
+}
+
 /// Collects the samples of a running stream, and writes them to a record if there is one.
 pub struct StreamRecorder {
     test: StreamTest,

@@ -83,9 +83,9 @@ impl Session {
     /// If the host does not exist, or does not accept probes.
     pub fn open(options: &SessionOptions, stop: &AtomicBool) -> Result<Session, Error> {
         let control = connect(options)?;
-        let peer = control.peer_addr().attempted(|| "cannot read the server's address".into())?;
+        let peer = control.peer_addr().attempted(|| "read the server's address".into())?;
         let mut random = [0; COOKIE_BYTES - 1];
-        os::fill_random(&mut random).attempted(|| "cannot get random bytes for the cookie".into())?;
+        os::fill_random(&mut random).attempted(|| "get random bytes for the cookie".into())?;
         let mut cookie = *Cookie::from_random(random).as_bytes();
         cookie[..COOKIE_PREFIX.len()].copy_from_slice(COOKIE_PREFIX.as_bytes());
         if let Some(secret) = &options.secret {
@@ -259,7 +259,7 @@ impl Session {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        Ok(self.control.write_all(bytes).attempted(|| format!("cannot write to {}", self.peer))?)
+        Ok(self.control.write_all(bytes).attempted(|| format!("write to {}", self.peer))?)
     }
 
     fn read(
@@ -288,7 +288,7 @@ impl Session {
                         return Err(LinkError::Timeout { what, after: timeout }.into());
                     }
                 }
-                Err(e) => return Err(e).attempted(|| format!("cannot read from {}", self.peer))?,
+                Err(e) => return Err(e).attempted(|| format!("read from {}", self.peer))?,
             }
         }
         Ok(())
@@ -312,10 +312,10 @@ fn connect(options: &SessionOptions) -> Result<TcpStream, Error> {
         |address: &SocketAddr| options.ip.is_none_or(|ip| (ip == IpVersion::V4) == address.is_ipv4());
     let mut failed = None;
     for to in found.filter(has_version) {
-        let what = || format!("cannot connect to {to}");
+        let what = || format!("connect to {to}");
         match TcpStream::connect_timeout(&to, options.timeout).attempted(what) {
             Ok(control) => {
-                let what = || format!("cannot prepare the connection to {to}");
+                let what = || format!("prepare the connection to {to}");
                 control.set_nonblocking(false).attempted(what)?;
                 control.set_nodelay(true).attempted(what)?;
                 control.set_read_timeout(Some(STOP_CHECK_INTERVAL)).attempted(what)?;
@@ -330,7 +330,7 @@ fn connect(options: &SessionOptions) -> Result<TcpStream, Error> {
 
 fn datagrams_to(peer: SocketAddr) -> Result<Socket, Error> {
     let any: SocketAddr = if peer.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
-    let what = || format!("cannot create a UDP socket to {peer}");
+    let what = || format!("create a UDP socket to {peer}");
     let socket = UdpSocket::bind(any).attempted(what)?;
     socket.connect(peer).attempted(what)?;
     socket.set_read_timeout(Some(STOP_CHECK_INTERVAL)).attempted(what)?;

@@ -163,7 +163,7 @@ pub(super) struct IcmpProber {
 impl IcmpProber {
     pub(super) fn new(to: SocketAddr) -> Result<IcmpProber, Error> {
         let any: SocketAddr = if to.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
-        let what = || format!("cannot create a UDP socket to {}", to.ip());
+        let what = || format!("create a UDP socket to {}", to.ip());
         let socket: Socket = UdpSocket::bind(any).attempted(what)?.into();
         ancillary::enable_arrival_info(&socket).attempted(what)?;
         ancillary::set_error_reports(&socket, to.is_ipv4(), true).attempted(what)?;
@@ -221,7 +221,7 @@ impl IcmpProber {
                     SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
                 };
                 os::set_option(&self.socket, level, name, i32::from(packet.ttl))
-                    .attempted(|| "cannot set a time to live".into())?;
+                    .attempted(|| "set a time to live".into())?;
             }
             self.send(&zeros[..self.payload(packet.bytes)], *port)?;
         }
@@ -269,7 +269,7 @@ impl IcmpProber {
         match self.socket.send_to(&payload, &at.into()) {
             Err(e) if e.raw_os_error() == Some(libc::EMSGSIZE) => return Ok(MtuOutcome::TooBig(0)),
             Err(e) if !ancillary::is_transient(&e) => {
-                return Err(e).attempted(|| format!("cannot send to {}", self.to.ip()))?;
+                return Err(e).attempted(|| format!("send to {}", self.to.ip()))?;
             }
             _ => {}
         }
@@ -299,7 +299,7 @@ impl IcmpProber {
         match send().or_else(|_| send()) {
             // This packet counts as lost.
             Err(e) if ancillary::is_transient(&e) || e.raw_os_error() == Some(libc::EMSGSIZE) => Ok(()),
-            Err(e) => Err(e).attempted(|| format!("cannot send to {}", self.to.ip()))?,
+            Err(e) => Err(e).attempted(|| format!("send to {}", self.to.ip()))?,
             Ok(_) => Ok(()),
         }
     }
@@ -314,7 +314,7 @@ impl IcmpProber {
         }
         // An error also makes the socket readable (POLLERR).
         os::wait_readable(&self.socket, left.min(STOP_CHECK_INTERVAL))
-            .attempted(|| "cannot wait for replies".into())?;
+            .attempted(|| "wait for replies".into())?;
         self.next_report()
     }
 
@@ -325,7 +325,7 @@ impl IcmpProber {
         match ancillary::receive_with_ancillary(&self.socket, &mut buffer, libc::MSG_ERRQUEUE) {
             Ok(report) => Ok(Some(report)),
             Err(e) if ancillary::is_transient(&e) => Ok(None),
-            Err(e) => Err(e).attempted(|| "cannot read the ICMP errors of a packet".into())?,
+            Err(e) => Err(e).attempted(|| "read the ICMP errors of a packet".into())?,
         }
     }
 }

@@ -22,7 +22,7 @@ impl Session {
     pub(super) fn discover_mtu(&mut self, max: u32, stop: &AtomicBool) -> Result<MtuResult, Error> {
         let v4 = self.peer().is_ipv4();
         forbid_fragments(&self.socket, v4)?;
-        let what = || "cannot enable reports of ICMP errors".to_string();
+        let what = || "enable reports of ICMP errors".to_string();
         ancillary::set_error_reports(&self.socket, v4, true).attempted(what)?;
         let mut search = MtuSearch::between(if v4 { BASE.0 } else { BASE.1 }, max);
         while let Some(bytes) = search.next_size() {
@@ -58,7 +58,7 @@ impl Session {
                         .or(smallest);
                 }
                 Err(e) if ancillary::is_transient(&e) => return Ok(smallest),
-                Err(e) => return Err(e).attempted(|| "cannot read the ICMP errors of a packet".into())?,
+                Err(e) => return Err(e).attempted(|| "read the ICMP errors of a packet".into())?,
             }
         }
     }

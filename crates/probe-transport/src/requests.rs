@@ -41,7 +41,7 @@ impl Session {
         stop: &AtomicBool,
         doing: &mut dyn FnMut(&str),
     ) -> Result<RequestResponseResult, Error> {
-        let what = || "cannot enable timestamps of replies".to_string();
+        let what = || "enable timestamps of replies".to_string();
         enable_arrival_metadata(&self.socket).attempted(what)?;
         let mut buffers = MessageBuffers::new(MAX_MESSAGES, READ_BYTES);
         while let Some(next) = requests.next_train() {
@@ -74,7 +74,7 @@ impl Session {
                 Ok(count) => count,
                 Err(e) if e.kind() == ErrorKind::Interrupted || ancillary::is_transient(&e) => continue,
                 Err(e) if e.raw_os_error() == Some(libc::EMSGSIZE) => continue,
-                Err(e) => return Err(e).attempted(|| "cannot receive the replies of a probe".into())?,
+                Err(e) => return Err(e).attempted(|| "receive the replies of a probe".into())?,
             };
             for message in (0..count).map(|index| buffers.message(index)) {
                 let Some((header, held_ns)) = read_reply(message.bytes) else { continue };

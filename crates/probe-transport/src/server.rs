@@ -82,11 +82,11 @@ impl Service for ProbeService {
 
 fn serve(client: ServiceClient<'_>, stop: &AtomicBool) -> Result<(), Error> {
     let mut control = &client.control;
-    let what = || "cannot set up a probe's connection".to_string();
+    let what = || "set up a probe's connection".to_string();
     control.set_nonblocking(false).attempted(what)?;
     control.set_nodelay(true).attempted(what)?;
     control.set_write_timeout(Some(WRITE_TIMEOUT)).attempted(what)?;
-    control.write_all(&[TURN]).attempted(|| "cannot notify a client of its turn".into())?;
+    control.write_all(&[TURN]).attempted(|| "notify a client of its turn".into())?;
     let socket = client.udp_hello().wait("UDP hello of a probe", stop)?;
     socket.set_nonblocking(true).attempted(what)?;
     enable_arrival_metadata(&socket).attempted(what)?;
@@ -152,7 +152,7 @@ impl TrainReceiver {
         while !stop.load(Ordering::Acquire) {
             let files = [self.control.as_fd(), self.socket.as_fd()];
             let ready = os::wait_any(&files, STOP_CHECK_INTERVAL)
-                .attempted(|| "cannot wait for a probe's packets".into())?;
+                .attempted(|| "wait for a probe's packets".into())?;
             if ready[1] {
                 self.receive_packets(&mut buffers)?;
             }
@@ -179,7 +179,7 @@ impl TrainReceiver {
                 Ok(count) => count,
                 // Nothing has arrived, or an ICMP message reports that an earlier reply was rejected or too large for the way back.
                 Err(e) if is_about_reply(&e) => return Ok(()),
-                Err(e) => return Err(e).attempted(|| "cannot receive a probe's packets".into())?,
+                Err(e) => return Err(e).attempted(|| "receive a probe's packets".into())?,
             };
             for index in 0..count {
                 let message = buffers.message(index);
@@ -189,8 +189,7 @@ impl TrainReceiver {
                 let Some(header) = Header::read(NumberWidth::Bits64, message.bytes) else {
                     // The client repeats its hello if the reply was lost.
                     if is_hello(message.bytes) {
-                        reply_to_hello(&self.socket)
-                            .attempted(|| "cannot reply to a probe's hello".into())?;
+                        reply_to_hello(&self.socket).attempted(|| "reply to a probe's hello".into())?;
                     }
                     continue;
                 };
@@ -227,7 +226,7 @@ impl TrainReceiver {
             Ok(n) => self.incomplete.extend(&bytes[..n]),
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(e) if e.kind() == ErrorKind::ConnectionReset => return Ok(false),
-            Err(e) => return Err(e).attempted(|| "cannot read from a probe".into())?,
+            Err(e) => return Err(e).attempted(|| "read from a probe".into())?,
         }
         while let Some((message, rest)) = self.incomplete.split_first_chunk::<SENT_BYTES>() {
             let sent = TrainSent::from_bytes(*message);
@@ -273,7 +272,7 @@ impl TrainReceiver {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let what = || "cannot report to a probe".to_string();
+        let what = || "report to a probe".to_string();
         self.control.set_nonblocking(false).attempted(what)?;
         self.control.write_all(bytes).attempted(what)?;
         Ok(self.control.set_nonblocking(true).attempted(what)?)
@@ -300,7 +299,7 @@ fn reply(socket: &Socket, reply: &mut [u8], header: Header, arrived_ns: i64) -> 
     match socket.send(reply) {
         Ok(_) => Ok(()),
         Err(e) if is_about_reply(&e) => Ok(()),
-        Err(e) => Err(e).attempted(|| "cannot reply to a probe".into())?,
+        Err(e) => Err(e).attempted(|| "reply to a probe".into())?,
     }
 }
 

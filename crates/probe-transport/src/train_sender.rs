@@ -79,7 +79,7 @@ fn send(
             Err(e)
                 if matches!(e.raw_os_error(), Some(libc::ECONNREFUSED | libc::EMSGSIZE))
                     && monotonic_ns() < until => {}
-            Err(e) => return Err(e).attempted(|| "cannot send a train".into()),
+            Err(e) => return Err(e).attempted(|| "send a train".into()),
         }
     }
 }

@@ -49,7 +49,7 @@ impl QuicListener {
     /// # Errors
     /// If the address is in use, or an option is invalid.
     pub fn bind(local: SocketAddr, options: QuicOptions) -> Result<Self, Error> {
-        let socket = bind_bulk(local).map_err(failed(format!("cannot open a UDP socket at {local}")))?;
+        let socket = bind_bulk(local).map_err(failed(format!("open a UDP socket at {local}")))?;
         let congestion = congestion::load(&options.congestion)?;
         let server = Arc::new(options.server(local.ip(), &congestion)?);
         Ok(QuicListener {
@@ -68,7 +68,7 @@ impl QuicListener {
     /// # Errors
     /// The errors of getsockname(2).
     pub fn port(&self) -> Result<u16, Error> {
-        let address = self.socket.local_addr().map_err(failed("cannot get a socket's address"))?;
+        let address = self.socket.local_addr().map_err(failed("get a socket's address"))?;
         Ok(address.port())
     }
 
@@ -99,7 +99,7 @@ impl QuicListener {
             if let Some(handle) = self.run_handshakes()
                 && let Some(Handshake { remote, connection }) = self.handshakes.remove(&handle)
             {
-                self.socket.connect(remote).map_err(failed("cannot connect a UDP socket"))?;
+                self.socket.connect(remote).map_err(failed("connect a UDP socket"))?;
                 self.endpoint.set_server_config(None);
                 let established = Established {
                     endpoint: self.endpoint,
@@ -124,7 +124,7 @@ impl QuicListener {
         let timeout = due.map_or(most, |due| due.saturating_duration_since(Instant::now()).min(most));
         match os::wait_readable(&self.socket, timeout) {
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(false),
-            other => other.map_err(failed("cannot receive from a UDP socket")),
+            other => other.map_err(failed("receive from a UDP socket")),
         }
     }
 

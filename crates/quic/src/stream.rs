@@ -120,8 +120,8 @@ impl QuicStream {
             SocketAddr::V4(_) => (std::net::IpAddr::from(std::net::Ipv4Addr::UNSPECIFIED), 0),
             SocketAddr::V6(_) => (std::net::IpAddr::from(std::net::Ipv6Addr::UNSPECIFIED), 0),
         });
-        let socket = bind_bulk(local).map_err(failed(format!("cannot open a UDP socket at {local}")))?;
-        socket.connect(&SockAddr::from(peer)).map_err(failed(format!("cannot connect to {peer}")))?;
+        let socket = bind_bulk(local).map_err(failed(format!("open a UDP socket at {local}")))?;
+        socket.connect(&SockAddr::from(peer)).map_err(failed(format!("connect to {peer}")))?;
         let congestion = congestion::load(&options.congestion)?;
         let mut endpoint = Endpoint::new(Arc::new(QuicOptions::endpoint()), None, false, None);
         let client = options.client(peer.ip(), &congestion)?;
@@ -388,7 +388,7 @@ impl QuicStream {
         let due = timer.into_iter().chain(paced).min();
         let pause = due.map_or(wait, |due| due.saturating_duration_since(now).max(MIN_SLEEP).min(wait));
         if !pause.is_zero() && !is_readable {
-            os::wait_any(&[self.socket.as_fd()], pause).map_err(failed("cannot wait for a UDP socket"))?;
+            os::wait_any(&[self.socket.as_fd()], pause).map_err(failed("wait for a UDP socket"))?;
         }
         Ok(())
     }
@@ -413,7 +413,7 @@ impl QuicStream {
                     _ => {}
                 }
             });
-            if !received.map_err(failed("cannot receive from a UDP socket"))? {
+            if !received.map_err(failed("receive from a UDP socket"))? {
                 break;
             }
         }
@@ -438,7 +438,7 @@ impl QuicStream {
                 self.pacer.sent(now, self.scratch.len(), rate);
             }
             let is_full = self.outgoing.is_full();
-            self.outgoing.flush(&self.socket).map_err(failed("cannot send to a UDP socket"))?;
+            self.outgoing.flush(&self.socket).map_err(failed("send to a UDP socket"))?;
             if !is_full {
                 return Ok(());
             }

@@ -8,23 +8,8 @@ use std::time::SystemTime;
 use schema::nearest_names;
 
 use crate::error::Context;
-use crate::run::directory_name;
-use crate::writer::partial_id;
+use crate::layout::{SCENARIO, SUMMARY, directory_name, id_of, partial_id};
 use crate::{Error, Run};
-
-/// The file with a record's summary.
-pub(crate) const SUMMARY: &str = "summary.json";
-/// The file with a record's scenario.
-pub(crate) const SCENARIO: &str = "scenario.toml";
-/// The prefix of the id in the name of a record's directory in an object store, as in partitioned (Hive)
-/// layouts: DuckDB, polars and Arrow make a column `run` of it. A copy of the store is a directory of
-/// records.
-pub const RUN_PARTITION: &str = "run=";
-
-/// The id in the name of a finished record's directory.
-fn id_of(name: &str) -> &str {
-    name.strip_prefix(RUN_PARTITION).unwrap_or(name)
-}
 
 /// One directory among the runs, whether it can be read or not.
 #[derive(Debug)]

@@ -36,6 +36,7 @@ mod csv;
 mod error;
 mod find;
 mod id;
+mod layout;
 mod location;
 mod lock;
 mod origin;
@@ -50,8 +51,9 @@ mod writer;
 
 pub use columns::{ColumnFile, TableName, Texts};
 pub use error::Error;
-pub use find::{RUN_PARTITION, RunEntry, find, find_entry, list, names};
+pub use find::{RunEntry, find, find_entry, list, names};
 pub use id::new_id;
+pub use layout::RUN_PARTITION;
 pub use location::RunsLocation;
 pub use remove::{check_writable, remove};
 pub use run::Run;

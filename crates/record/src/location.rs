@@ -4,9 +4,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::find::{RUN_PARTITION, SUMMARY, select};
+use crate::find::select;
+use crate::layout::{RUN_PARTITION, SUMMARY, directory_name};
 use crate::remove::refuse_other_directory;
-use crate::run::directory_name;
 use crate::{Error, Run, RunEntry, RunStore, check_writable, list, names, remove};
 
 /// The location of records.

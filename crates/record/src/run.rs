@@ -8,10 +8,9 @@ use schema::{Event, FlowSample, LinkSample, RunSummary, SUMMARY_SCHEMA, Summary,
 
 use crate::columns::TableName;
 use crate::error::Context;
-use crate::find::SCENARIO;
+use crate::layout::{SCENARIO, SUMMARY, directory_name, partial_id};
 use crate::parquet_file::decode;
 use crate::table::Table;
-use crate::writer::partial_id;
 use crate::{Error, RunStore};
 
 /// A run's record, complete or partial.
@@ -33,7 +32,7 @@ impl Run {
     /// # Errors
     /// If its summary cannot be read, is of another schema, or does not have exactly one run.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let file = path.join("summary.json");
+        let file = path.join(SUMMARY);
         let text = fs::read_to_string(&file).context("read", &file)?;
         let fail = |reason: String| Error::Summary { path: file.clone(), reason };
         let mut summary: Summary = serde_json::from_str(&text).map_err(|e| fail(e.to_string()))?;
@@ -197,9 +196,4 @@ impl Run {
 fn read_table<T: Table>(path: &Path) -> Result<Vec<T>, Error> {
     let file = File::open(path).context("read", path)?;
     decode(file).map_err(|reason| Error::Parquet { path: path.to_owned(), reason })
-}
-
-/// The last component of a path, also of one like `runs/lab8/x/`.
-pub(crate) fn directory_name(path: &Path) -> Option<String> {
-    path.file_name().map(|name| name.to_string_lossy().into_owned())
 }

@@ -25,8 +25,8 @@ use schema::{Event, FlowSample, LinkSample, Summary, TraceRow};
 
 use crate::Error;
 use crate::error::Context;
-use crate::find::SCENARIO;
 use crate::id::file_name;
+use crate::layout::{SCENARIO, SUMMARY, partial_name};
 use crate::lock::lock;
 use crate::origin::Origin;
 use crate::parquet_file::{Encoder, decode, encode};
@@ -388,15 +388,6 @@ pub(crate) fn create_directories(dir: &Path, created: &mut Vec<PathBuf>) -> Resu
     Ok(())
 }
 
-pub(crate) fn partial_name(id: &str) -> String {
-    format!(".{id}.partial")
-}
-
-/// The id in a directory name of [`partial_name`]'s form.
-pub(crate) fn partial_id(name: &str) -> Option<&str> {
-    name.strip_prefix('.')?.strip_suffix(".partial")
-}
-
 fn part_name(table: &str, part: u32) -> String {
     format!("{table}.part-{part:04}.parquet")
 }
@@ -437,9 +428,9 @@ fn write_table<T: Table>(
 
 fn write_summary(dir: &Path, summary: &Summary, sync: Sync) -> Result<(), Error> {
     let mut json = serde_json::to_string_pretty(summary)
-        .map_err(|e| Error::Encode { path: dir.join("summary.json"), reason: e.to_string() })?;
+        .map_err(|e| Error::Encode { path: dir.join(SUMMARY), reason: e.to_string() })?;
     json.push('\n');
-    write_file(dir, "summary.json", json.as_bytes(), sync)
+    write_file(dir, SUMMARY, json.as_bytes(), sync)
 }
 
 /// Writes a file under a temporary name and renames it, so that a reader never finds an incomplete file.

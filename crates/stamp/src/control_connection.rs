@@ -38,7 +38,7 @@ impl<'a> ControlConnection<'a> {
         server: SocketAddr,
         stop: &'a AtomicBool,
     ) -> Result<Self, Error> {
-        let what = || format!("cannot connect to the {} server at {server}", protocol.name());
+        let what = || format!("connect to the {} server at {server}", protocol.name());
         let stream = TcpStream::connect_timeout(&server, REPLY_TIMEOUT).attempted(what)?;
         stream.set_nodelay(true).attempted(what)?;
         stream.set_read_timeout(Some(STOP_CHECK_INTERVAL)).attempted(what)?;
@@ -57,7 +57,7 @@ impl<'a> ControlConnection<'a> {
     /// # Errors
     /// If the kernel does not know the address.
     pub(crate) fn own_end(&self) -> Result<SocketAddr, Error> {
-        let mut own = self.stream.local_addr().attempted(|| "cannot read a connection's address".into())?;
+        let mut own = self.stream.local_addr().attempted(|| "read a connection's address".into())?;
         own.set_port(0);
         Ok(own)
     }
@@ -190,9 +190,8 @@ impl<'a> ControlConnection<'a> {
     }
 
     fn failed<T>(&self, error: io::Error) -> Result<T, Error> {
-        Err(error).attempted(|| {
-            format!("the {} test with the server at {} failed", self.protocol.name(), self.server)
-        })
+        Err(error)
+            .attempted(|| format!("run the {} test with the server at {}", self.protocol.name(), self.server))
     }
 }
 

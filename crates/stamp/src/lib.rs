@@ -14,6 +14,7 @@
 pub mod control;
 mod control_connection;
 mod control_server;
+mod measure;
 mod one_way;
 mod owamp;
 mod reflector;
@@ -24,8 +25,9 @@ pub mod wire;
 
 pub use control::ControlProtocol;
 pub use control_server::ControlServer;
+pub use measure::{measure, measure_packets};
 pub use reflector::Reflector;
-pub use sender::{MeasuredPackets, Protocol, SenderOptions, Spacing, measure, measure_packets};
+pub use sender::{MeasuredPackets, Protocol, SenderOptions, Spacing};
 pub use wire::Key;
 
 /// The UDP port of STAMP (RFC 8762 section 4.1).

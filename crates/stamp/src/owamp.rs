@@ -45,9 +45,7 @@ pub(crate) fn measure_packets(
     let (own, server) = (connection.own_end()?, options.to.ip());
     let forward_socket = test_socket::open(own)?;
     let backward_socket = test_socket::open(own)?;
-    backward_socket
-        .set_read_timeout(Some(POLL_INTERVAL))
-        .attempted(|| "cannot set a socket's timeout".into())?;
+    backward_socket.set_read_timeout(Some(POLL_INTERVAL)).attempted(|| "set a socket's timeout".into())?;
     let own_end = |socket: &Socket| SocketAddr::new(own.ip(), test_socket::port(socket));
     let slots = [options.slot()];
     let start_ns = realtime_ns() + START_DELAY.as_nanos() as i64;
@@ -238,7 +236,7 @@ fn receive_one(
         }
         Ok(_) => Ok(false),
         Err(e) if ancillary::is_transient(&e) => Ok(false),
-        Err(e) => Err(e).attempted(|| format!("cannot receive from {server}")),
+        Err(e) => Err(e).attempted(|| format!("receive from {server}")),
     }
 }
 
@@ -258,7 +256,7 @@ fn times(records: &[PacketRecord]) -> BTreeMap<u32, OneWayTimes> {
 /// and a random number.
 pub(crate) fn new_sid(address: IpAddr) -> Result<Sid, Error> {
     let mut sid = [0; 16];
-    os::fill_random(&mut sid).attempted(|| "cannot draw a random number".into())?;
+    os::fill_random(&mut sid).attempted(|| "draw a random number".into())?;
     match address {
         IpAddr::V4(v4) => sid[..4].copy_from_slice(&v4.octets()),
         IpAddr::V6(v6) => sid[..4].copy_from_slice(&v6.octets()[12..]),

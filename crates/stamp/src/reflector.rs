@@ -38,10 +38,10 @@ impl Reflector {
     /// If the address or port cannot be used.
     pub fn bind(address: IpAddr, port: u16, key: Option<Key>) -> Result<Reflector, Error> {
         let socket = test_socket::open(SocketAddr::new(address, port))?;
-        ancillary::enable_destination(&socket).attempted(|| "cannot set up a UDP socket".into())?;
+        ancillary::enable_destination(&socket).attempted(|| "set up a UDP socket".into())?;
         socket
             .set_read_timeout(Some(STOP_CHECK_INTERVAL))
-            .attempted(|| "cannot set the timeout of a UDP socket".into())?;
+            .attempted(|| "set the timeout of a UDP socket".into())?;
         Ok(Reflector { socket, key })
     }
 
@@ -61,7 +61,7 @@ impl Reflector {
                 Ok(datagram) => datagram,
                 // An earlier reply was rejected by the sender's host.
                 Err(e) if ancillary::is_transient(&e) => continue,
-                Err(e) => return Err(e).attempted(|| "cannot receive STAMP packets".into()),
+                Err(e) => return Err(e).attempted(|| "receive STAMP packets".into()),
             };
             let Some(from) = datagram.from else { continue };
             let Some(request) = Request::from_bytes(&buffer[..datagram.length], self.key.as_ref()) else {

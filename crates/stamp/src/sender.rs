@@ -1,4 +1,4 @@
-//! Measurements of delay: sends packets to a reflector and receives its replies.
+//! The sender of STAMP and TWAMP: sends packets to a reflector and receives its replies.
 
 use std::{
     collections::BTreeMap,
@@ -15,9 +15,7 @@ use units::Time;
 
 use super::{
     control::{Schedule, Slot},
-    owamp,
-    test_socket::{self, CLOCK_ERROR_NS, own_error},
-    twamp,
+    test_socket::{CLOCK_ERROR_NS, own_error},
     wire::{AUTHENTICATED_BYTES, Key, OPEN_BYTES, Reply, Request, interval, ntp, ntp_interval, unix_ns},
 };
 
@@ -85,18 +83,6 @@ impl SenderOptions {
     }
 }
 
-/// Measures; ends early when `stop` is set. `on_reply` is called with the number of replies so far.
-///
-/// # Errors
-/// If a socket fails, the server refuses the test, or the packets are larger than the path's MTU.
-pub fn measure(
-    options: &SenderOptions,
-    stop: &AtomicBool,
-    on_reply: &mut dyn FnMut(usize),
-) -> Result<DelayResult, Error> {
-    Ok(measure_packets(options, stop, on_reply)?.result)
-}
-
 /// A measurement with the times of each packet.
 #[derive(Debug, Clone)]
 pub struct MeasuredPackets {
@@ -109,25 +95,6 @@ pub struct MeasuredPackets {
     pub lost: BTreeMap<u32, i64>,
 }
 
-/// Measures like [`measure`], and returns the times of each packet.
-///
-/// # Errors
-/// As for [`measure`].
-pub fn measure_packets(
-    options: &SenderOptions,
-    stop: &AtomicBool,
-    on_reply: &mut dyn FnMut(usize),
-) -> Result<MeasuredPackets, Error> {
-    match options.protocol {
-        Protocol::Owamp => owamp::measure_packets(options, stop, on_reply),
-        Protocol::Twamp => twamp::measure_packets(options, stop, on_reply),
-        Protocol::Stamp => {
-            let socket = test_socket::open(test_socket::unspecified(options.to.ip()))?;
-            exchange(&socket, options, stop, on_reply)
-        }
-    }
-}
-
 /// Sends packets to a reflector, which is at `options.to`, and receives its replies.
 pub(crate) fn exchange(
     socket: &Socket,
@@ -135,10 +102,10 @@ pub(crate) fn exchange(
     stop: &AtomicBool,
     on_reply: &mut dyn FnMut(usize),
 ) -> Result<MeasuredPackets, Error> {
-    let what = || format!("cannot send from a UDP socket to {}", options.to);
+    let what = || format!("send from a UDP socket to {}", options.to);
     socket.connect(&options.to.into()).attempted(what)?;
     let mut seed = [0; 16];
-    os::fill_random(&mut seed).attempted(|| "cannot draw a random number".into())?;
+    os::fill_random(&mut seed).attempted(|| "draw a random number".into())?;
     let mut schedule = Schedule::new(&seed, vec![options.slot()]);
     let payload = options.payload_bytes();
     let mut buffer = vec![0; payload + 64];
@@ -169,7 +136,7 @@ pub(crate) fn exchange(
                     return Err(too_big(socket, options, e));
                 }
                 Err(e) if !ancillary::is_transient(&e) => {
-                    return Err(e).attempted(|| format!("cannot send to {}", options.to));
+                    return Err(e).attempted(|| format!("send to {}", options.to));
                 }
                 _ => drop(sent.insert(next, now)),
             }
@@ -200,7 +167,7 @@ pub(crate) fn exchange(
             Ok(received) => received,
             Err(e) if ancillary::is_transient(&e) => continue,
             Err(e) if e.raw_os_error() == Some(libc::EMSGSIZE) => return Err(too_big(socket, options, e)),
-            Err(e) => return Err(e).attempted(|| format!("cannot receive from {}", options.to)),
+            Err(e) => return Err(e).attempted(|| format!("receive from {}", options.to)),
         };
         let Some(reply) =
             Reply::from_bytes(&buffer[..received.length.min(buffer.len())], options.key.as_ref())
@@ -249,10 +216,7 @@ fn too_big(socket: &Socket, options: &SenderOptions, error: std::io::Error) -> E
     let headers = if options.to.is_ipv4() { 28 } else { 48 };
     let what = || {
         let bytes = options.payload + headers;
-        format!(
-            "cannot send packets of {bytes} bytes of IP unfragmented on the path to {}{path_mtu}",
-            options.to
-        )
+        format!("send packets of {bytes} bytes of IP unfragmented on the path to {}{path_mtu}", options.to)
     };
     Err::<(), _>(error).attempted(what).expect_err("it is an error")
 }
@@ -262,7 +226,7 @@ mod tests {
     use std::net::IpAddr;
 
     use super::*;
-    use crate::Reflector;
+    use crate::{Reflector, measure};
 
     fn reflected(theirs: Option<Key>, ours: Option<Key>) -> DelayResult {
         let reflector = Reflector::bind(IpAddr::from([127, 0, 0, 1]), 0, theirs).unwrap();

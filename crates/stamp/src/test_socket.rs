@@ -20,7 +20,7 @@ const TIME_TO_LIVE: i32 = 255;
 /// A bound UDP socket whose packets have a known time to live and are never fragmented, and which reports
 /// the arrival time and the time to live of received packets.
 pub(crate) fn open(at: SocketAddr) -> Result<Socket, Error> {
-    let what = || format!("cannot open the UDP port of test packets at {at}");
+    let what = || format!("open the UDP port of test packets at {at}");
     let socket: Socket = UdpSocket::bind(at).attempted(what)?.into();
     ancillary::enable_arrival_info(&socket).attempted(what)?;
     forbid_fragments(&socket, at.is_ipv4())?;
@@ -36,7 +36,7 @@ pub(crate) fn send(socket: &Socket, bytes: &[u8], to: SocketAddr) -> Result<(), 
         // Too large for the path.
         Err(e) if e.raw_os_error() == Some(libc::EMSGSIZE) => Ok(()),
         Err(e) if !ancillary::is_transient(&e) && e.kind() != io::ErrorKind::PermissionDenied => {
-            Err(e).attempted(|| format!("cannot send a test packet to {to}"))
+            Err(e).attempted(|| format!("send a test packet to {to}"))
         }
         _ => Ok(()),
     }

@@ -16,7 +16,8 @@
 use std::collections::VecDeque;
 
 use crate::{
-    AckSample, CaEvent, CaState, CongestionControl, INFINITE_SSTHRESH, Operation, RateSample, TcpSock, flag,
+    AckSample, CaEvent, CaState, CongestionControl, INFINITE_SSTHRESH, Operation, RateSample, TcpSock,
+    flag::{self, AckFlags},
 };
 
 /// Timer ticks per second (HZ) that an algorithm must be built or set for, whatever the host's kernel.
@@ -339,8 +340,11 @@ impl<C: CongestionControl + ?Sized> CongestionDriver<C> {
     fn control(&mut self, delivered: u32, losses: u32, sample: &RateSample) {
         let ack = self.sk.snd_una;
         if self.cc.has(Operation::CongControl) {
-            let flags = if delivered > 0 { flag::DATA_ACKED | flag::SND_UNA_ADVANCED } else { 0 };
-            self.cc.cong_control(&mut self.sk, ack, flags, sample);
+            let flags = match delivered {
+                0 => AckFlags::default(),
+                _ => AckFlags::DATA_ACKED.with(AckFlags::SND_UNA_ADVANCED),
+            };
+            self.cc.cong_control(&mut self.sk, ack, flags.bits(), sample);
             return;
         }
         if self.sk.in_cwnd_reduction() {

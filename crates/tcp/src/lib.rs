@@ -6,8 +6,8 @@
 //! [`TcpSock`], whose layout is that of `struct tcp_sock` in `crates/cc/shim/vmlinux.h`. Crate `cc` makes
 //! controllers from C files. The crate does no I/O and reads no clock: the time is an argument. [`test_kit`]
 //! is for tests: it drives a controller alone over a small path, round by round, with synthetic ACKs, losses
-//! and marks. [`CongestionDriver`] drives it for a transport that is not TCP. `examples/retransmission.rs` connects two endpoints and
-//! loses a segment.
+//! and marks. [`CongestionDriver`] drives a controller for a transport that is not TCP.
+//! `examples/retransmission.rs` connects two endpoints and loses a segment.
 
 mod behaviour;
 mod ca_state;

@@ -4,9 +4,9 @@ use std::io;
 
 /// A failed operation, usually on a flow's socket.
 #[derive(Debug, thiserror::Error)]
-#[error("{attempted}: {source}")]
+#[error("cannot {attempted}: {source}")]
 pub struct Error {
-    /// The operation and its object: `cannot connect to 10.0.0.2:5201`.
+    /// The operation and its object: `connect to 10.0.0.2:5201`.
     pub attempted: String,
     /// Why it failed.
     #[source]
@@ -15,7 +15,7 @@ pub struct Error {
 
 /// Adds the attempted operation to an I/O error.
 pub trait Attempted<T> {
-    /// On failure, adds the attempted operation: `cannot set up a stream`.
+    /// On failure, adds the attempted operation: `set up a stream`.
     ///
     /// # Errors
     /// The I/O error with that text.

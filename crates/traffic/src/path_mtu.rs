@@ -21,7 +21,7 @@ pub fn forbid_fragments(socket: &Socket, v4: bool) -> Result<(), Error> {
         true => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
         false => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE),
     };
-    os::set_option(socket, level, name, value).attempted(|| "cannot forbid fragments".into())
+    os::set_option(socket, level, name, value).attempted(|| "forbid fragments".into())
 }
 
 /// The MTU of a connected socket's route in the kernel's routing cache, bytes with the IP header.
@@ -35,7 +35,7 @@ pub fn mtu_of(socket: &Socket, peer: SocketAddr) -> Result<u32, Error> {
     };
     let mut mtu = 0i32;
     os::read_option(socket, level, name, &mut mtu)
-        .attempted(|| format!("cannot read the MTU of the route to {peer}"))?;
+        .attempted(|| format!("read the MTU of the route to {peer}"))?;
     Ok(u32::try_from(mtu).unwrap_or(DEFAULT_MTU))
 }
 
@@ -47,7 +47,7 @@ pub fn mtu_of(socket: &Socket, peer: SocketAddr) -> Result<u32, Error> {
 pub fn route_mtu(mut to: SocketAddr) -> Result<u32, Error> {
     let any: SocketAddr = if to.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
     to.set_port(DISCARD_PORT);
-    let what = || format!("cannot create a UDP socket to {}", to.ip());
+    let what = || format!("create a UDP socket to {}", to.ip());
     let socket = UdpSocket::bind(any).attempted(what)?;
     socket.connect(to).attempted(what)?;
     mtu_of(&socket.into(), to)

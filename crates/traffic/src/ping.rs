@@ -71,7 +71,7 @@ impl PingSocket {
     /// # Errors
     /// Also if this host does not have the address.
     pub fn with_source(to: IpAddr, source: Option<IpAddr>, identifier: u16) -> Result<Self, Error> {
-        let what = || format!("cannot create a raw ICMP socket to {to}");
+        let what = || format!("create a raw ICMP socket to {to}");
         let (domain, protocol) = match to {
             IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
             IpAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6),
@@ -80,7 +80,7 @@ impl PingSocket {
         sys::enable_packet_stamps(&socket).attempted(what)?;
         if let Some(source) = source {
             let at = SocketAddr::new(source, 0);
-            socket.bind(&at.into()).attempted(|| format!("cannot send echo requests from {source}"))?;
+            socket.bind(&at.into()).attempted(|| format!("send echo requests from {source}"))?;
         }
         socket.connect(&SocketAddr::new(to, 0).into()).attempted(what)?;
         Ok(PingSocket { socket, to, identifier })
@@ -95,7 +95,7 @@ impl PingSocket {
     pub fn run(&self, options: &PingOptions, stop: &Stop, mut echo: impl FnMut(Echo)) -> Result<(), Error> {
         if options.payload > MAX_ECHO_PAYLOAD {
             let error = io::Error::from_raw_os_error(libc::EMSGSIZE);
-            return Err(error).attempted(|| format!("cannot send echo requests of {}", options.payload));
+            return Err(error).attempted(|| format!("send echo requests of {}", options.payload));
         }
         let start = Instant::now();
         let count = options.count.map_or(u64::MAX, u64::from);
@@ -159,7 +159,7 @@ impl PingSocket {
         match sent {
             Ok(_) => Ok(()),
             Err(e) if concerns_one_request(&e) => Ok(()),
-            Err(e) => Err(e).attempted(|| format!("cannot send an echo request to {}", self.to)),
+            Err(e) => Err(e).attempted(|| format!("send an echo request to {}", self.to)),
         }
     }
 
@@ -185,7 +185,7 @@ impl PingSocket {
 
     /// The next reply to one of our requests: its sequence number and arrival.
     fn receive(&self, wait: Duration) -> Result<Option<(u16, Duration)>, Error> {
-        let what = || format!("cannot receive echo replies from {}", self.to);
+        let what = || format!("receive echo replies from {}", self.to);
         // A timeout of zero would block forever.
         let wait = wait.clamp(Duration::from_micros(100), Duration::from_millis(100));
         self.socket.set_read_timeout(Some(wait)).attempted(what)?;

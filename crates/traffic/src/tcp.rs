@@ -38,8 +38,8 @@ impl Listener {
             set_buffer(&socket, bytes.0, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, "receive")?;
         }
         set_mss(&socket, options)?;
-        socket.bind(&at.into()).attempted(|| format!("cannot bind to {at}"))?;
-        socket.listen(1).attempted(|| format!("cannot listen at {at}"))?;
+        socket.bind(&at.into()).attempted(|| format!("bind to {at}"))?;
+        socket.listen(1).attempted(|| format!("listen at {at}"))?;
         Ok(Listener { socket, options: options.clone() })
     }
 
@@ -48,9 +48,9 @@ impl Listener {
     /// # Errors
     /// If the kernel does not return the address.
     pub fn address(&self) -> Result<SocketAddr, Error> {
-        let address = self.socket.local_addr().attempted(|| "cannot read the listener's address".into())?;
+        let address = self.socket.local_addr().attempted(|| "read the listener's address".into())?;
         address.as_socket().ok_or_else(|| Error {
-            attempted: "cannot read the listener's address".into(),
+            attempted: "read the listener's address".into(),
             source: io::Error::from(io::ErrorKind::AddrNotAvailable),
         })
     }
@@ -61,7 +61,7 @@ impl Listener {
     /// # Errors
     /// If it is stopped before the sender connects.
     pub fn accept(self, stop: &Stop) -> Result<TcpReceiver, Error> {
-        let what = || "cannot accept the sender's connection".to_string();
+        let what = || "accept the sender's connection".to_string();
         stop.watch(self.socket.try_clone().attempted(what)?);
         let (socket, _) = self.socket.accept().attempted(what)?;
         stop.watch(socket.try_clone().attempted(what)?);
@@ -80,14 +80,12 @@ pub fn connect(to: SocketAddr, options: &TcpOptions, stop: &Stop) -> Result<TcpS
     }
     set_mss(&socket, options)?;
     if let Some(cc) = &options.cc {
-        socket
-            .set_tcp_congestion(cc.as_bytes())
-            .attempted(|| format!("cannot use congestion control {cc:?}"))?;
+        socket.set_tcp_congestion(cc.as_bytes()).attempted(|| format!("use congestion control {cc:?}"))?;
     }
     if let Some(rate) = options.pacing {
-        sys::set_max_pacing_rate(&socket, rate.0 / 8).attempted(|| format!("cannot pace at {rate}"))?;
+        sys::set_max_pacing_rate(&socket, rate.0 / 8).attempted(|| format!("pace at {rate}"))?;
     }
-    let what = || format!("cannot connect to {to}");
+    let what = || format!("connect to {to}");
     stop.watch(socket.try_clone().attempted(what)?);
     socket.connect(&to.into()).attempted(what)?;
     Ok(TcpSender { socket, options: options.clone() })
@@ -106,7 +104,7 @@ impl TcpSender {
     /// # Errors
     /// If the process has no descriptor left.
     pub fn socket(&self) -> Result<Socket, Error> {
-        self.socket.try_clone().attempted(|| "cannot duplicate the sender's socket".into())
+        self.socket.try_clone().attempted(|| "duplicate the sender's socket".into())
     }
 
     /// The congestion control in use.
@@ -114,7 +112,7 @@ impl TcpSender {
     /// # Errors
     /// If the kernel does not return it.
     pub fn cc(&self) -> Result<String, Error> {
-        let name = self.socket.tcp_congestion().attempted(|| "cannot read the congestion control".into())?;
+        let name = self.socket.tcp_congestion().attempted(|| "read the congestion control".into())?;
         Ok(String::from_utf8_lossy(&name).trim_end_matches('\0').to_string())
     }
 
@@ -125,7 +123,7 @@ impl TcpSender {
     /// If the connection fails.
     pub fn run(self, stop: &Stop) -> Result<u64, Error> {
         let write_size = self.options.write_size.map_or(WRITE_BYTES, |size| size.0.max(1) as usize);
-        let pages = sys::Pages::new(write_size).attempted(|| "cannot allocate memory to send from".into())?;
+        let pages = sys::Pages::new(write_size).attempted(|| "allocate memory to send from".into())?;
         let limit = self.options.size.map_or(u64::MAX, |size| size.0);
         let mut pace = self.options.write_rate.map(Pace::new);
         let mut written = 0;
@@ -141,7 +139,7 @@ impl TcpSender {
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) if stop.is_set() => break,
-                Err(e) => return Err(e).attempted(|| format!("cannot send after {written} bytes")),
+                Err(e) => return Err(e).attempted(|| format!("send after {written} bytes")),
             }
         }
         // Fails if the peer has already closed the connection.
@@ -163,7 +161,7 @@ impl TcpReceiver {
     /// # Errors
     /// If the process has no descriptor left.
     pub fn socket(&self) -> Result<Socket, Error> {
-        self.socket.try_clone().attempted(|| "cannot duplicate the receiver's socket".into())
+        self.socket.try_clone().attempted(|| "duplicate the receiver's socket".into())
     }
 
     /// Reads until the sender closes or `stop` is set; `received` counts the bytes as they are read.
@@ -194,7 +192,7 @@ impl TcpReceiver {
                 Ok(None) => {}
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) if stop.is_set() => break,
-                Err(e) => return Err(e).attempted(|| "cannot receive".into()),
+                Err(e) => return Err(e).attempted(|| "receive".into()),
             }
         }
         Ok(())
@@ -220,12 +218,12 @@ impl TcpReceiver {
 
 fn socket(address: SocketAddr) -> Result<Socket, Error> {
     Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))
-        .attempted(|| "cannot create a TCP socket".into())
+        .attempted(|| "create a TCP socket".into())
 }
 
 fn set_mss(socket: &Socket, options: &TcpOptions) -> Result<(), Error> {
     match options.mss {
-        Some(mss) => socket.set_tcp_mss(mss).attempted(|| format!("cannot set an MSS of {mss} bytes")),
+        Some(mss) => socket.set_tcp_mss(mss).attempted(|| format!("set an MSS of {mss} bytes")),
         None => Ok(()),
     }
 }
@@ -238,14 +236,14 @@ fn set_buffer(socket: &Socket, bytes: u64, force: i32, plain: i32, which: &str) 
         return Ok(());
     }
     os::set_option(socket, libc::SOL_SOCKET, plain, requested)
-        .attempted(|| format!("cannot set the {which} buffer to {requested} bytes"))?;
+        .attempted(|| format!("set the {which} buffer to {requested} bytes"))?;
     let got = if which == "send" { socket.send_buffer_size() } else { socket.recv_buffer_size() }
-        .attempted(|| format!("cannot read the {which} buffer's size"))?;
+        .attempted(|| format!("read the {which} buffer's size"))?;
     if got < requested as usize * 2 {
         let limit = if which == "send" { "net.core.wmem_max" } else { "net.core.rmem_max" };
         return Err(Error {
             attempted: format!(
-                "cannot set the {which} buffer to {requested} bytes: the kernel set {}; without root {limit} is the limit",
+                "set the {which} buffer to {requested} bytes: the kernel set {}; without root {limit} is the limit",
                 got / 2
             ),
             source: io::Error::from(io::ErrorKind::PermissionDenied),

@@ -65,7 +65,7 @@ pub(crate) struct Control<'a> {
 
 impl<'a> Control<'a> {
     pub(crate) fn new(stream: TcpStream, stop: &'a AtomicBool) -> Result<Self, Error> {
-        let what = "cannot set up the control connection";
+        let what = "set up the control connection";
         stream.set_nodelay(true).map_err(failed(what))?;
         // Detects peers that vanish while this end only waits.
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_TIME).with_interval(KEEPALIVE_INTERVAL);
@@ -87,7 +87,7 @@ impl<'a> Control<'a> {
     }
 
     pub(crate) fn peer(&self) -> Result<SocketAddr, Error> {
-        self.stream.peer_addr().map_err(failed("cannot get the peer's address"))
+        self.stream.peer_addr().map_err(failed("get the peer's address"))
     }
 
     /// # Errors
@@ -170,7 +170,7 @@ impl<'a> Control<'a> {
         match self.read_frame() {
             Err(reason @ Error::Peer(_)) => reason,
             _ if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => Error::Closed,
-            _ => failed("cannot send")(error),
+            _ => failed("send")(error),
         }
     }
 
@@ -275,7 +275,7 @@ impl<'a> Control<'a> {
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return Err(Error::Closed),
-                Err(error) => return Err(failed("cannot receive")(error)),
+                Err(error) => return Err(failed("receive")(error)),
             }
         }
         let frame = std::mem::take(&mut self.partial);
@@ -295,7 +295,7 @@ impl<'a> Control<'a> {
     fn wait(&self, timeout: Duration) -> Result<bool, Error> {
         match os::wait_readable(&self.stream, timeout) {
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(false),
-            other => other.map_err(failed("cannot wait for the peer")),
+            other => other.map_err(failed("wait for the peer")),
         }
     }
 
@@ -315,7 +315,7 @@ impl<'a> Control<'a> {
         match self.stream.read(buffer) {
             Ok(0) => Err(Error::Closed),
             Err(error) if error.kind() == ErrorKind::ConnectionReset => Err(Error::Closed),
-            other => other.map_err(failed("cannot receive data")),
+            other => other.map_err(failed("receive data")),
         }
     }
 

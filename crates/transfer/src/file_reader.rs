@@ -72,7 +72,7 @@ impl FileHasher {
                 Ok(0) => return Err(Error::Shrunk(path.display().to_string())),
                 Ok(count) => count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(failed(format!("cannot read {}", path.display()))(error)),
+                Err(error) => return Err(failed(format!("read {}", path.display()))(error)),
             };
             self.hasher.update(&self.buffer[..count]);
             at += count as u64;
@@ -112,7 +112,7 @@ impl FileReader {
             read_ahead((&read_file, &read_path), hasher, from..bytes, &sender)
         };
         let thread = thread::Builder::new().name("file reader".into());
-        let thread = thread.spawn(read).map_err(failed("cannot start a thread"))?;
+        let thread = thread.spawn(read).map_err(failed("start a thread"))?;
         let meter = Arc::clone(meter);
         Ok(FileReader { file, path, pieces: Some(receiver), thread: Some(thread), meter })
     }
@@ -128,7 +128,7 @@ impl FileReader {
         match self.meter.wait_for_file(|| self.file.read_exact_at(buffer, offset)) {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(self.shrunk()),
-            Err(error) => Err(failed(format!("cannot read {}", self.path.display()))(error)),
+            Err(error) => Err(failed(format!("read {}", self.path.display()))(error)),
         }
     }
 

@@ -8,6 +8,7 @@
 //! A token authenticates both ends (`proof.rs`). Only QUIC encrypts the data. [`UdtStream`] is UDT over a socket without the control
 //! connection, to interoperate with other programs.
 
+mod activity_sample;
 mod buffers;
 mod control;
 mod data;
@@ -31,9 +32,10 @@ mod tsunami;
 mod udt_stream;
 mod wait;
 
+pub use activity_sample::ActivitySample;
 pub use bulk::udt::RateChoice;
 pub use error::Error;
-pub use evidence::{ActivitySample, EndEvidence};
+pub use evidence::EndEvidence;
 pub use iperf3::Token;
 pub use message::Transport;
 pub use observer::{FileReport, Observer, Session};

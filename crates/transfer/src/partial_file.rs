@@ -76,10 +76,10 @@ impl PartialFile {
             return Err(Error::Input(format!("cannot replace the directory {}", path.display())));
         }
         if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent).map_err(failed(format!("cannot create {}", parent.display())))?;
+            fs::create_dir_all(parent).map_err(failed(format!("create {}", parent.display())))?;
         }
         let temporary = temporary_path(&path);
-        let what = || format!("cannot open {}", temporary.display());
+        let what = || format!("open {}", temporary.display());
         let file = open_locked(&path, &temporary)?;
         let mut progress_path = temporary.clone().into_os_string();
         progress_path.push(PROGRESS_SUFFIX);
@@ -106,17 +106,17 @@ impl PartialFile {
             return Err(Error::Protocol(format!("the data begins at byte {from}")));
         }
         // Also data that arrived out of order before the interruption.
-        self.file.set_len(from).map_err(failed(format!("cannot truncate {}", self.temporary.display())))?;
+        self.file.set_len(from).map_err(failed(format!("truncate {}", self.temporary.display())))?;
         let progress_file = OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(false)
             .custom_flags(libc::O_NOFOLLOW)
             .open(&self.progress_path)
-            .map_err(failed(format!("cannot open {}", self.progress_path.display())))?;
+            .map_err(failed(format!("open {}", self.progress_path.display())))?;
         let shared = Arc::new(Shared::default());
         let (sender, receiver) = sync_channel(MAX_QUEUED_PIECES);
-        let duplicate = || self.file.try_clone().map_err(failed("cannot duplicate a descriptor"));
+        let duplicate = || self.file.try_clone().map_err(failed("duplicate a descriptor"));
         let hashing = match order {
             Order::InOrder => None,
             Order::AnyOrder => {
@@ -140,7 +140,7 @@ impl PartialFile {
             let _working = writing.begin(Task::File);
             writer.run(&receiver)
         };
-        let thread = thread.spawn(run).map_err(failed("cannot start a thread"))?;
+        let thread = thread.spawn(run).map_err(failed("start a thread"))?;
         let threads = Threads { pieces: Some(sender), writer: Some(thread), hashing };
         let meter = Arc::clone(meter);
         Ok(FileWriter { partial: self, threads, shared, progress_written: Instant::now(), meter })
@@ -148,7 +148,7 @@ impl PartialFile {
 
     /// Gives the complete file its name.
     fn commit(self, mode: u32, modified_ns: i64) -> Result<(), Error> {
-        let what = format!("cannot store {}", self.path.display());
+        let what = format!("store {}", self.path.display());
         let permissions = fs::Permissions::from_mode(mode & 0o777);
         self.file.set_permissions(permissions).map_err(failed(what.clone()))?;
         let since_1970 = Duration::from_nanos(modified_ns.unsigned_abs());
@@ -167,7 +167,7 @@ impl PartialFile {
 
     /// Removes the received data.
     fn discard(self) -> Result<(), Error> {
-        let what = format!("cannot remove {}", self.temporary.display());
+        let what = format!("remove {}", self.temporary.display());
         os::file::remove(&self.progress_path).map_err(failed(what.clone()))?;
         os::file::remove(&self.temporary).map_err(failed(what))
     }
@@ -186,7 +186,7 @@ fn temporary_path(path: &Path) -> PathBuf {
 
 /// Opens and locks the temporary file of `path`.
 fn open_locked(path: &Path, temporary: &Path) -> Result<File, Error> {
-    let what = || format!("cannot open {}", temporary.display());
+    let what = || format!("open {}", temporary.display());
     loop {
         let file = OpenOptions::new()
             .read(true)
@@ -213,9 +213,7 @@ fn open_locked(path: &Path, temporary: &Path) -> Result<File, Error> {
 fn lock_error(error: TryLockError, path: &Path) -> Error {
     match error {
         TryLockError::WouldBlock => Error::Input(format!("another transfer receives {}", path.display())),
-        TryLockError::Error(source) => {
-            failed(format!("cannot lock the partial file of {}", path.display()))(source)
-        }
+        TryLockError::Error(source) => failed(format!("lock the partial file of {}", path.display()))(source),
     }
 }
 
@@ -268,7 +266,7 @@ impl Writer {
         for (begin, end) in data_ranges(offset, bytes) {
             self.file
                 .write_all_at(&bytes[begin..end], offset + begin as u64)
-                .map_err(failed(format!("cannot write {}", self.path.display())))?;
+                .map_err(failed(format!("write {}", self.path.display())))?;
         }
         if let Some(hasher) = &mut self.hasher {
             hasher.update(bytes);
@@ -283,7 +281,7 @@ impl Writer {
         }
         self.progress_written = Instant::now();
         // Zeros at the end are not written: the file must be as long as the written progress.
-        let what = || format!("cannot write {}", self.path.display());
+        let what = || format!("write {}", self.path.display());
         if self.file.metadata().map_err(failed(what()))?.len() < bytes {
             self.file.set_len(bytes).map_err(failed(what()))?;
         }
@@ -297,7 +295,7 @@ impl Writer {
     /// A single write of constant length, so that a killed process leaves the old number or the new one.
     fn write_progress(&self, bytes: u64) -> Result<(), Error> {
         let text = format!("{bytes:0PROGRESS_DIGITS$}\n");
-        let what = failed(format!("cannot write the progress of {}", self.path.display()));
+        let what = failed(format!("write the progress of {}", self.path.display()));
         self.progress_file.write_all_at(text.as_bytes(), 0).map_err(what)
     }
 }
@@ -418,7 +416,7 @@ impl FileWriter {
             return Err(self.take_error());
         }
         let (file, temporary) = (&self.partial.file, &self.partial.temporary);
-        file.set_len(bytes).map_err(failed(format!("cannot write {}", temporary.display())))?;
+        file.set_len(bytes).map_err(failed(format!("write {}", temporary.display())))?;
         let hasher = match (joined.flatten(), self.threads.hashing.take()) {
             (Some(hasher), _) => hasher,
             (None, Some(hashing)) => hashing.finish(bytes, is_cancelled)?,
@@ -463,7 +461,7 @@ mod tests {
         assert!(busy.to_string().contains("another transfer receives /data/file"), "{busy}");
         let refused = TryLockError::Error(std::io::Error::from_raw_os_error(libc::ENOLCK));
         let Error::Io(error) = lock_error(refused, path) else { panic!("not an error of the system") };
-        assert_eq!(error.attempted, "cannot lock the partial file of /data/file");
+        assert_eq!(error.attempted, "lock the partial file of /data/file");
         assert_eq!(error.source.raw_os_error(), Some(libc::ENOLCK));
     }
 

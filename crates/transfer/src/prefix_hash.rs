@@ -52,7 +52,7 @@ impl PrefixHash {
             Ok(hashing.finish())
         };
         let thread = thread::Builder::new().name("file hash".into());
-        let thread = thread.spawn(hash).map_err(failed("cannot start a thread"))?;
+        let thread = thread.spawn(hash).map_err(failed("start a thread"))?;
         Ok(PrefixHash { ends: Some(sender), thread: Some(thread), is_cancelled })
     }
 

@@ -78,7 +78,7 @@ impl Receiver {
     /// # Errors
     /// If the address is in use, or the directory does not exist.
     pub fn bind(options: ReceiverOptions) -> Result<Self, Error> {
-        let what = || format!("cannot receive into {}", options.directory.display());
+        let what = || format!("receive into {}", options.directory.display());
         let metadata = options.directory.metadata().map_err(failed(what()))?;
         if !metadata.is_dir() {
             return Err(Error::Input(format!("{} is not a directory", options.directory.display())));
@@ -94,7 +94,7 @@ impl Receiver {
             socket.set_nonblocking(true)?;
             Ok(TcpListener::from(socket))
         };
-        let listener = listen().map_err(failed(format!("cannot listen at {}", options.listen)))?;
+        let listener = listen().map_err(failed(format!("listen at {}", options.listen)))?;
         Ok(Receiver { listener, options })
     }
 
@@ -103,7 +103,7 @@ impl Receiver {
     /// # Errors
     /// The errors of getsockname(2).
     pub fn address(&self) -> Result<SocketAddr, Error> {
-        self.listener.local_addr().map_err(failed("cannot get a socket's address"))
+        self.listener.local_addr().map_err(failed("get a socket's address"))
     }
 
     /// Serves senders until `stop`, or until `is_done` is true while no sender is served.
@@ -127,7 +127,7 @@ impl Receiver {
                     Ok(true) => {}
                     Ok(false) => continue,
                     Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                    Err(error) => return Err(failed("cannot wait for senders")(error)),
+                    Err(error) => return Err(failed("wait for senders")(error)),
                 }
                 let (stream, peer) = match self.listener.accept() {
                     Ok(accepted) => accepted,
@@ -297,7 +297,7 @@ fn measured_session(
         is_sender: false,
         transport: agreement.transport,
         streams: agreement.streams.unwrap_or(1),
-        local: control.stream().local_addr().map_err(failed("cannot get a socket's address"))?,
+        local: control.stream().local_addr().map_err(failed("get a socket's address"))?,
         peer: control.peer()?,
         started: SystemTime::now(),
         rate: agreement.requested_rate,
@@ -333,8 +333,8 @@ fn receive_files(
 }
 
 fn agree(control: &mut Control<'_>, options: &ReceiverOptions) -> Result<Agreement, Error> {
-    let ours = os::random_hex(CHALLENGE_BYTES).map_err(failed("cannot get random bytes"))?;
-    let key = os::random_hex(KEY_BYTES).map_err(failed("cannot get random bytes"))?;
+    let ours = os::random_hex(CHALLENGE_BYTES).map_err(failed("get random bytes"))?;
+    let key = os::random_hex(KEY_BYTES).map_err(failed("get random bytes"))?;
     control.send(&Message::Hello {
         protocol: PROTOCOL.into(),
         challenge: ours.clone(),
@@ -396,7 +396,7 @@ fn agree(control: &mut Control<'_>, options: &ReceiverOptions) -> Result<Agreeme
 
 /// Opens the port for the data, reports it, and waits for the data connection.
 fn open_data(control: &mut Control<'_>, agreement: &Agreement, token: Option<&Token>) -> Result<Data, Error> {
-    let local = control.stream().local_addr().map_err(failed("cannot get a socket's address"))?;
+    let local = control.stream().local_addr().map_err(failed("get a socket's address"))?;
     let local = with_port(local, 0);
     let peer = control.peer()?;
     let is_peer = |from: SocketAddr| from.ip().to_canonical() == peer.ip().to_canonical();

@@ -54,7 +54,7 @@ impl Sampled {
     /// TCP connections, by duplicates of their descriptors: the kernel has their state.
     pub(crate) fn tcp<'a>(streams: impl IntoIterator<Item = &'a TcpStream>) -> Result<Self, Error> {
         let copies: std::io::Result<_> = streams.into_iter().map(TcpStream::try_clone).collect();
-        Ok(Sampled::Tcp(copies.map_err(failed("cannot duplicate a descriptor"))?))
+        Ok(Sampled::Tcp(copies.map_err(failed("duplicate a descriptor"))?))
     }
 
     /// A row of each connection.
@@ -137,7 +137,7 @@ impl<'scope> Sampler<'scope> {
         };
         observer.connected(&session);
         let thread = thread::Builder::new().name("transfer sampler".into()).spawn_scoped(scope, body);
-        let thread = thread.map_err(failed("cannot start a thread"))?;
+        let thread = thread.map_err(failed("start a thread"))?;
         Ok(Sampler { session, stop: Some(stop), thread })
     }
 

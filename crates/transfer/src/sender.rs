@@ -102,8 +102,7 @@ pub fn send(
 /// Connects to the first address that accepts the connection. If none does, the error is that of the first.
 fn connect(options: &SenderOptions) -> Result<TcpStream, Error> {
     let connect = |to: &SocketAddr| {
-        TcpStream::connect_timeout(to, options.connect_timeout)
-            .map_err(failed(format!("cannot connect to {to}")))
+        TcpStream::connect_timeout(to, options.connect_timeout).map_err(failed(format!("connect to {to}")))
     };
     connect(&options.receiver)
         .or_else(|error| options.other_addresses.iter().find_map(|to| connect(to).ok()).ok_or(error))
@@ -144,13 +143,13 @@ fn check(options: &SenderOptions) -> Result<(), Error> {
 fn set_up_tcp(stream: &TcpStream, options: &SenderOptions) -> Result<(), Error> {
     let socket = SockRef::from(stream);
     if let RateChoice::Fixed(rate) = options.rate {
-        let socket: Socket = stream.try_clone().map_err(failed("cannot duplicate a descriptor"))?.into();
+        let socket: Socket = stream.try_clone().map_err(failed("duplicate a descriptor"))?.into();
         // The connections share the rate.
         let rate = rate.0 / 8 / u64::from(options.streams);
-        set_max_pacing_rate(&socket, rate).map_err(failed("cannot set the pacing rate"))?;
+        set_max_pacing_rate(&socket, rate).map_err(failed("set the pacing rate"))?;
     }
     if let Some(name) = &options.congestion {
-        let what = failed(format!("cannot use congestion control {name:?} of this kernel"));
+        let what = failed(format!("use congestion control {name:?} of this kernel"));
         socket.set_tcp_congestion(name.as_bytes()).map_err(what)?;
     }
     Ok(())
@@ -167,7 +166,7 @@ struct Entry {
 fn expand(files: &[PathBuf], observer: &dyn Observer) -> Result<Vec<Entry>, Error> {
     let mut entries = Vec::new();
     for path in files {
-        let absolute = fs::canonicalize(path).map_err(failed(format!("cannot open {}", path.display())))?;
+        let absolute = fs::canonicalize(path).map_err(failed(format!("open {}", path.display())))?;
         let name = absolute.file_name().unwrap_or_default();
         let name = name.to_str().ok_or_else(|| not_text(path))?;
         add(path, name.to_string(), &mut entries, observer)?;
@@ -193,7 +192,7 @@ fn not_text(path: &Path) -> Error {
 }
 
 fn add(path: &Path, name: String, entries: &mut Vec<Entry>, observer: &dyn Observer) -> Result<(), Error> {
-    let what = || format!("cannot open {}", path.display());
+    let what = || format!("open {}", path.display());
     let kind = fs::metadata(path).map_err(failed(what()))?.file_type();
     if kind.is_file() {
         entries.push(Entry { path: path.to_path_buf(), name });
@@ -278,7 +277,7 @@ fn run<'scope, 'env>(
             Data::Stream(Box::new(QuicStream::connect(peer, &quic_options, HANDSHAKE_TIMEOUT, check)?))
         }
         (Transport::Tsunami, Some(_)) => {
-            let local = control.stream().local_addr().map_err(failed("cannot get a socket's address"))?;
+            let local = control.stream().local_addr().map_err(failed("get a socket's address"))?;
             let (socket, _) = tsunami::socket(with_port(local, 0))?;
             Data::Tsunami(TsunamiSender { socket, key })
         }
@@ -340,7 +339,7 @@ fn measured_session(
         is_sender: true,
         transport: options.transport,
         streams: options.streams,
-        local: control.stream().local_addr().map_err(failed("cannot get a socket's address"))?,
+        local: control.stream().local_addr().map_err(failed("get a socket's address"))?,
         peer: control.peer()?,
         started: SystemTime::now(),
         rate: requested_rate(options),
@@ -428,7 +427,7 @@ fn agree(
     if !needs_token && options.token.is_some() {
         return Err(Error::Token("the receiver has no token, so its identity cannot be checked"));
     }
-    let ours = os::random_hex(CHALLENGE_BYTES).map_err(failed("cannot get random bytes"))?;
+    let ours = os::random_hex(CHALLENGE_BYTES).map_err(failed("get random bytes"))?;
     let prove =
         |role: &str, agreed: &[&str]| prove_token(options.token.as_ref(), role, [&theirs, &ours], agreed);
     let certificate = identity.map(|identity| HEXLOWER.encode(identity.certificate()));
@@ -500,7 +499,7 @@ fn send_file(
     observer: &dyn Observer,
     (meter, counts): (&Arc<Meter>, &SharedCounts),
 ) -> Result<FileReport, Error> {
-    let what = || format!("cannot open {}", entry.path.display());
+    let what = || format!("open {}", entry.path.display());
     // Opening a FIFO must not wait for its writer.
     let file = File::options()
         .read(true)

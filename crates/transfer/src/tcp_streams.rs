@@ -67,13 +67,13 @@ pub(crate) struct StreamsListener(TcpListener);
 
 impl StreamsListener {
     pub(crate) fn bind(local: SocketAddr) -> Result<Self, Error> {
-        let listener = TcpListener::bind(local).map_err(failed(format!("cannot listen at {local}")))?;
-        listener.set_nonblocking(true).map_err(failed("cannot set up a socket"))?;
+        let listener = TcpListener::bind(local).map_err(failed(format!("listen at {local}")))?;
+        listener.set_nonblocking(true).map_err(failed("set up a socket"))?;
         Ok(StreamsListener(listener))
     }
 
     pub(crate) fn port(&self) -> Result<u16, Error> {
-        Ok(self.0.local_addr().map_err(failed("cannot get a socket's address"))?.port())
+        Ok(self.0.local_addr().map_err(failed("get a socket's address"))?.port())
     }
 
     /// Accepts `count` connections of expected addresses that begin with the session's key. Connections of other addresses cannot
@@ -132,7 +132,7 @@ impl StreamsListener {
                 let files: Vec<BorrowedFd<'_>> = std::iter::once(self.0.as_fd())
                     .chain(waiting.iter().map(|(stream, _)| stream.as_fd()))
                     .collect();
-                os::wait_any(&files, CHECK_INTERVAL).map_err(failed("cannot wait for the sender"))?;
+                os::wait_any(&files, CHECK_INTERVAL).map_err(failed("wait for the sender"))?;
             }
         }
         accepted.truncate(usize::from(count));
@@ -158,7 +158,7 @@ impl TcpStreams {
     ) -> Result<Self, Error> {
         streams.sort_by_cached_key(|stream| sender_address(stream).map_or(0, |address| address.port()));
         for stream in &streams {
-            stream.set_nonblocking(true).map_err(failed("cannot set up a socket"))?;
+            stream.set_nonblocking(true).map_err(failed("set up a socket"))?;
         }
         Ok(TcpStreams { streams })
     }
@@ -173,7 +173,7 @@ impl TcpStreams {
     ) -> Result<Self, Error> {
         let begin = Instant::now();
         // All at the same time, because each takes a round trip.
-        let what = || format!("cannot connect to {peer}");
+        let what = || format!("connect to {peer}");
         let open = |_| {
             let socket = Socket::new(Domain::for_address(peer), Type::STREAM, None)?;
             begin_to_connect(&socket, peer)?;
@@ -183,7 +183,7 @@ impl TcpStreams {
         let streams = streams.map_err(failed(what()))?;
         for stream in &streams {
             while !os::wait_writable(&[stream.as_fd()], CHECK_INTERVAL)
-                .map_err(failed("cannot wait for a connection"))?
+                .map_err(failed("wait for a connection"))?
                 .contains(&true)
             {
                 control.check()?;
@@ -197,7 +197,7 @@ impl TcpStreams {
             set_up(stream)?;
             // The send buffer of a new connection has space.
             let mut stream = stream;
-            stream.write_all(key).map_err(failed("cannot send"))?;
+            stream.write_all(key).map_err(failed("send"))?;
         }
         TcpStreams::new(streams, TcpStream::local_addr)
     }
@@ -245,7 +245,7 @@ impl TcpStreams {
             }
             let unsent = self.streams.iter().zip(&blocks).filter(|(_, block)| !block.is_sent());
             let files: Vec<BorrowedFd<'_>> = unsent.map(|(stream, _)| stream.as_fd()).collect();
-            os::wait_writable(&files, CHECK_INTERVAL).map_err(failed("cannot wait for the peer"))?;
+            os::wait_writable(&files, CHECK_INTERVAL).map_err(failed("wait for the peer"))?;
         }
     }
 
@@ -288,7 +288,7 @@ impl TcpStreams {
                 continue;
             }
             let files: Vec<BorrowedFd<'_>> = self.streams.iter().map(AsFd::as_fd).collect();
-            os::wait_any(&files, CHECK_INTERVAL).map_err(failed("cannot wait for the peer"))?;
+            os::wait_any(&files, CHECK_INTERVAL).map_err(failed("wait for the peer"))?;
         }
         Ok(())
     }
@@ -299,7 +299,7 @@ fn why_ended(control: &mut Control<'_>, error: std::io::Error) -> Error {
     match control.check() {
         Err(reason) => reason,
         Ok(()) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => Error::Closed,
-        Ok(()) => failed("cannot use a data connection")(error),
+        Ok(()) => failed("use a data connection")(error),
     }
 }
 

@@ -100,7 +100,7 @@ pub(crate) fn serve(
 ) -> Result<(u64, u64), Error> {
     os::reduce_timer_slack();
     let mut challenge = [0; CHALLENGE_BYTES];
-    fill_random(&mut challenge).map_err(failed("cannot get random bytes"))?;
+    fill_random(&mut challenge).map_err(failed("get random bytes"))?;
     let mut server = Server::new(secret, challenge);
     let start = Instant::now();
     let mut outgoing = Outgoing::default();
@@ -133,7 +133,7 @@ pub(crate) fn serve(
         }
         if let (Some(port), false) = (server.udp_port(), is_connected) {
             let peer = with_port(peer, port);
-            socket.connect(&SockAddr::from(peer)).map_err(failed(format!("cannot connect to {peer}")))?;
+            socket.connect(&SockAddr::from(peer)).map_err(failed(format!("connect to {peer}")))?;
             is_connected = true;
         }
         if !is_connected && start.elapsed() > DIALOGUE_TIMEOUT {
@@ -146,7 +146,7 @@ pub(crate) fn serve(
         }
         let due = server.next_timeout().saturating_sub(elapsed(start));
         let pause = Duration::from_nanos(due.as_nanos()).clamp(MIN_SLEEP, CHECK_INTERVAL);
-        os::wait_any(&[control.stream().as_fd()], pause).map_err(failed("cannot wait for the peer"))?;
+        os::wait_any(&[control.stream().as_fd()], pause).map_err(failed("wait for the peer"))?;
     }
     publish(&server);
     let statistics = server.statistics();
@@ -184,7 +184,7 @@ fn send_due(
     if sent_to > 0 {
         progress(sent_to);
     }
-    outgoing.flush(socket).map_err(failed("cannot send to a UDP socket"))
+    outgoing.flush(socket).map_err(failed("send to a UDP socket"))
 }
 
 /// The receiving end of a session's files.
@@ -245,7 +245,7 @@ impl Receiving {
                     result = pending.add(block.offset, block.bytes, writer);
                 }
             });
-            let has_more = received.map_err(failed("cannot receive from a UDP socket"))?;
+            let has_more = received.map_err(failed("receive from a UDP socket"))?;
             result?;
             client.set_backlog(writer.backlog());
             if count > 0 {
@@ -265,7 +265,7 @@ impl Receiving {
             }
             if !has_more && !client.is_complete() {
                 let files = [self.socket.as_fd(), control.stream().as_fd()];
-                os::wait_any(&files, CHECK_INTERVAL).map_err(failed("cannot wait for the peer"))?;
+                os::wait_any(&files, CHECK_INTERVAL).map_err(failed("wait for the peer"))?;
             }
         }
         pending.flush(writer)?;
@@ -276,11 +276,7 @@ impl Receiving {
 
     /// Drops blocks of the previous file.
     pub(crate) fn discard_old(&mut self) -> Result<(), Error> {
-        while self
-            .incoming
-            .receive(&self.socket, |_, _| ())
-            .map_err(failed("cannot receive from a UDP socket"))?
-        {}
+        while self.incoming.receive(&self.socket, |_, _| ()).map_err(failed("receive from a UDP socket"))? {}
         Ok(())
     }
 }
@@ -323,8 +319,7 @@ fn unexpected(frame: &Frame) -> Error {
 
 /// Opens a UDP socket; returns it and its port.
 pub(crate) fn socket(local: SocketAddr) -> Result<(Socket, u16), Error> {
-    let socket: UdpSocket =
-        bind_bulk(local).map_err(failed(format!("cannot open a UDP socket at {local}")))?.into();
-    let port = socket.local_addr().map_err(failed("cannot get a socket's address"))?.port();
+    let socket: UdpSocket = bind_bulk(local).map_err(failed(format!("open a UDP socket at {local}")))?.into();
+    let port = socket.local_addr().map_err(failed("get a socket's address"))?.port();
     Ok((socket.into(), port))
 }

@@ -84,7 +84,7 @@ impl UdtListener {
     /// If the address is in use.
     pub fn bind(local: SocketAddr, config: Config) -> Result<Self, Error> {
         let mut secret = [0; 32];
-        fill_random(&mut secret).map_err(failed("cannot get random bytes"))?;
+        fill_random(&mut secret).map_err(failed("get random bytes"))?;
         Ok(UdtListener {
             socket: bind(local)?.into(),
             listener: Listener::new(config, secret),
@@ -97,7 +97,7 @@ impl UdtListener {
     /// # Errors
     /// The errors of getsockname(2).
     pub fn port(&self) -> Result<u16, Error> {
-        let address = self.socket.local_addr().map_err(failed("cannot get a socket's address"))?;
+        let address = self.socket.local_addr().map_err(failed("get a socket's address"))?;
         Ok(address.port())
     }
 
@@ -113,7 +113,7 @@ impl UdtListener {
         check: Check<'_>,
     ) -> Result<UdtStream, Error> {
         let mut buffer = [0; 2048];
-        let what = "cannot receive from a UDP socket";
+        let what = "receive from a UDP socket";
         loop {
             check.check()?;
             let left = timeout.saturating_sub(self.start.elapsed());
@@ -138,7 +138,7 @@ impl UdtListener {
                     let _ = self.socket.send_to(&reply, peer);
                 }
                 Arrival::Request(incoming) => {
-                    self.socket.connect(peer).map_err(failed("cannot connect a UDP socket"))?;
+                    self.socket.connect(peer).map_err(failed("connect a UDP socket"))?;
                     let peer_ip = ip_words(peer.ip().to_canonical());
                     let connection = self.listener.accept(now, &incoming, random_id()?, peer_ip, rate);
                     return Ok(UdtStream::new(self.socket.into(), connection, self.start));
@@ -174,7 +174,7 @@ impl UdtStream {
         let local = if peer.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let local = local.parse().map_err(|_| Error::Input(local.into()))?;
         let socket = bind(local)?;
-        socket.connect(&SockAddr::from(peer)).map_err(failed(format!("cannot connect to {peer}")))?;
+        socket.connect(&SockAddr::from(peer)).map_err(failed(format!("connect to {peer}")))?;
         let start = Instant::now();
         let config = Config { socket_id: random_id()?, initial: random_id()?, ..config };
         let connection =
@@ -332,7 +332,7 @@ impl UdtStream {
             let received = self.incoming.receive(&self.socket, |bytes, arrived| {
                 connection.handle_datagram(time_between(start, arrived), bytes);
             });
-            if !received.map_err(failed("cannot receive from a UDP socket"))? {
+            if !received.map_err(failed("receive from a UDP socket"))? {
                 break;
             }
         }
@@ -353,7 +353,7 @@ impl UdtStream {
                 Some(reports) => os::wait_any(&[socket, reports], pause),
                 None => os::wait_any(&[socket], pause),
             };
-            waited.map_err(failed("cannot wait for a UDP socket"))?;
+            waited.map_err(failed("wait for a UDP socket"))?;
         }
         Ok(())
     }
@@ -381,7 +381,7 @@ impl UdtStream {
                 }
             }
             let is_full = self.outgoing.is_full();
-            self.outgoing.flush(&self.socket).map_err(failed("cannot send to a UDP socket"))?;
+            self.outgoing.flush(&self.socket).map_err(failed("send to a UDP socket"))?;
             if !is_full {
                 return Ok(());
             }
@@ -395,12 +395,12 @@ fn is_report(packet: &[u8]) -> bool {
 }
 
 fn bind(local: SocketAddr) -> Result<Socket, Error> {
-    bind_bulk(local).map_err(failed(format!("cannot open a UDP socket at {local}")))
+    bind_bulk(local).map_err(failed(format!("open a UDP socket at {local}")))
 }
 
 /// A random number of 31 bits, not 0.
 pub(crate) fn random_id() -> Result<u32, Error> {
     let mut bytes = [0; 4];
-    fill_random(&mut bytes).map_err(failed("cannot get random bytes"))?;
+    fill_random(&mut bytes).map_err(failed("get random bytes"))?;
     Ok((u32::from_be_bytes(bytes) & 0x7fff_ffff).max(1))
 }

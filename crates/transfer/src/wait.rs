@@ -80,7 +80,7 @@ pub(crate) fn while_serving<T: Send>(
             let _ = sender.send(work(is_cancelled));
         };
         let thread = thread::Builder::new().name("file work".into());
-        thread.spawn_scoped(scope, run).map_err(failed("cannot start a thread"))?;
+        thread.spawn_scoped(scope, run).map_err(failed("start a thread"))?;
         let mut reported = Instant::now();
         let mut attend = || {
             control.check()?;

@@ -25,6 +25,7 @@ mod advice;
 mod advise;
 mod advise_devices;
 mod apply;
+mod apply_mode;
 mod check;
 mod error;
 mod ethtool;

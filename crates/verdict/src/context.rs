@@ -2,8 +2,6 @@
 
 use schema::LinkDirection;
 
-use crate::FileWaits;
-
 /// A tuned buffer has reached its limit at this share of it or more.
 const EXHAUSTED: f64 = 0.9;
 
@@ -74,6 +72,18 @@ pub enum LoadKind {
     Bus,
     /// A thread of a real host: it ran or waited for a processor.
     Thread,
+}
+
+/// How long the ends of a file transfer waited, over time. Each series has times since the run's start and the time waited until then,
+/// microseconds, in order.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct FileWaits {
+    /// The sender waited until its files were read.
+    pub reading_us: Vec<(i64, f64)>,
+    /// The receiver waited until its files were written; empty if unknown.
+    pub writing_us: Vec<(i64, f64)>,
+    /// The sender waited for replies of the receiver about its files.
+    pub replies_us: Vec<(i64, f64)>,
 }
 
 /// The sending host's device towards the path, with its queueing discipline.

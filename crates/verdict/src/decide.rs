@@ -43,7 +43,7 @@ use crate::{
     FlowContext, HostLoad, LinkRows,
     bottleneck::SentByLink,
     file_waits::{FileWait, FileWaitSeries},
-    series::Cumulative,
+    series::{Cumulative, RATE_ROUND_TRIPS},
 };
 
 /// A link is full at this share of its rate or more.
@@ -63,8 +63,6 @@ const BUFFER_FULL: f64 = 0.6;
 const UNREAD: f64 = 0.5;
 /// A flow is paced where its goodput reaches this share of the pacing rate.
 const PACED: f64 = 0.8;
-/// Rates are means over this many round trips, because a flow that a window limits sends in bursts.
-pub(crate) const RATE_ROUND_TRIPS: i64 = 4;
 /// A standing queue lengthens the round-trip time by at least the minimum divided by this, and by at least
 /// [`MIN_STANDING_QUEUE_US`] and [`STANDING_QUEUE_DEVIATIONS`].
 const STANDING_QUEUE_PART: i64 = 10;

@@ -2,7 +2,10 @@
 
 use schema::{Cause, FlowSample};
 
-use crate::{FlowContext, decide::RATE_ROUND_TRIPS, series::Cumulative};
+use crate::{
+    FileWaits, FlowContext,
+    series::{Cumulative, RATE_ROUND_TRIPS},
+};
 
 /// A wait limits the transfer where it takes at least this share of the time.
 const MIN_WAIT_SHARE: f64 = 0.5;
@@ -18,18 +21,6 @@ pub enum FileWait {
     Writing,
     /// The sender waits for a reply of the receiver about a file.
     Replies,
-}
-
-/// The waits of both ends over time. Each series has times since the run's start and the time waited until then, microseconds, in
-/// order.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct FileWaits {
-    /// The sender waited until its files were read.
-    pub reading_us: Vec<(i64, f64)>,
-    /// The receiver waited until its files were written; empty if unknown.
-    pub writing_us: Vec<(i64, f64)>,
-    /// The sender waited for replies of the receiver about its files.
-    pub replies_us: Vec<(i64, f64)>,
 }
 
 /// [`FileWaits`] that can be read at any time.

@@ -57,10 +57,10 @@ mod steady;
 mod summarize;
 
 pub use bottleneck::{LinkRows, bottleneck_moves, full_link};
-pub use context::{Buffer, FlowContext, Generator, HostLoad, LoadKind, PathLink, SendingDevice};
+pub use context::{Buffer, FileWaits, FlowContext, Generator, HostLoad, LoadKind, PathLink, SendingDevice};
 pub use decide::{decide, retransmitted_segs};
 pub use explain::busiest_load;
-pub use file_waits::{FileWait, FileWaits, main_file_wait};
+pub use file_waits::{FileWait, main_file_wait};
 pub use receiver::judge_receiver;
 pub use start_of_flow::StartOfFlow;
 pub use summarize::{FlowTimes, part_goodput, summarize};

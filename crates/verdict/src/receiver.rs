@@ -15,7 +15,7 @@
 use schema::{FlowSample, ReceiverFinding, ReceiverVerdict};
 use units::{Bytes, Time, three_digits};
 
-use crate::series::Cumulative;
+use crate::series::{Cumulative, RATE_ROUND_TRIPS};
 
 /// Minimum data of a round trip, as a share of the window, that counts as a full window: an ACK is sent for up to two segments, and
 /// the estimate of the round-trip time lags behind.
@@ -26,8 +26,6 @@ const MIN_UNREAD_SHARE: f64 = 0.5;
 const SKIPPED_SHARE: f64 = 0.2;
 /// Maximum number of round trips after a loss or a mark in which it is the limit.
 const MAX_ROUND_TRIPS_AFTER_LOSS: f64 = 200.0;
-/// Number of round trips over which the data of a round trip is averaged.
-const RATE_ROUND_TRIPS: i64 = 4;
 /// Minimum excess of the round-trip time over its minimum that counts as a standing queue, as a share of the minimum.
 const STANDING_QUEUE: f64 = 0.5;
 /// [`STANDING_QUEUE`] if the window is full: then the bursts of the flow itself fill a queue.

@@ -2,6 +2,9 @@
 
 use crate::HostLoad;
 
+/// Rates are means over this many round trips, because a flow that a window limits sends in bursts.
+pub(crate) const RATE_ROUND_TRIPS: i64 = 4;
+
 /// A counter that only grows, sampled at increasing times.
 #[derive(Debug, Default)]
 pub(crate) struct Cumulative {

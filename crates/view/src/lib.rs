@@ -29,6 +29,7 @@ mod escape;
 mod events;
 mod figure;
 mod gnuplot;
+mod html_table;
 pub mod image;
 mod label;
 mod length;

@@ -7,9 +7,9 @@ use schema::{
 };
 
 use crate::escape::escape;
+use crate::html_table::HtmlTable;
 use crate::label::fairness;
 use crate::number;
-use crate::reproduction::KernelPair;
 use crate::style::cause_class;
 use crate::table::sustainable;
 use crate::words;
@@ -107,7 +107,7 @@ pub(crate) fn unreliable_boxes(runs: &[&RunSummary], labels: &[String]) -> Strin
 /// The quality of each run: lateness, stalls, idle time, drops outside the emulated network, and warnings.
 pub(crate) fn quality_table(runs: &[&RunSummary], labels: &[String]) -> String {
     let late = |us: Option<f64>| us.map_or("\u{2013}".to_owned(), number::micros);
-    let mut table = Table::new(&["run", "verdict"]);
+    let mut table = HtmlTable::new(&["run", "verdict"]);
     table.head(
         [
             "late, median",
@@ -161,7 +161,7 @@ pub(crate) fn published_table(results: &[PublishedResult]) -> String {
     let engines: Vec<(EngineName, &str)> =
         words::PUBLISHED_ENGINES.into_iter().filter(|(engine, _)| has(engine)).collect();
     let has_published_kernel = results.iter().any(|result| result.model_published_kernel.is_some());
-    let mut table = Table::new(&["", "kind", "published"]);
+    let mut table = HtmlTable::new(&["", "kind", "published"]);
     let kernels = crate::table::kernels(results);
     table.head(engines.iter().map(|(_, name)| *name), true);
     table.head(has_published_kernel.then_some("model, published kernel"), true);
@@ -206,28 +206,6 @@ pub(crate) fn published_table(results: &[PublishedResult]) -> String {
             .chain(&result.why)
             .map(|text| escape(text));
         table.classed("why", &why.collect::<Vec<_>>().join("<br>"));
-        table.end_row();
-    }
-    table.finish()
-}
-
-/// Figures with the source's kernel and with today's.
-pub(crate) fn kernel_table<'a>(pairs: impl Iterator<Item = KernelPair<'a>>) -> String {
-    let mut table = Table::new(&[""]);
-    table.head(["source\u{2019}s kernel", "today\u{2019}s kernel"], true);
-    for pair in pairs {
-        let figure = &pair.today.figure;
-        let variant = figure.variant.as_deref().unwrap_or_default();
-        table.cell(&format!(
-            "<b>{}</b><br><small><code>{}</code> ({}, {})</small>",
-            escape(&figure.id),
-            escape(&words::metric_scope(&figure.metric)),
-            escape(pair.source_variant),
-            escape(variant)
-        ));
-        for text in [pair.source.clone(), pair.today()] {
-            table.number(&escape(text.as_deref().unwrap_or("\u{2013}")));
-        }
         table.end_row();
     }
     table.finish()
@@ -281,7 +259,7 @@ pub(crate) fn verdict_bars(runs: &[&RunSummary], labels: &[String]) -> String {
         );
     }
     out.push_str("</ul>\n</div>\n");
-    let mut table = Table::new(&["run", "flow", "limited by"]);
+    let mut table = HtmlTable::new(&["run", "flow", "limited by"]);
     table.head(causes.iter().map(|cause| words::cause(*cause)), true);
     for (label, flow) in &known {
         table.cell(&escape(label));
@@ -322,7 +300,7 @@ fn fairness_table(runs: &[&RunSummary], labels: &[String]) -> String {
     if known.is_empty() {
         return String::new();
     }
-    let mut table = Table::new(&["run"]);
+    let mut table = HtmlTable::new(&["run"]);
     table.head(["fairness (Jain's index; 1 is perfectly fair)"], true);
     for (label, index) in known {
         table.cell(&escape(label));
@@ -388,7 +366,7 @@ pub(crate) fn stream_table(runs: &[&RunSummary], labels: &[String]) -> String {
 
 /// Table of the link directions.
 pub(crate) fn link_table(runs: &[&RunSummary], labels: &[String]) -> String {
-    let mut table = Table::new(&["run", "link"]);
+    let mut table = HtmlTable::new(&["run", "link"]);
     table.head(
         [
             "rate",
@@ -429,7 +407,7 @@ pub(crate) fn link_table(runs: &[&RunSummary], labels: &[String]) -> String {
 fn flow_rows(flows: &[(&String, &FlowSummary)], columns: &[FlowColumn]) -> String {
     let columns: Vec<_> =
         columns.iter().filter(|(_, get)| flows.iter().any(|(_, f)| get(f).is_some())).collect();
-    let mut table = Table::new(&["run", "flow"]);
+    let mut table = HtmlTable::new(&["run", "flow"]);
     table.head(columns.iter().map(|(name, _)| *name), true);
     for (label, flow) in flows {
         table.cell(&escape(label));
@@ -449,57 +427,4 @@ fn all_flows<'a>(runs: &[&'a RunSummary], labels: &'a [String]) -> Vec<(&'a Stri
 
 fn window_flows<'a>(runs: &[&'a RunSummary], labels: &'a [String]) -> Vec<(&'a String, &'a FlowSummary)> {
     all_flows(runs, labels).into_iter().filter(|(_, flow)| flow.is_bulk_transfer()).collect()
-}
-
-/// Builds an HTML table. Headings are text, cells are HTML.
-struct Table {
-    head: String,
-    body: String,
-    row: String,
-}
-
-impl Table {
-    fn new(head: &[&str]) -> Self {
-        let mut table = Table { head: String::new(), body: String::new(), row: String::new() };
-        table.head(head.iter().take(1).copied(), false);
-        // "published" is a number; the other leading columns are text.
-        for name in &head[1..] {
-            table.head([*name], *name == "published");
-        }
-        table
-    }
-
-    fn head<'a>(&mut self, names: impl IntoIterator<Item = &'a str>, numbers: bool) {
-        let class = if numbers { " class=\"n\"" } else { "" };
-        for name in names {
-            let _ = write!(self.head, "<th{class}>{}</th>", escape(name));
-        }
-    }
-
-    fn cell(&mut self, html: &str) {
-        let _ = write!(self.row, "<td>{html}</td>");
-    }
-
-    fn number(&mut self, html: &str) {
-        self.classed("n", html);
-    }
-
-    fn classed(&mut self, class: &str, html: &str) {
-        let _ = write!(self.row, "<td class=\"{class}\">{html}</td>");
-    }
-
-    fn end_row(&mut self) {
-        let _ = writeln!(self.body, "<tr>{}</tr>", std::mem::take(&mut self.row));
-    }
-
-    /// The table; empty if it has no rows.
-    fn finish(self) -> String {
-        if self.body.is_empty() {
-            return String::new();
-        }
-        format!(
-            "<div class=\"card scroll\">\n<table>\n<thead><tr>{}</tr></thead>\n<tbody>\n{}</tbody>\n</table>\n</div>\n",
-            self.head, self.body
-        )
-    }
 }

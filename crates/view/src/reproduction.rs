@@ -6,8 +6,9 @@ use schema::{FigureKind, PublishedResult};
 use serde::Serialize;
 
 use crate::escape::escape;
+use crate::html_table::HtmlTable;
 use crate::report::{ReportExtra, page_head, section};
-use crate::report_parts::{kernel_table, published_table};
+use crate::report_parts::published_table;
 use crate::words;
 
 /// A published result.
@@ -53,7 +54,7 @@ pub fn reproduction(results: &[Reproduced], sections: &[String], extra: &ReportE
             figures(results, part).map(|(_, one)| one.figure.clone()).collect();
         if !figures.is_empty() {
             let table = match part {
-                FigurePart::TodaysKernel => kernel_table(kernel_pairs(results)),
+                FigurePart::TodaysKernel => kernel_table(results),
                 _ => published_table(&figures),
             };
             section(&mut page, part.title(), part.about(), &table);
@@ -156,6 +157,28 @@ pub(crate) fn kernel_pairs(results: &[Reproduced]) -> impl Iterator<Item = Kerne
         let source = result.figures.iter().find(is_source).and_then(simulated);
         Some(KernelPair { today, source_variant, source })
     })
+}
+
+/// Figures with the source's kernel and with today's.
+fn kernel_table(results: &[Reproduced]) -> String {
+    let mut table = HtmlTable::new(&[""]);
+    table.head(["source\u{2019}s kernel", "today\u{2019}s kernel"], true);
+    for pair in kernel_pairs(results) {
+        let figure = &pair.today.figure;
+        let variant = figure.variant.as_deref().unwrap_or_default();
+        table.cell(&format!(
+            "<b>{}</b><br><small><code>{}</code> ({}, {})</small>",
+            escape(&figure.id),
+            escape(&words::metric_scope(&figure.metric)),
+            escape(pair.source_variant),
+            escape(variant)
+        ));
+        for text in [pair.source.clone(), pair.today()] {
+            table.number(&escape(text.as_deref().unwrap_or("\u{2013}")));
+        }
+        table.end_row();
+    }
+    table.finish()
 }
 
 /// The figures of one part, each with its result.

@@ -4,11 +4,11 @@
  *
  *   assign_slots     walks one namespace's connections and stores the address of each selected one in its slot. If round trips
  *                    are traced, it also sets the socket flag that makes the kernel call round_trip.
- *   sample_pattern   samples a socket of made-up contents; user space derives from it which cache lines a sample reads.
+ *   sample_pattern   samples a socket with artificial contents; user space derives from it which cache lines a sample reads.
  *   sample_slots     walks some slots, and writes struct sample of the connections that changed to struct report. Its cost
  *                    depends on the number of slots only; the kernel's hash table of all connections has hundreds of thousands
  *                    of buckets on a large machine.
- *   all others       write struct event to a ring buffer.
+ *   all others       write struct event to a ring buffer; at the end of a connection also its last struct sample.
  *
  * fill_tcp_info() is the kernel's tcp_get_info() (net/ipv4/tcp.c, 6.18) without the socket's lock, so that members may be some
  * nanoseconds apart. User space computes the fields that advance with the clock alone (struct clocks). So a connection without

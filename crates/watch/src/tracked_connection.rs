@@ -56,6 +56,11 @@ impl TrackedConnection {
         }
     }
 
+    /// The larger of its two rates, bit/s; 0 before the second sample.
+    pub fn max_rate_bps(&self) -> f64 {
+        self.rates_bps.map_or(0.0, |(sent, received)| sent.max(received))
+    }
+
     /// Stores a sample of sock_diag.
     pub(crate) fn update_from_diag(&mut self, sample: &SocketSample, now: u64) {
         let before = self.byte_counts();

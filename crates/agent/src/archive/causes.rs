@@ -43,7 +43,7 @@ pub(super) fn update_cause(
     row: &TestRow,
     latest_start_us: i64,
 ) -> sql::Result<Option<CauseChange>> {
-    if cause::of(row).is_none() || row.start_us > latest_start_us {
+    if row.cause().is_none() || row.start_us > latest_start_us {
         return Ok(None);
     }
     let pair: &[Value] = values![row.from, row.to, row.kind, latest_start_us];
@@ -59,9 +59,9 @@ pub(super) fn update_cause(
     let current = "SELECT cause FROM causes WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us <= ?4
          ORDER BY start_us DESC LIMIT 1";
     let current: Option<String> = read_first(database, current, pair, |row| row.next())?;
-    let Some(new) = newest.first().and_then(cause::of) else { return Ok(None) };
+    let Some(new) = newest.first().and_then(TestRow::cause) else { return Ok(None) };
     let is_confirmed = newest.len() == CONFIRMATIONS
-        && newest.iter().all(|row| cause::of(row).as_deref() == Some(new.as_str()));
+        && newest.iter().all(|row| row.cause().as_deref() == Some(new.as_str()));
     let first = match &current {
         Some(current) if *current == new => return Ok(None),
         Some(_) if !is_confirmed => return Ok(None),

@@ -13,7 +13,7 @@ use super::{
     columns::{COLUMNS, read},
 };
 use crate::{
-    State, TestRow, cause,
+    State, TestRow,
     database::sql::{self, Database, Field, Row, placeholders, read_all, read_first, values},
 };
 
@@ -271,7 +271,7 @@ impl PairFacts {
             .as_ref()
             .is_none_or(|old| row.start_us >= old.start_us || old.start_us > latest_start_us);
         let concludes = is_of_path && !is_decided_by_others && (is_newest || is_first);
-        if let Some(cause) = cause::of(row).filter(|_| concludes) {
+        if let Some(cause) = row.cause().filter(|_| concludes) {
             self.conclusion = Some(Conclusion { start_us: row.start_us, cause, reason: row.reason.clone() });
         }
     }

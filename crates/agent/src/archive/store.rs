@@ -131,7 +131,7 @@ impl Archive {
         Ok(())
     }
 
-    /// Ends a batch: its rows are on the disk. Returns whether there was one.
+    /// Ends a batch; its rows are then on the disk. Returns whether there was a batch.
     pub fn commit(&mut self) -> Result<bool, Error> {
         let is_in_batch = std::mem::take(&mut self.is_in_batch);
         if is_in_batch {
@@ -192,7 +192,7 @@ impl Archive {
 
     /// The highest number of a reservation that this point requested; 0 if there is none.
     pub fn highest_number(&self, own: &PointName) -> Result<u64, Error> {
-        // Names have no letters between `/` and `0`.
+        // `0` follows `/` in ASCII, so this range has exactly the ids that begin with the name and `/`.
         let query = "SELECT max(CAST(substr(id, ?3) AS INTEGER)) FROM tests WHERE id >= ?1 AND id < ?2";
         let digits = i64::try_from(own.0.len() + 2).unwrap_or(i64::MAX);
         let values = values![format!("{own}/"), format!("{own}0"), digits];

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, str::FromStr};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::Mistakes;
+use super::mistakes::Mistakes;
 
 /// The HTTP interface of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

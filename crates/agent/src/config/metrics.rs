@@ -9,7 +9,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use units::Time;
 
-use super::Mistakes;
+use super::mistakes::Mistakes;
 use crate::{Error, MetricsCredentials, MetricsPush, MetricsReceiver, PushProtocol};
 
 /// The interval at which metrics are pushed, unless the file names one. Prometheus regards a series as ended after 5 min.

@@ -3,9 +3,8 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
-    ops::{Range, RangeInclusive},
+    ops::RangeInclusive,
     path::{Path, PathBuf},
-    str::FromStr,
     time::Duration,
 };
 
@@ -25,6 +24,7 @@ use crate::{
 
 mod http;
 mod metrics;
+mod mistakes;
 mod recurring;
 mod roles;
 #[cfg(test)]
@@ -34,6 +34,7 @@ pub use self::http::{HttpInterface, ReadAccess};
 
 use self::http::{FileHttp, http_interface};
 use metrics::{FileMetrics, metrics_push};
+use mistakes::Mistakes;
 use recurring::{FileTest, OtherEnds, tasks, test_request, to_each_point};
 use roles::{FileRole, read_roles};
 
@@ -49,8 +50,6 @@ const MAIN_KEYS: [&str; 9] =
     ["name", "listen", "address", "state", "limits", "test_ports", "clock_error", "padding", "results_to"];
 /// An option of `longfat test` that recurring tests do not have: a result is that of the direction from the point that leads.
 const REVERSE: &str = "reverse";
-/// The user for whom recurring tests are reserved.
-pub(crate) const RECURRING_USER: &str = "recurring";
 
 /// The configuration of a point.
 #[derive(Debug, Clone)]
@@ -171,25 +170,6 @@ struct FileAlerts {
     command: Option<Spanned<Vec<String>>>,
     mail: Option<Spanned<String>>,
     alertmanager: Option<Spanned<String>>,
-}
-
-/// The mistakes found so far.
-#[derive(Default)]
-struct Mistakes(Vec<(Range<usize>, String, Option<String>)>);
-
-impl Mistakes {
-    fn add(&mut self, at: Range<usize>, message: impl Into<String>) {
-        self.0.push((at, message.into(), None));
-    }
-
-    fn add_help(&mut self, at: Range<usize>, message: impl Into<String>, help: impl Into<String>) {
-        self.0.push((at, message.into(), Some(help.into())));
-    }
-
-    fn parse<T: FromStr<Err: ToString>>(&mut self, text: &Spanned<String>) -> Option<T> {
-        let parsed = text.get_ref().parse();
-        parsed.map_err(|error: T::Err| self.add(text.span(), error.to_string())).ok()
-    }
 }
 
 impl Config {
@@ -349,7 +329,7 @@ impl Config {
         let padding =
             file.padding.as_ref().and_then(|text| mistakes.parse::<Time>(text)).unwrap_or(BASE_PADDING);
         let (Some(limits), Ok(listen), Some(test_ports), true) =
-            (limits, listen, test_ports, mistakes.0.is_empty())
+            (limits, listen, test_ports, mistakes.count() == 0)
         else {
             return Err(mistakes.into_error(name, text));
         };
@@ -427,15 +407,6 @@ impl Config {
         self.tests = new.tests;
         self.tests_to_each = new.tests_to_each;
         self.metrics = new.metrics;
-    }
-}
-
-impl Mistakes {
-    fn into_error(self, name: &str, text: &str) -> Error {
-        match scenario::Error::of(name, text, self.0) {
-            Some(error) => Error::Config(error),
-            None => Error::Refused(format!("{name} is not the configuration of an agent")),
-        }
     }
 }
 

@@ -11,7 +11,7 @@ use serde::{
 use toml::Spanned;
 use units::{BitRate, Time};
 
-use super::{Mistakes, RECURRING_USER};
+use super::mistakes::Mistakes;
 use crate::{
     Member, Members,
     archive::EACH,
@@ -20,6 +20,9 @@ use crate::{
 
 /// The shortest time between two occurrences of a recurring test.
 const MIN_EVERY: Time = Time::from_secs(1);
+/// The user for whom recurring tests are reserved.
+const RECURRING_USER: &str = "recurring";
+
 /// The other ends of a recurring test in the configuration.
 #[derive(Debug)]
 pub(super) enum OtherEnds {
@@ -105,9 +108,9 @@ pub(super) fn tasks(
     servers: &[ServerService],
     mistakes: &mut Mistakes,
 ) -> Vec<Task> {
-    let before = mistakes.0.len();
+    let before = mistakes.count();
     let ends = other_ends(own, test, members, servers, mistakes);
-    let Some((task, description)) = task(own, test, mistakes).filter(|_| mistakes.0.len() == before) else {
+    let Some((task, description)) = task(own, test, mistakes).filter(|_| mistakes.count() == before) else {
         return Vec::new();
     };
     let has_many = matches!(test.to.get_ref(), OtherEnds::Listed(_));

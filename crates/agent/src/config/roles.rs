@@ -5,7 +5,7 @@ use reservation::PointName;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::Mistakes;
+use super::mistakes::Mistakes;
 use crate::{Members, Role, Roles, Scope, mesh::check_name, tokens};
 
 /// A role as the file has it.

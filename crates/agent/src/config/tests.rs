@@ -133,7 +133,7 @@ fn reading_by_http_is_open_unless_a_token_is_required() {
     assert!(error.contains("\"role\" is neither \"open\" nor \"token\""), "{error}");
 }
 
-/// The configuration of a point `a` with these members, which has `tests`.
+/// The configuration of a point `a` with these members and these tests.
 fn with_members(tests: &str, others: &[&str]) -> (Result<Config, Error>, Members) {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("limits.toml"), LIMITS).unwrap();
@@ -179,7 +179,7 @@ fn a_test_may_have_several_other_ends() {
     assert_eq!((later.len(), later[5].as_str()), (6, "all-d d options/1 parallel=2"));
     members.remove(&"d".into());
     assert_eq!(ends(&members), now);
-    // A name that a later point brings about does not replace a test.
+    // The test for a point that has joined gets no name that another test has: the other test remains.
     let (config, mut members) = with_members(&(table("t", "\"*\"") + &table("t-c", "\"b\"")), &["b"]);
     members.set("c".into(), "c.example:1");
     let tasks = config.unwrap().tasks(&members);
@@ -235,7 +235,7 @@ fn keys_that_a_running_agent_does_not_apply_are_named() {
     let base = crate::template::config("a", "[::]:4862", "a.example:4862");
     let old = parse(&base).unwrap();
     let test = "[[tests]]\nname = \"t\"\nto = \"b\"\nkind = \"latency\"\nevery = \"1h\"\n";
-    // Each configuration is parsed in a directory of its own.
+    // Each configuration is parsed in a separate directory.
     let parse = |text: &str| Config { state: old.state.clone(), ..parse(text).unwrap() };
     assert_eq!(old.keys_for_restart(&parse(&format!("{base}{test}"))), Vec::<&str>::new());
     let new = parse(&(base.replace("5202-5299", "6000-6010") + "[http]\nlisten = \"127.0.0.1:4863\"\n"));

@@ -21,7 +21,7 @@ use crate::percent_encoding::decode;
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of a statement, and of the server's reply to it.
 pub(super) const STATEMENT_TIMEOUT: Duration = Duration::from_secs(20);
-/// The parameters that are evaluated here; all others are tokio-postgres's.
+/// The parameters that are evaluated here; tokio-postgres evaluates all others.
 const TLS_PARAMETERS: [&str; 4] = ["sslmode", "sslrootcert", "sslcert", "sslkey"];
 
 /// How the server is verified.
@@ -145,7 +145,7 @@ fn tls_parameters(found: &Parameters) -> Result<(SslMode, Option<TlsParameters>)
         None if is_system => (SslMode::Require, Verification::Host),
         Some("disable") => return Ok((SslMode::Disable, None)),
         None | Some("prefer") => (SslMode::Prefer, Verification::None),
-        // As in libpq: with a root certificate as verify-ca.
+        // With a root certificate, `require` verifies the authority, as in libpq.
         Some("require") if authorities.is_some() => (SslMode::Require, Verification::Authority),
         Some("require") => (SslMode::Require, Verification::None),
         Some("verify-ca") => (SslMode::Require, Verification::Authority),
@@ -195,7 +195,8 @@ fn take_from_url(text: &str) -> Result<(String, Parameters), String> {
     Ok((remainder, found))
 }
 
-/// `name = value name='a value'`; a backslash quotes the next character. A text of another form is left to tokio-postgres's message.
+/// `name = value name='a value'`; a backslash quotes the next character. A text of another form is
+/// returned unchanged, so that tokio-postgres reports the mistake.
 fn take_from_pairs(text: &str) -> (String, Parameters) {
     let (mut found, mut remainder) = (Parameters::new(), String::new());
     let mut letters = text.chars().peekable();

@@ -9,54 +9,16 @@ use super::state::{EventLoop, unix_us};
 use crate::{
     Error,
     address::host_and_port,
-    alertmanager::{AlertKey, Alertmanager, CauseAlert, KnownAlerts},
+    alertmanager::{AlertKey, Alertmanager, CauseAlert},
     cause,
     inbound::Inbound,
 };
 
 /// Interval at which alerts are resent. Alertmanager resolves an alert that it has not received for its `resolve_timeout`, 5 min by default.
 const RESEND_INTERVAL: Time = Time::from_secs(60);
-/// Minimum interval between two checks of the causes: a check reads all pairs.
-const MIN_CHECK_INTERVAL: Time = Time::from_secs(5);
 /// Maximum age of the last test of an alert's pair, microseconds. After that, the cause is unknown: the pair may no longer be tested. A weekly
 /// test may be a day late.
 const MAX_TEST_AGE_US: i64 = 8 * 86_400_000_000;
-
-/// The alerts of the configured Alertmanager.
-pub(super) struct AlertmanagerState {
-    receiver: Option<Alertmanager>,
-    known: KnownAlerts,
-    /// When the causes are checked next; `None` without an Alertmanager.
-    check_at: Option<Time>,
-    checked_at: Time,
-    /// When the alerts are resent even if none has begun or ended.
-    resend_at: Time,
-    is_sending: bool,
-}
-
-impl AlertmanagerState {
-    pub fn new(receiver: Option<Alertmanager>, started: Time) -> Self {
-        AlertmanagerState {
-            check_at: receiver.is_some().then_some(started),
-            receiver,
-            known: KnownAlerts::default(),
-            checked_at: started,
-            resend_at: started,
-            is_sending: false,
-        }
-    }
-
-    /// When the causes are checked next.
-    pub fn due(&self) -> Option<Time> {
-        self.check_at.filter(|_| !self.is_sending)
-    }
-
-    /// Schedules a check, because a cause, an acknowledgement or a mute may have changed.
-    pub fn check_soon(&mut self, now: Time) {
-        let earliest = now.max(self.checked_at + MIN_CHECK_INTERVAL);
-        self.check_at = self.check_at.map(|at| at.min(earliest));
-    }
-}
 
 impl EventLoop {
     /// Sends the alerts if one has begun or ended, or if they have to be resent.
@@ -154,30 +116,4 @@ impl EventLoop {
 fn send(receiver: &Alertmanager, documents: &[Vec<u8>]) -> Option<String> {
     let error = receiver.send(documents).err()?;
     Some(format!("Alertmanager at {}: {error}", receiver.host()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn changes_are_checked_soon_but_not_too_often() {
-        let second = Time::from_secs;
-        let receiver = "http://127.0.0.1:9093".parse().ok();
-        let mut state = AlertmanagerState::new(receiver, second(10));
-        assert_eq!(state.due(), Some(second(10)), "causes that were found before the agent was started");
-        (state.checked_at, state.check_at) = (second(10), Some(second(70)));
-        state.check_soon(second(11));
-        assert_eq!(state.due(), Some(second(15)));
-        state.check_soon(second(12));
-        assert_eq!(state.due(), Some(second(15)));
-        (state.checked_at, state.check_at) = (second(15), Some(second(75)));
-        state.check_soon(second(40));
-        assert_eq!(state.due(), Some(second(40)));
-        state.is_sending = true;
-        assert_eq!(state.due(), None, "one request at a time");
-        let mut none = AlertmanagerState::new(None, second(10));
-        none.check_soon(second(11));
-        assert_eq!(none.due(), None);
-    }
 }

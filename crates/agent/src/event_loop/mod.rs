@@ -3,10 +3,11 @@
 //! All events arrive in one queue, and all queued events are handled as one batch: the calendar's events are written in one transaction,
 //! then messages are sent, then tests are started. A storage error ends the agent; at the next start, the point is rebuilt from its events.
 //!
-//! All parts work on the same [`state`], and call each other in one direction: [`run`] calls [`requests`], then come [`tests`],
+//! All parts work on the same [`state`], and call each other in one direction: [`run`] calls [`requests`], then come [`running_tests`],
 //! [`maintenance`], [`alertmanager`], [`members`] and [`reports`].
 
 mod alertmanager;
+mod alertmanager_state;
 mod batch;
 mod maintenance;
 mod maintenance_schedule;
@@ -14,8 +15,8 @@ mod members;
 mod reports;
 mod requests;
 mod run;
+mod running_tests;
 mod state;
 mod test_run;
-mod tests;
 
 pub(crate) use state::EventLoop;

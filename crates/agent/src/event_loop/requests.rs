@@ -66,7 +66,7 @@ impl EventLoop {
             }
         };
         let permitted = by.grant.check(request.scopes()).map_err(Error::Refused);
-        // Changes that are refused are in the audit log.
+        // Refused changes continue, because the audit log must have them.
         if request.is_reading()
             && let Err(error) = &permitted
         {
@@ -212,7 +212,8 @@ impl EventLoop {
         format!("{name}@{}", self.config.name)
     }
 
-    /// The requester and its grant. A token is of a program whose request the HTTP interface has authenticated.
+    /// The requester and its grant. A token belongs to a program whose request the HTTP interface has
+    /// authenticated.
     fn requester(&mut self, local: &LocalUser, token: Option<&str>) -> Result<Requester, Error> {
         let user = self.user(&local.name, token);
         let grant = match token {
@@ -221,7 +222,7 @@ impl EventLoop {
             }
             Some(name) => {
                 let tokens = Tokens::open(&self.config.state)?;
-                // Some may have been created since the last request.
+                // Tokens may have been created since the last request.
                 self.set_roles_in_rules(tokens.entries());
                 let entry = tokens.entries().get(name);
                 let entry = entry.ok_or_else(|| Error::Refused(format!("the token {name} was removed")))?;
@@ -272,7 +273,7 @@ impl EventLoop {
         seconds: u64,
         text: String,
     ) -> Result<&'static str, Error> {
-        // Also pairs with servers outside the mesh, and with points that were removed.
+        // Pairs with servers outside the mesh and with removed points can be muted too.
         let is_known_pair = self.archive.pair(&pair.from, &pair.to)?.is_some();
         for name in [&pair.from, &pair.to] {
             let is_server = self.config.servers.iter().any(|server| server.name == *name);
@@ -316,7 +317,7 @@ impl EventLoop {
         id.ok_or_else(|| self.unknown(text))
     }
 
-    /// Checks that a reservation is of the requester.
+    /// Checks that a reservation belongs to the requester.
     fn check_own(&self, id: &ReservationId, by: &Requester) -> Result<(), Error> {
         let user = self.point.reservation(id).and_then(|known| known.request.spec.user.as_ref());
         if user == Some(&by.user) {
@@ -326,7 +327,8 @@ impl EventLoop {
         Err(Error::Refused(format!("{id} was not reserved {requester}")))
     }
 
-    /// The reservation that a requester wants to cancel; without the scope `cancel` only its own.
+    /// The reservation that a requester wants to cancel. Without the scope `cancel`, it may cancel only its own
+    /// reservations.
     fn reservation_to_cancel(&self, text: &str, by: &Requester) -> Result<ReservationId, Error> {
         let id = self.reservation_of(text)?;
         if !by.grant.permits(Scope::Cancel) {

@@ -15,7 +15,7 @@ use tokio::{sync::mpsc, time::timeout};
 use units::Time;
 
 use super::{
-    alertmanager::AlertmanagerState,
+    alertmanager_state::AlertmanagerState,
     batch::Batch,
     maintenance_schedule::MaintenanceSchedule,
     reports::ok,

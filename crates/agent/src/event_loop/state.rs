@@ -9,7 +9,9 @@ use reservation::{Now, Point, PointName, ReservationId};
 use tokio::sync::{mpsc, oneshot};
 use units::Time;
 
-use super::{alertmanager::AlertmanagerState, maintenance_schedule::MaintenanceSchedule, test_run::TestRun};
+use super::{
+    alertmanager_state::AlertmanagerState, maintenance_schedule::MaintenanceSchedule, test_run::TestRun,
+};
 use crate::{
     CalendarFile, Config, Error, Members, StepObserver, TokenEntry, Tokens,
     archive::{Archive, Forwarder},

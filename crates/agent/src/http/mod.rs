@@ -6,6 +6,7 @@
 //! ([`authorize`]), which is checked before the document of the request is read. If its scopes refuse a change, the audit log has the refusal.
 
 mod documents;
+mod mesh;
 mod openapi;
 mod routes;
 mod server;
@@ -36,12 +37,13 @@ pub use documents::{
     AcknowledgeRequest, AlertsDocument, CalendarDocument, Cancellation, MeshDocument, MeshPair, MeshPoint,
     MuteRequest, NamedChange, PairDocument, PairState, ReservationsDocument, ResultsDocument, TransferResult,
 };
+pub use mesh::known_mesh;
+pub(crate) use mesh::mesh_document;
 
 use self::routes::{Body, Query, ROUTES, Route};
 use crate::{
     Client, DirectoryDocument, Error, Explained, Filter, Identity, Lookup, LookupTexts, Members,
-    NewReservation, PairName, PostgresAddress, ReadAccess, ServerService, Status, StopHandle, Tokens,
-    TransferReport,
+    NewReservation, PairName, PostgresAddress, ReadAccess, ServerService, StopHandle, Tokens, TransferReport,
     archive::Archive,
     audit,
     control::SCHEMA,
@@ -193,23 +195,6 @@ pub fn serve_interface(listener: TcpListener, state: &Path, stop: &StopHandle) -
     });
     runtime.shutdown_timeout(Duration::from_millis(100));
     served
-}
-
-/// The mesh, as the running agent with this state directory sees it.
-///
-/// # Errors
-/// If the agent does not run, or its archive cannot be read.
-pub fn known_mesh(state: &Path) -> Result<MeshDocument, Error> {
-    let status = Client::new(state).status()?;
-    mesh_document(state, &status, &Archive::of_point(state)?)
-}
-
-/// The mesh as the results in an archive show it.
-pub(crate) fn mesh_document(state: &Path, status: &Status, archive: &Archive) -> Result<MeshDocument, Error> {
-    let now_us = i64::try_from(os::realtime().as_micros()).unwrap_or(i64::MAX);
-    // The acknowledgements and mutes of this point: each point sends its own alerts.
-    let attention = Archive::of_point(state)?.attention()?;
-    Ok(MeshDocument::new(status, &Members::open(state)?, archive.pairs()?, &attention, now_us))
 }
 
 fn router(site: Arc<Site>) -> Router {

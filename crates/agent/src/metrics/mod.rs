@@ -5,6 +5,7 @@ mod otlp_sender;
 mod prometheus;
 mod protobuf;
 mod push;
+mod push_outcome;
 mod receiver;
 mod remote_write;
 mod write_queue;

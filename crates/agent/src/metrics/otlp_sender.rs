@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::{
     MetricsPush, MetricsSnapshot,
     otlp::{self, MetricsSource, MetricsTimes},
-    push::failure,
+    push_outcome::failure,
 };
 use crate::http_client::require_success;
 

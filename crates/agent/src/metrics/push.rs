@@ -3,35 +3,24 @@
 //! It reads the state as a local user does, and sends it, so that a receiver that stalls delays nothing else.
 
 use std::{
-    io::{self, ErrorKind},
-    mem,
+    io, mem,
     path::{Path, PathBuf},
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     thread,
     time::{Duration, Instant},
 };
 
-use units::Time;
-
 use super::{
-    MetricsPush, MetricsSnapshot, PushProtocol, otlp_sender::OtlpSender, remote_write,
+    MetricsPush, MetricsSnapshot, PushProtocol,
+    otlp_sender::OtlpSender,
+    push_outcome::{PushOutcome, failure},
+    remote_write,
     write_queue::WriteQueue,
 };
 use crate::PostgresAddress;
 
 /// Timeout of all requests of a push by OTLP together, and of each request of remote write.
 const PUSH_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// What became of values.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum PushOutcome {
-    /// The receiver has them.
-    Accepted,
-    /// The receiver does not have them, for this reason; it may accept them or the next ones later.
-    Failed(String),
-    /// The receiver does not want them, for this reason, and they are not sent again.
-    Refused(String),
-}
 
 /// The thread that pushes; it ends when this is dropped, after the timeout of a push at the latest.
 pub(crate) struct MetricsPusher {
@@ -176,16 +165,6 @@ fn next_push(due: Instant, now: Instant, every: Duration) -> Instant {
     if next > now { next } else { now + every }
 }
 
-/// Why a receiver has not accepted values within this time.
-pub(super) fn failure(error: &io::Error, time: Duration) -> String {
-    match error.kind() {
-        ErrorKind::TimedOut | ErrorKind::WouldBlock => {
-            format!("it has not accepted them within {}", Time::from_duration(time))
-        }
-        _ => error.to_string(),
-    }
-}
-
 /// Logs outcomes that differ in kind from the one before.
 #[derive(Debug, Default)]
 struct PushLog {
@@ -215,6 +194,8 @@ impl PushLog {
 
 #[cfg(test)]
 mod tests {
+    use units::Time;
+
     use super::*;
     use crate::metrics::MetricsReceiver;
 

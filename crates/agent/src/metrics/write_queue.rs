@@ -9,8 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{MetricsSnapshot, push::PushOutcome, remote_write};
-use crate::{alert::utc, http_client::PostResponse};
+use super::{MetricsSnapshot, push_outcome::PushOutcome, remote_write};
+use crate::{http_client::PostResponse, texts::utc};
 
 /// Maximum size of all requests that wait, bytes after compression. The values of a mesh of 6 points have about 50 kB before compression.
 const MAX_QUEUED_BYTES: usize = 8 << 20;

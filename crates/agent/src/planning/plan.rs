@@ -93,6 +93,14 @@ pub struct PlanDocument {
     pub reservation: Option<NewReservation>,
 }
 
+impl PlanDocument {
+    /// The number of tests that reached [`PlanDocument::rate_bps`].
+    pub fn tests_at_rate(&self) -> u64 {
+        // The slowest tenth did not; see [`quantile`].
+        self.tests - self.tests.saturating_sub(1) / 10
+    }
+}
+
 /// A slot that is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlannedSlot {

@@ -2,6 +2,7 @@
 
 mod description;
 mod figures;
+mod from_reservation;
 mod kind;
 mod lead;
 mod lead_job;

@@ -22,7 +22,8 @@ use tcp::CongestionControl;
 use units::Time;
 
 use super::{
-    End, Plan, QUIC_CONNECTION_ID_BYTES, QUIC_WINDOW_BYTES, ReceiverCounts, SenderCounts, UDP_HEADER,
+    End, Plan, QUIC_WINDOW_BYTES, ReceiverCounts, SenderCounts,
+    plan::{QUIC_CONNECTION_ID_BYTES, UDP_HEADER},
 };
 use crate::quic::{Congestion, Pacer, PlainCrypto, PlainKey, run_timers_and_events};
 

@@ -2,7 +2,7 @@
 
 use units::Time;
 
-use super::{End, Plan, ReceiverCounts, SenderCounts, UDP_HEADER};
+use super::{End, Plan, ReceiverCounts, SenderCounts, plan::UDP_HEADER};
 use crate::tsunami::{
     Client, Server,
     wire::{CHALLENGE_BYTES, HEADER_BYTES, Parameters},

@@ -191,6 +191,9 @@ impl Request {
 
 impl<'a> Packet<'a> {
     /// Reads a datagram.
+    ///
+    /// # Errors
+    /// Why it is not a packet of UDT.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (header, body) = bytes.split_at_checked(HEADER_BYTES).ok_or(Malformed::TooShort)?;
         let [first, second, stamp_us, destination] = [0, 1, 2, 3].map(|i| word(header, i).unwrap_or(0));

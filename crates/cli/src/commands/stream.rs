@@ -9,7 +9,7 @@ use std::{
 use anyhow::Context;
 use clap::Args;
 use iperf3::IpVersion;
-use measurement::stream::{RecordedStream, StreamRecorder, StreamTest};
+use measurement::stream::{RecordedStream, StreamRecorder, StreamTest, max_sustainable_rate};
 use record::RunsLocation;
 use schema::RunSummary;
 use serde_json::json;
@@ -113,14 +113,14 @@ pub fn run(args: &StreamArgs, config: &Config, runs: &RunsLocation, is_json: boo
             }
         };
         one.path = one.path.map(|path| runs.name_of(&path).into());
-        let is_sustainable = is_sustainable(&one.run);
+        let is_sustainable = one.is_sustainable();
         recorded.push(one);
         if !is_sustainable {
             break;
         }
     }
     let summaries: Vec<RunSummary> = recorded.iter().map(|one| one.run.clone()).collect();
-    let best = best_rate(&summaries);
+    let best = max_sustainable_rate(&recorded);
     if is_json {
         let mut document = json!({
             "schema": SCHEMA,
@@ -235,16 +235,6 @@ fn run_recorder(args: &StreamArgs, is_json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn is_sustainable(run: &RunSummary) -> bool {
-    run.flows.iter().filter_map(|flow| flow.stream).all(|stream| stream.is_sustainable)
-}
-
-/// The highest rate that was sustainable, bit/s of payload.
-fn best_rate(runs: &[RunSummary]) -> Option<f64> {
-    let rates = runs.iter().filter(|run| is_sustainable(run)).flat_map(|run| &run.flows);
-    rates.filter_map(|flow| flow.stream?.sustainable_up_to_bps).reduce(f64::max)
-}
-
 /// The table, the reasons, and the verdict.
 fn text(recorded: &[RecordedStream], runs: &[RunSummary], best: Option<f64>, has_failed: bool) -> String {
     let mut out = view::table::streams(runs, output::width());
@@ -257,7 +247,8 @@ fn text(recorded: &[RecordedStream], runs: &[RunSummary], best: Option<f64>, has
     for path in recorded.iter().filter_map(|one| one.path.as_deref()) {
         out += &format!("record: {}\n", path.display());
     }
-    let beyond = runs.iter().find(|run| !is_sustainable(run)).and_then(|run| run.sweep.get("rate"));
+    let beyond = recorded.iter().find(|one| !one.is_sustainable());
+    let beyond = beyond.and_then(|one| one.run.sweep.get("rate"));
     out += &match (best, beyond) {
         (Some(best), Some(beyond)) => {
             format!("Sustainable: yes, up to {} ({beyond} is not).\n", number::rate(best))

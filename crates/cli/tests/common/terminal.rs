@@ -1,4 +1,4 @@
-//! A program at a pseudo terminal (pty(7)). The test reads its output and sends keys.
+//! A program on a pseudoterminal (pty(7)). The test reads its output and sends keys.
 #![allow(unsafe_code)]
 
 use std::{
@@ -27,24 +27,24 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Starts a program at a new terminal with 80 columns, whose session it leads.
+    /// Starts a program as the session leader of a new terminal with 80 columns.
     pub fn start(mut command: Command) -> Self {
         let (mut master, mut slave) = (0, 0);
         let size = libc::winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
         // SAFETY: both descriptors are new and each gets one owner; null means "no name, default modes".
         let (master, slave) = unsafe {
             let null = std::ptr::null_mut();
-            let made = libc::openpty(
+            let result = libc::openpty(
                 &raw mut master,
                 &raw mut slave,
                 null,
                 null.cast(),
                 (&raw const size).cast_mut(),
             );
-            assert_eq!(made, 0, "openpty: {}", std::io::Error::last_os_error());
+            assert_eq!(result, 0, "openpty: {}", std::io::Error::last_os_error());
             (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave))
         };
-        // SAFETY: plain flags; otherwise the program would hold its own terminal open.
+        // SAFETY: this sets a flag of an open descriptor. Without it the program would keep its own terminal open.
         unsafe { libc::fcntl(master.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
         let stream = || slave.try_clone().unwrap();
         command.env("TERM", "xterm").stdin(stream()).stdout(stream()).stderr(stream());
@@ -71,7 +71,7 @@ impl Terminal {
         Terminal { child, keyboard: File::from(master), screen, matched: 0 }
     }
 
-    /// Waits until this text appears after what was expected before.
+    /// Waits until this text appears after the text that was expected before.
     pub fn expect(&mut self, text: &str) {
         let started = Instant::now();
         loop {

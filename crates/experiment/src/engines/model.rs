@@ -26,7 +26,8 @@ impl Engine for Model<'_> {
 mod tests {
     use crate::{EngineChoice, Experiment, RunOptions, Selection, run_all};
 
-    /// The receive window of a run of lab 8 with a kernel for hosts without the key `kernel`, and the run's description of them.
+    /// Runs lab 8 in the model; hosts without the key `kernel` have this kernel. Returns the receive window, and
+    /// the `kernel` and the `sysctl_defaults` of the run.
     fn window(
         kernel: &str,
         keys: &[(&str, &str)],
@@ -44,7 +45,7 @@ mod tests {
 
     #[test]
     fn hosts_without_the_key_kernel_have_the_requested_kernel() {
-        // The share of a stated buffer: half up to 6.5.
+        // Up to Linux 6.5, half of a buffer that the scenario states is window.
         let (old, kernel, defaults) = window("6.1", &[], &["default"]);
         assert_eq!((old, kernel.as_deref()), (8 << 20, Some("6.1")));
         assert_eq!(defaults.as_deref(), Some("Linux 6.1's defaults"));

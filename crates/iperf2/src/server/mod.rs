@@ -100,7 +100,7 @@ impl Server {
         };
         let bound = local(&tcp)?;
         let udp = listen(SocketAddr::new(address, bound.port()), Type::DGRAM, is_dual, &options)?;
-        ancillary::enable_destination(&udp).attempted(|| "cannot set up a UDP socket".into())?;
+        ancillary::enable_destination(&udp).attempted(|| "set up a UDP socket".into())?;
         Ok(Server { options, tcp, udp })
     }
 
@@ -138,7 +138,7 @@ impl Server {
     ) -> Result<(), Error> {
         while !stop.load(Ordering::Acquire) {
             let is_ready = os::wait_readable(self.tcp.as_fd(), STOP_CHECK_INTERVAL);
-            if !is_ready.attempted(|| "cannot wait for clients".into())? {
+            if !is_ready.attempted(|| "wait for clients".into())? {
                 continue;
             }
             // The client has already disconnected, or no descriptor is free.
@@ -165,15 +165,13 @@ impl Server {
 }
 
 fn listen(at: SocketAddr, kind: Type, is_dual: bool, options: &ServerOptions) -> Result<Socket, Error> {
-    let what = || format!("cannot listen on {at}");
+    let what = || format!("listen on {at}");
     let socket = Socket::new(Domain::for_address(at), kind, None).attempted(what)?;
     if at.is_ipv6() {
         socket.set_only_v6(!is_dual).attempted(what)?;
     }
     if let Some(device) = &options.device {
-        socket
-            .bind_device(Some(device.as_bytes()))
-            .attempted(|| format!("cannot bind to device {device}"))?;
+        socket.bind_device(Some(device.as_bytes())).attempted(|| format!("bind to device {device}"))?;
     }
     if kind == Type::STREAM {
         socket.set_reuse_address(true).attempted(what)?;
@@ -186,7 +184,7 @@ fn listen(at: SocketAddr, kind: Type, is_dual: bool, options: &ServerOptions) ->
 }
 
 fn local(socket: &Socket) -> Result<SocketAddr, Error> {
-    let address = socket.local_addr().attempted(|| "cannot read the server's address".into())?;
+    let address = socket.local_addr().attempted(|| "read the server's address".into())?;
     Ok(address.as_socket().unwrap_or_else(|| SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0)))
 }
 

@@ -116,11 +116,11 @@ fn read(socket: &Socket, count: usize, deadline: Instant, stop: &AtomicBool) -> 
             return Err(Error::Interrupted);
         }
         let is_ready = os::wait_readable(socket, left.min(STOP_CHECK_INTERVAL));
-        if !is_ready.attempted(|| "cannot wait for a header".into())? {
+        if !is_ready.attempted(|| "wait for a header".into())? {
             continue;
         }
         let mut from = socket;
-        match from.read(&mut bytes[have..]).attempted(|| "cannot read a header".into())? {
+        match from.read(&mut bytes[have..]).attempted(|| "read a header".into())? {
             0 => break,
             n => have += n,
         }
@@ -203,9 +203,7 @@ impl Connection<'_> {
                     End::Client,
                 )?;
                 let timeout = self.options.header_timeout;
-                socket
-                    .connect_timeout(&to.into(), timeout)
-                    .attempted(|| format!("cannot connect back to {to}"))?;
+                socket.connect_timeout(&to.into(), timeout).attempted(|| format!("connect back to {to}"))?;
                 Ok(socket)
             });
         match connected {

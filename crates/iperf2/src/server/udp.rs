@@ -75,7 +75,7 @@ impl<'a> UdpSessions<'a> {
 
     /// Serves until `stop` is set.
     pub(super) fn run(mut self, stop: &AtomicBool) -> Result<(), Error> {
-        let what = || "cannot receive datagrams".to_string();
+        let what = || "receive datagrams".to_string();
         self.socket.set_nonblocking(true).attempted(what)?;
         let mut bytes = vec![0; MAX_DATAGRAM];
         while !stop.load(Ordering::Acquire) {

@@ -114,7 +114,7 @@ fn connect(target: &ReverseTarget, local: LocalEnd<'_>) -> Result<(Socket, Socke
     for peer in found.filter(|peer| local.bind.is_none_or(|bind| bind.is_ipv4() == peer.is_ipv4())) {
         match control::connect(peer, local.from(), local.device, CONNECT_TIMEOUT) {
             Ok(socket) => {
-                let what = || "cannot set up the standby connection".to_string();
+                let what = || "set up the standby connection".to_string();
                 let mut cookie = *control::new_cookie()?.as_bytes();
                 cookie[..STANDBY_PREFIX.len()].copy_from_slice(STANDBY_PREFIX.as_bytes());
                 (&socket).write_all(&cookie).attempted(what)?;
@@ -189,7 +189,7 @@ fn open(
     local: LocalEnd<'_>,
     stopped: &(dyn Fn() -> bool + Sync),
 ) -> Result<Option<Socket>, Error> {
-    let what = || format!("cannot open a reverse connection to {peer}");
+    let what = || format!("open a reverse connection to {peer}");
     if kind == Kind::Tcp {
         let socket = control::connect(peer, local.from(), local.device, CONNECT_TIMEOUT)?;
         (&socket).write_all(cookie.as_bytes()).attempted(what)?;

@@ -78,7 +78,7 @@ impl ReverseListener {
             Ok((listen_on(bound(at, Type::STREAM, false, None, false)?, at)?, at))
         };
         let (tcp, at) = any(IpAddr::from([0; 16])).or_else(|_: SystemError| any(IpAddr::from([0; 4])))?;
-        let what = || format!("cannot listen at {at}");
+        let what = || format!("listen at {at}");
         let at = tcp.local_addr().attempted(what)?.as_socket().unwrap_or(at);
         let udp: UdpSocket = bound(at, Type::DGRAM, false, None, false)?.into();
         udp.set_nonblocking(true).attempted(what)?;
@@ -122,7 +122,7 @@ impl ReverseListener {
                 return Err(Error::Timeout { what: "reverse connection of the server", after: timeout });
             }
             if let Some(socket) = self.poll(&mut state, Some((kind, &cookie)), POLL_TIMEOUT)? {
-                socket.set_nonblocking(false).attempted(|| "cannot set up a reverse connection".into())?;
+                socket.set_nonblocking(false).attempted(|| "set up a reverse connection".into())?;
                 return Ok(socket);
             }
         }
@@ -162,8 +162,7 @@ impl ReverseListener {
         let mut files = vec![self.tcp.as_fd(), self.udp.as_fd()];
         files.extend(state.greetings.iter().map(Greeting::fd));
         files.extend(state.standby.iter().map(|(socket, _)| socket.as_fd()));
-        let ready =
-            os::wait_any(&files, timeout).attempted(|| "cannot wait for reverse connections".into())?;
+        let ready = os::wait_any(&files, timeout).attempted(|| "wait for reverse connections".into())?;
         drop(files);
         let greeting_count = state.greetings.len();
         if ready.get(2 + greeting_count) == Some(&true) && state.is_closed() {
@@ -228,7 +227,7 @@ impl ReverseListener {
         while let Ok((len, from)) = self.udp.recv_from(&mut bytes) {
             if wanted.is_some_and(|(kind, cookie)| kind == Kind::Udp && bytes[..len] == *cookie.as_bytes()) {
                 let socket = bound(self.at, Type::DGRAM, false, None, false)?;
-                socket.connect(&from.into()).attempted(|| "cannot connect a UDP stream".into())?;
+                socket.connect(&from.into()).attempted(|| "connect a UDP stream".into())?;
                 return Ok(Some(socket));
             }
         }

@@ -52,7 +52,7 @@ impl Admission {
         cookie: Cookie,
         options: &ServerOptions,
     ) -> Result<Self, Error> {
-        let what = || "cannot request a test's parameters".to_string();
+        let what = || "request a test's parameters".to_string();
         socket.set_tcp_nodelay(true).attempted(what)?;
         (&socket).write_all(&State::ParamExchange.code().to_be_bytes()).attempted(what)?;
         let seal = options.gate.as_ref().map(|gate| Seal::new(gate.token().clone(), cookie, Role::Server));
@@ -86,7 +86,7 @@ impl Admission {
                 Ok(_) => {}
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(false),
-                Err(e) => return Err(e).attempted(|| "cannot receive parameters".into())?,
+                Err(e) => return Err(e).attempted(|| "receive parameters".into())?,
             }
         }
     }

@@ -28,7 +28,7 @@ pub(super) fn listen_at_any(options: &ServerOptions, port: u16) -> Result<Socket
 
 /// A second socket at the address of `old`, which may be closed afterwards: no connection is refused in between.
 pub(super) fn listen_on_same_port(old: &Socket, options: &ServerOptions) -> Result<Socket, SystemError> {
-    let what = || "cannot renew the listening socket".to_string();
+    let what = || "renew the listening socket".to_string();
     let at = old
         .local_addr()
         .attempted(what)?

@@ -81,7 +81,7 @@ impl Server {
     /// If the address or port cannot be used.
     pub fn bind(options: ServerOptions) -> Result<Server, Error> {
         let listener = listen_at_any(&options, options.port)?;
-        let address = listener.local_addr().attempted(|| "cannot read the server's address".into())?;
+        let address = listener.local_addr().attempted(|| "read the server's address".into())?;
         let address =
             address.as_socket().unwrap_or_else(|| SocketAddr::new(IpAddr::from([0; 4]), options.port));
         let udp_listener = UdpListener::listen(address, options.ip, options.device.as_deref())?;
@@ -108,9 +108,9 @@ impl Server {
     pub fn run(&self, stop: &AtomicBool, observer: &dyn ServerObserver) -> Result<(), Error> {
         // Otherwise the soft limit remains, which suffices for some clients.
         let _ = os::raise_file_limit();
-        let (wake, ended) = std::io::pipe().attempted(|| "cannot create a pipe".into())?;
+        let (wake, ended) = std::io::pipe().attempted(|| "create a pipe".into())?;
         let served = AtomicUsize::new(0);
-        let duplicate = || ended.try_clone().attempted(|| "cannot duplicate a pipe".into());
+        let duplicate = || ended.try_clone().attempted(|| "duplicate a pipe".into());
         let renewal = Renewal::new(duplicate()?);
         let dialed_wake = duplicate()?;
         let over = AtomicBool::new(false);
@@ -237,13 +237,13 @@ impl<'scope, 'env> Router<'scope, 'env> {
         files.extend(self.waiting.iter().map(|waiting| waiting.control.as_fd()));
         let timeout =
             if self.waiting.is_empty() || !self.has_free_turn() { POLL_TIMEOUT } else { SHORT_POLL_TIMEOUT };
-        let ready = os::wait_any(&files, timeout).attempted(|| "cannot wait for connections".into())?;
+        let ready = os::wait_any(&files, timeout).attempted(|| "wait for connections".into())?;
         drop(files);
         let (greetings, others) = ready[fixed..].split_at(self.greetings.len());
         let (admissions, waiting) = others.split_at(self.admissions.len());
         if ready[0] {
             // Does not block, because the pipe is readable. The sessions themselves have the state.
-            self.wake.read(&mut [0; 256]).map(drop).attempted(|| "cannot read from a pipe".into())?;
+            self.wake.read(&mut [0; 256]).map(drop).attempted(|| "read from a pipe".into())?;
         }
         self.take_dialed();
         self.check_waiting(waiting);

@@ -302,7 +302,7 @@ impl Session<'_> {
                     }
                     if let Some(arrival) = all.last().filter(|_| spec.protocol == Protocol::Udp) {
                         udp_stream::repeat_reply(&arrival.socket)
-                            .attempted(|| "cannot reply to a UDP stream".into())?;
+                            .attempted(|| "reply to a UDP stream".into())?;
                     }
                     if control.wait(Duration::ZERO)? {
                         // The client should send nothing now, so it has disconnected or ends the test.
@@ -326,7 +326,7 @@ impl Session<'_> {
             if let Some(timeout) = self.options.send_timeout {
                 socket::set_send_timeout(&arrival.socket, timeout, spec.protocol)?;
             }
-            arrival.socket.set_nonblocking(false).attempted(|| "cannot set up a stream".into())?;
+            arrival.socket.set_nonblocking(false).attempted(|| "set up a stream".into())?;
             streams.push(Stream::new(number, sends, arrival.socket, spec));
         }
         Ok(streams)

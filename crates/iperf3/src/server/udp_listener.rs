@@ -55,7 +55,7 @@ impl UdpListener {
     pub(super) fn listen(at: SocketAddr, ip: Option<IpVersion>, device: Option<&str>) -> Result<Self, Error> {
         let only_v6 = ip == Some(IpVersion::V6) || !at.ip().is_unspecified();
         let socket = bound(at, Type::DGRAM, only_v6, device, false)?;
-        let what = || format!("cannot listen for datagrams at {at}");
+        let what = || format!("listen for datagrams at {at}");
         sys::enable_arrival_stamps(&socket).attempted(what)?;
         ancillary::enable_destination(&socket).attempted(what)?;
         // Neither requests nor replies block the router.
@@ -102,8 +102,8 @@ impl UdpListener {
         // address of this host.
         let (peer, at) = (hello.from, hello.to.map_or(self.at, |own| own.with_port(self.at.port())));
         let socket = bound(at, Type::DGRAM, self.only_v6, device, false)?;
-        socket.connect(&peer.into()).attempted(|| format!("cannot connect a UDP stream to {peer}"))?;
-        udp_stream::reply_to_hello(&socket).attempted(|| format!("cannot reply {peer}"))?;
+        socket.connect(&peer.into()).attempted(|| format!("connect a UDP stream to {peer}"))?;
+        udp_stream::reply_to_hello(&socket).attempted(|| format!("reply {peer}"))?;
         Ok(socket)
     }
 }

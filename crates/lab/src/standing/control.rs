@@ -5,6 +5,7 @@
 //! attached (none if the reply is an error): user (only for a lab without root), mount, PID and network namespace.
 
 use std::{
+    fmt,
     io::{self, BufRead, BufReader, Read, Write},
     os::{fd::OwnedFd, unix::net::UnixStream},
     path::Path,
@@ -123,13 +124,42 @@ pub struct StopCommand {
     pub line: String,
 }
 
+/// The kinds of nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeKind {
+    /// Runs programs.
+    Host,
+    /// Forwards by link-layer address.
+    Switch,
+    /// Forwards by IP address.
+    Router,
+}
+
+impl NodeKind {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            NodeKind::Host => "host",
+            NodeKind::Switch => "switch",
+            NodeKind::Router => "router",
+        }
+    }
+}
+
+impl fmt::Display for NodeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
 /// A host, switch or router.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStatus {
     /// Its name.
     pub name: String,
-    /// `host`, `switch` or `router`.
-    pub kind: String,
+    /// Its kind.
+    pub kind: NodeKind,
     /// Its addresses with their prefix lengths.
     pub addresses: Vec<String>,
 }

@@ -25,7 +25,7 @@ use scenario::Scenario;
 use units::Time;
 
 use super::{
-    control::{LinkStatus, NodeStatus, Reply, Request, Status, StopCommand, read_line, write_line},
+    control::{LinkStatus, NodeKind, NodeStatus, Reply, Request, Status, StopCommand, read_line, write_line},
     host_mtus::HostMtus,
     isolate::{create_pid_namespace, send_fds},
     links::{CommandResult, Links},
@@ -419,14 +419,14 @@ impl Keeper<'_> {
 }
 
 fn nodes(scenario: &Scenario) -> Vec<NodeStatus> {
-    let node = |name: &str, kind: &str, interfaces: &[scenario::Interface]| NodeStatus {
+    let node = |name: &str, kind, interfaces: &[scenario::Interface]| NodeStatus {
         name: name.into(),
-        kind: kind.into(),
+        kind,
         addresses: interfaces.iter().flat_map(|i| &i.addresses).map(ToString::to_string).collect(),
     };
-    let hosts = scenario.hosts.iter().map(|h| node(&h.name, "host", &h.interfaces));
-    let switches = scenario.switches.iter().map(|s| node(s, "switch", &[]));
-    let routers = scenario.routers.iter().map(|r| node(&r.name, "router", &r.interfaces));
+    let hosts = scenario.hosts.iter().map(|h| node(&h.name, NodeKind::Host, &h.interfaces));
+    let switches = scenario.switches.iter().map(|s| node(s, NodeKind::Switch, &[]));
+    let routers = scenario.routers.iter().map(|r| node(&r.name, NodeKind::Router, &r.interfaces));
     hosts.chain(switches).chain(routers).collect()
 }
 

@@ -15,7 +15,7 @@ mod tc_kinds;
 mod tc_units;
 mod terminal;
 
-pub use control::{LinkStatus, NodeStatus, Reply, Request, Status, StopCommand, send_request};
+pub use control::{LinkStatus, NodeKind, NodeStatus, Reply, Request, Status, StopCommand, send_request};
 pub use enter::{host_network_namespace, run_on_host};
 pub(crate) use isolate::try_isolation;
 pub use isolate::{detach_standard_streams, ignore_terminal_signals, start_session, terminal_interrupts};

@@ -1,4 +1,4 @@
-//! The cost of simulations, with targets, in processor time. Single results vary between runs.
+//! Measures the processor time of simulations, and prints it beside targets. Results vary between runs.
 //!
 //! `cargo bench -p longfat-sim` prints the table. With `-- instructions` it counts instructions per packet
 //! instead and fails if they differ from the committed counts (`-- instructions write` replaces these).
@@ -95,7 +95,7 @@ fn long_runs() {
     }
 }
 
-/// Memory per packet in flight: the peak of a run less that of the same run with a window of a few packets.
+/// Memory per packet in flight: the peak of a run minus the peak of the same run with a window of a few packets.
 fn memory(name: &str, what: &str) {
     let case = Case::named(name).expect("no such case").lasting(8_000);
     let peak = |case: Case| {
@@ -115,7 +115,7 @@ const LONG_RUNS: [(&str, &str); 3] = [
     ("g-multi", include_str!("../../../../scenarios/g-multi.toml")),
 ];
 
-/// Runs one of them with reno and these `--set` values.
+/// Runs one of [`LONG_RUNS`] with reno and these `--set` values.
 fn long_run(name: &str, sets: &[(String, String)]) -> Outcome {
     let (_, text) = LONG_RUNS.iter().find(|run| run.0 == name).expect("no such case");
     let file = scenario::ScenarioFile::parse(name, text).expect(name);

@@ -2,11 +2,11 @@
 //! for.
 
 use super::{
-    ControlProtocol, FetchRequest, FetchedSession, ProtocolError, SessionAccepted, SessionRequest, Slot,
-    StoppedSender,
+    Accept, ControlProtocol, FetchRequest, FetchedSession, ProtocolError, SessionAccepted, SessionRequest,
+    Slot, StoppedSender,
     message::{
-        self, ACCEPT_BYTES, Accept, GREETING_BYTES, Greeting, SERVER_START_BYTES, START_ACK_BYTES,
-        STOP_SESSIONS, UNAUTHENTICATED,
+        self, ACCEPT_BYTES, GREETING_BYTES, Greeting, SERVER_START_BYTES, START_ACK_BYTES, STOP_SESSIONS,
+        UNAUTHENTICATED,
     },
 };
 

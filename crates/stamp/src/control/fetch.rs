@@ -1,11 +1,9 @@
 //! The messages that return the records of an OWAMP session: RFC 4656 section 3.9.
 
 use super::{
+    Accept, ProtocolError, SessionRequest, Sid, Slot,
     bytes::{BLOCK, Reader, field, pad, put, put_skips},
-    message::{
-        Accept, FETCH_SESSION, ProtocolError, REQUEST_BYTES, SessionRequest, Sid, Slot, slots_from_bytes,
-        slots_to_bytes,
-    },
+    message::{FETCH_SESSION, REQUEST_BYTES, slots_from_bytes, slots_to_bytes},
 };
 use crate::wire::ErrorEstimate;
 

@@ -7,14 +7,16 @@
 
 mod bytes;
 mod client;
+mod error;
 mod fetch;
 mod message;
 mod schedule;
 mod server;
 
 pub use client::{ClientControl, Reply};
+pub use error::{Accept, ProtocolError};
 pub use fetch::{FetchRequest, FetchedSession, PACKET_RECORD_BYTES, PacketRecord};
-pub use message::{Accept, ProtocolError, SessionAccepted, SessionRequest, Sid, Slot, StoppedSender};
+pub use message::{SessionAccepted, SessionRequest, Sid, Slot, StoppedSender};
 pub use schedule::Schedule;
 pub use server::{Command, ServerControl};
 

@@ -2,12 +2,12 @@
 //! requests, and sends the replies.
 
 use super::{
-    ControlProtocol, FetchRequest, ProtocolError, SessionRequest, Slot, StoppedSender,
+    Accept, ControlProtocol, FetchRequest, ProtocolError, SessionRequest, Slot, StoppedSender,
     bytes::{BLOCK, field},
     fetch::{self, FETCH_BYTES},
     message::{
-        self, Accept, FETCH_SESSION, GREETING_BYTES, Greeting, REQUEST_BYTES, REQUEST_ONE_WAY,
-        REQUEST_TWO_WAY, SET_UP_BYTES, START_BYTES, START_SESSIONS, STOP_SESSIONS, UNAUTHENTICATED,
+        self, FETCH_SESSION, GREETING_BYTES, Greeting, REQUEST_BYTES, REQUEST_ONE_WAY, REQUEST_TWO_WAY,
+        SET_UP_BYTES, START_BYTES, START_SESSIONS, STOP_SESSIONS, UNAUTHENTICATED,
     },
 };
 

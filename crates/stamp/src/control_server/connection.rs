@@ -67,7 +67,7 @@ impl<'a> Connection<'a> {
         started: u64,
         stop: &'a AtomicBool,
     ) -> Result<(), Error> {
-        let what = || "cannot set up the control connection".into();
+        let what = || "set up the control connection".into();
         stream.set_nonblocking(false).attempted(what)?;
         stream.set_nodelay(true).attempted(what)?;
         stream.set_write_timeout(Some(STOP_CHECK_INTERVAL)).attempted(what)?;
@@ -101,7 +101,7 @@ impl<'a> Connection<'a> {
                     Ok(0) => return Ok(()),
                     Ok(length) => self.control.receive(&buffer[..length]),
                     Err(error) if is_timeout(&error) => {}
-                    Err(error) => return Err(error).attempted(|| "the control connection failed".into()),
+                    Err(error) => return Err(error).attempted(|| "use the control connection".into()),
                 }
                 while let Some(command) = self.next_command()? {
                     self.execute(command)?;
@@ -116,7 +116,7 @@ impl<'a> Connection<'a> {
             }
             if Instant::now() >= self.deadline {
                 let late = io::Error::new(io::ErrorKind::TimedOut, "the client sent no command in time");
-                return Err(late).attempted(|| "the control connection was closed".into());
+                return Err(late).attempted(|| "keep the control connection open".into());
             }
         }
         Ok(())
@@ -138,7 +138,7 @@ impl<'a> Connection<'a> {
                 }
             }
         }
-        os::wait_any(&fds, timeout).attempted(|| "cannot wait for a client".into())
+        os::wait_any(&fds, timeout).attempted(|| "wait for a client".into())
     }
 
     fn next_command(&mut self) -> Result<Option<Command>, Error> {
@@ -149,7 +149,7 @@ impl<'a> Connection<'a> {
                     let refusal = self.control.not_started();
                     self.send(&refusal)?;
                 }
-                Err(io::Error::other(error)).attempted(|| "the control connection was closed".into())
+                Err(io::Error::other(error)).attempted(|| "keep the control connection open".into())
             }
         }
     }
@@ -256,7 +256,7 @@ impl<'a> Connection<'a> {
 
     /// Sends a message. A client that does not read it in time loses the connection.
     fn send(&mut self, mut message: &[u8]) -> Result<(), Error> {
-        let what = || "cannot send to the client".into();
+        let what = || "send to the client".into();
         let deadline = Instant::now() + SET_UP_TIMEOUT;
         while !message.is_empty() {
             if Instant::now() >= deadline || self.stop.load(Ordering::Acquire) {

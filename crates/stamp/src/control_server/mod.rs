@@ -54,7 +54,7 @@ impl ControlServer {
     /// If the address or port cannot be used.
     pub fn bind(protocol: ControlProtocol, address: IpAddr, port: u16) -> Result<Self, Error> {
         let at = SocketAddr::new(address, port);
-        let what = || format!("cannot listen for {} clients at {at}", protocol.name());
+        let what = || format!("listen for {} clients at {at}", protocol.name());
         let listener = TcpListener::bind(at).attempted(what)?;
         listener.set_nonblocking(true).attempted(what)?;
         Ok(ControlServer { protocol, listener, started: ntp(realtime_ns()), open: Mutex::default() })
@@ -73,7 +73,7 @@ impl ControlServer {
         std::thread::scope(|scope| {
             while !stop.load(Ordering::Acquire) {
                 let ready = os::wait_any(&[self.listener.as_fd()], STOP_CHECK_INTERVAL);
-                ready.attempted(|| "cannot wait for clients".into())?;
+                ready.attempted(|| "wait for clients".into())?;
                 let (stream, peer) = match self.listener.accept() {
                     Ok(accepted) => accepted,
                     Err(e) if e.kind() == ErrorKind::WouldBlock => continue,

@@ -172,7 +172,7 @@ impl Session {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             // The error concerns an earlier packet.
             Err(e) if ancillary::is_transient(&e) => return Ok(true),
-            Err(e) => return Err(e).attempted(|| "cannot receive test packets".into()),
+            Err(e) => return Err(e).attempted(|| "receive test packets".into()),
         };
         let Some(from) = datagram.from.filter(|from| from.ip() == self.client.ip()) else { return Ok(true) };
         let bytes = &self.buffer[..datagram.length];

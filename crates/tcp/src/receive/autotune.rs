@@ -130,7 +130,7 @@ impl Receiver {
         }
     }
 
-    /// The buffer for a window: `tcp_space_from_win`, before 6.6 whole segments, with the truesize of each.
+    /// The buffer for a window (`tcp_space_from_win`). Before 6.6 it holds whole segments, each with its truesize.
     fn buffer_for(&self, sk: &TcpSock, window: u64) -> u64 {
         match self.share {
             super::window_share::WindowShare::Learnt(ratio) => (window << 8) / u64::from(ratio),

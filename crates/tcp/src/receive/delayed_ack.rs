@@ -16,11 +16,11 @@ use crate::{TcpSock, behaviour::TimerWheel};
 
 /// `ICSK_ACK_SCHED`: an ACK is due.
 pub(super) const SCHED: u8 = 1;
-/// `ICSK_ACK_TIMER`: its timer runs.
+/// `ICSK_ACK_TIMER`: the timer of the ACK runs.
 pub(super) const TIMER: u8 = 2;
 /// `ICSK_ACK_PUSHED`: a small segment arrived, or one with PSH.
 pub(super) const PUSHED: u8 = 4;
-/// `ICSK_ACK_PUSHED2`: another one.
+/// `ICSK_ACK_PUSHED2`: a second such segment arrived.
 pub(super) const PUSHED2: u8 = 8;
 /// `ICSK_ACK_NOW`: the next ACK must not wait.
 pub(super) const NOW: u8 = 16;
@@ -139,7 +139,8 @@ impl Receiver {
         self.compress_ack(sk, now)
     }
 
-    /// The end of `__tcp_ack_snd_check`: at most one ACK per millisecond or share of a round trip.
+    /// The end of `__tcp_ack_snd_check`: at most one ACK per millisecond, or per share of a round trip if that is
+    /// shorter.
     fn compress_ack(&mut self, sk: &TcpSock, now: u64) -> AckAction {
         let compression = &mut self.compression;
         if !self.sack || compression.held >= self.settings.comp_sack_nr {
@@ -158,7 +159,7 @@ impl Receiver {
             if sk.srtt_us > 0 {
                 rtt_us = rtt_us.min(sk.srtt_us);
             }
-            // The scaled time is 8 times the round-trip time.
+            // `rtt_us` is 8 times the round-trip time.
             let share =
                 u64::from(rtt_us) * (1000 >> 3) * u64::from(self.settings.comp_sack_rtt_percent) / 100;
             let delay = share.min(self.settings.comp_sack_delay_ns);
@@ -253,8 +254,8 @@ impl Receiver {
         sk.icsk_ack_retry = 0;
     }
 
-    /// Notes that data was sent (the end of `tcp_event_data_sent`): soon after received data, the session
-    /// counts as interactive.
+    /// Notes that data was sent (the end of `tcp_event_data_sent`). If data was received shortly before, the
+    /// session counts as interactive.
     pub fn data_sent(&self, sk: &mut TcpSock, now: u64) {
         if (self.jiffies(now) as u32).wrapping_sub(sk.icsk_ack_lrcvtime) < ato(sk) {
             enter_pingpong(sk);
@@ -273,10 +274,10 @@ impl Receiver {
             }
         }
         if copied > 0 && !self.fin_received() {
-            let left = self.receive_window(sk);
-            if 2 * u64::from(left) <= u64::from(sk.window_clamp) {
+            let remaining = self.receive_window(sk);
+            if 2 * u64::from(remaining) <= u64::from(sk.window_clamp) {
                 let window = self.possible_window(sk);
-                if window > 0 && u64::from(window) >= 2 * u64::from(left) {
+                if window > 0 && u64::from(window) >= 2 * u64::from(remaining) {
                     return AckAction::Now;
                 }
             }

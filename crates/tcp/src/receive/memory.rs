@@ -7,8 +7,8 @@
 //!
 //! Differences from the kernel:
 //!
-//! 1. The data of a packet over veth is in as few fragments of 32 KiB as possible; in the kernel some cross
-//!    from one to the next.
+//! 1. The data of a packet over veth is in as few fragments of 32 KiB as possible; in the kernel, the data of
+//!    some packets crosses from one fragment to the next.
 //! 2. Collapsing repacks a whole queue at once, and only if this makes it smaller.
 
 use std::collections::VecDeque;
@@ -62,7 +62,7 @@ impl Layout {
         Layout { memory: config.packet_memory, head, largest_piece: if since(6) { FRAG } else { PAGE } }
     }
 
-    /// A received packet of `len` bytes of data in segments of `mss` bytes, FIN included in neither.
+    /// A received packet of `len` bytes of data in segments of `mss` bytes; neither number includes a FIN.
     pub fn packet(&self, len: u32, mss: u32) -> Packet {
         match self.memory {
             PacketMemory::Tap => self.tap_packet(len, mss),
@@ -80,7 +80,7 @@ impl Layout {
         if space + SHARED_INFO <= PAGE {
             return Packet { len, truesize: space + SKB_OVERHEAD, frags: 1, head: None };
         }
-        // The whole frame is in a head that exceeds a page with its overhead and is never coalesced.
+        // The head holds the whole frame: with its overhead it exceeds a page, and it is never coalesced.
         if frame < PAGE {
             return Packet { len, truesize: 2 * PAGE + SK_BUFF, frags: MAX_FRAGS, head: None };
         }
@@ -120,7 +120,7 @@ impl Packet {
         self.truesize - self.head.unwrap_or(0)
     }
 
-    /// Appends the data of `next`, which follows. Returns the added memory, bytes, or `None` if the packet
+    /// Appends the data of the following packet, `next`. Returns the added memory, bytes, or `None` if the packet
     /// cannot hold more fragments.
     pub fn coalesce(&mut self, next: &Packet) -> Option<u32> {
         if self.frags + next.frags > MAX_FRAGS {
@@ -247,7 +247,7 @@ mod tests {
         for (len, truesize) in observed {
             assert_eq!(layout.packet(len, 8948).truesize, truesize, "{len} bytes");
         }
-        // Writes of two to twenty segments, sent in pairs, and alone at the end of the window.
+        // Writes of two to twenty segments: packets of two segments, and single segments at the end of the window.
         let jumbo: [(&[u32], u32); 5] = [
             (&[2], 21_312),
             (&[2, 1], 33_600),

@@ -1,13 +1,13 @@
 //! The receiver of an endpoint: data in order for the application, ACKs, the window, the receive buffer.
 //!
-//! The time is an argument, ns since the start of the run. All state that `tcp_sock` has is in [`TcpSock`]
-//! only. A segment is processed by [`Receiver::accept`]; then the sender may send data; then
-//! [`Receiver::ack_check`] decides about the ACK. A segment that leaves takes its acknowledgement from
-//! [`Receiver::ack_fields`], and [`Receiver::ack_sent`] follows. A super-packet counts as one packet from
-//! GRO, with one ACK at most.
+//! The time is an argument, ns since the start of the run. State that the kernel's `tcp_sock` has is stored in
+//! [`TcpSock`] only. A segment is processed by [`Receiver::accept`]; then the sender may send data; then
+//! [`Receiver::ack_check`] decides about the ACK. An outgoing segment gets its acknowledgement from
+//! [`Receiver::ack_fields`]; call [`Receiver::ack_sent`] after sending it. A super-packet counts as one packet
+//! from GRO, with one ACK at most.
 //!
 //! Source: `tcp_rcv_established`, `tcp_validate_incoming` (net/ipv4/tcp_input.c), `tcp_recvmsg`
-//! (net/ipv4/tcp.c); the other files name theirs.
+//! (net/ipv4/tcp.c); the other files name their sources.
 //!
 //! Differences from the kernel:
 //!

@@ -13,7 +13,8 @@
 use super::path::Ack;
 use crate::{
     AckSample, CaEvent, CaState, CongestionControl, INFINITE_SSTHRESH, INITIAL_CWND, Operation, RateSample,
-    TcpSock, flag,
+    TcpSock,
+    flag::{self, AckFlags},
 };
 use std::collections::VecDeque;
 
@@ -233,12 +234,14 @@ impl<C: CongestionControl> ModelSender<C> {
         let prior_sacked = self.sk.sacked_out;
         let mut sample =
             RateSample { prior_in_flight: self.sk.packets_in_flight(), rtt_us: -1, ..Default::default() };
-        let mut flag = if ack.marked { flag::ECE } else { 0 };
+        let mut flag = if ack.marked { AckFlags::ECE } else { AckFlags::default() };
         self.ece = ack.marked;
         let slow = ack.marked || self.sk.sacked_out > 0 || self.sk.ca_state() != CaState::Open;
-        flag |= if slow { flag::SLOWPATH } else { 0 };
+        if slow {
+            flag.insert(AckFlags::SLOWPATH);
+        }
         if ack.next > self.una {
-            flag |= flag::SND_UNA_ADVANCED;
+            flag.insert(AckFlags::SND_UNA_ADVANCED);
             self.sk.snd_una = self.sequence(ack.next.min(self.nxt));
             self.sk.bytes_acked += (ack.next - self.una) * u64::from(self.sk.mss_cache);
         }
@@ -263,7 +266,13 @@ impl<C: CongestionControl> ModelSender<C> {
 
     /// `tcp_sacktag_write_queue` and `tcp_clean_rtx_queue`: removes acknowledged packets, and measures the
     /// round-trip time.
-    fn clean_queue(&mut self, ack: &Ack, flag: &mut i32, sample: &mut RateSample, prior_sacked: u32) -> u32 {
+    fn clean_queue(
+        &mut self,
+        ack: &Ack,
+        flag: &mut AckFlags,
+        sample: &mut RateSample,
+        prior_sacked: u32,
+    ) -> u32 {
         let now_us = self.sk.tcp_mstamp;
         let (mut first_us, mut last_us, mut last_in_flight) = (None, None, 0);
         let mut fresh = 0;
@@ -282,7 +291,7 @@ impl<C: CongestionControl> ModelSender<C> {
                 PacketState::Retransmitted => {
                     self.sk.retrans_out -= 1;
                     self.sk.lost_out -= 1;
-                    *flag |= flag::RETRANS_DATA_ACKED;
+                    flag.insert(AckFlags::RETRANS_DATA_ACKED);
                 }
                 PacketState::Lost => self.sk.lost_out -= 1,
                 _ => {
@@ -294,7 +303,7 @@ impl<C: CongestionControl> ModelSender<C> {
             self.out[index].state = PacketState::Sacked;
             self.sk.sacked_out += 1;
             if *id >= ack.next {
-                *flag |= flag::DATA_SACKED;
+                flag.insert(AckFlags::DATA_SACKED);
                 self.highest_sacked = Some(self.highest_sacked.map_or(*id, |h| h.max(*id)));
             }
         }
@@ -315,7 +324,7 @@ impl<C: CongestionControl> ModelSender<C> {
             self.sk.packets_out -= 1;
             self.una += 1;
             pkts_acked += 1;
-            *flag |= flag::DATA_ACKED;
+            flag.insert(AckFlags::DATA_ACKED);
         }
         self.sk.snd_una = self.sequence(self.una);
         let mut rtt_us = -1;
@@ -361,7 +370,7 @@ impl<C: CongestionControl> ModelSender<C> {
     }
 
     /// `tcp_fastretrans_alert`.
-    fn alert(&mut self, flag: i32, prior_una: u64) {
+    fn alert(&mut self, flag: AckFlags, prior_una: u64) {
         let state = self.sk.ca_state();
         // Not before all packets that were really lost are retransmitted, because the undo counts them as
         // delivered.
@@ -392,7 +401,7 @@ impl<C: CongestionControl> ModelSender<C> {
             self.enter_recovery();
             return;
         }
-        if flag & flag::ECE != 0 && state < CaState::Cwr {
+        if flag.any(AckFlags::ECE) && state < CaState::Cwr {
             self.sk.prior_ssthresh = 0;
             self.sk.undo_marker = 0;
             self.begin_reduction();
@@ -494,15 +503,15 @@ impl<C: CongestionControl> ModelSender<C> {
     }
 
     /// `tcp_cong_control`.
-    fn control(&mut self, ack: u32, delivered: u32, lost: u32, flag: i32, sample: &RateSample) {
+    fn control(&mut self, ack: u32, delivered: u32, lost: u32, flag: AckFlags, sample: &RateSample) {
         if self.cc.has(Operation::CongControl) {
-            self.cc.cong_control(&mut self.sk, ack, flag, sample);
+            self.cc.cong_control(&mut self.sk, ack, flag.bits(), sample);
             return;
         }
         if self.sk.in_cwnd_reduction() {
-            let may_grow = flag & flag::SND_UNA_ADVANCED != 0 && lost == 0;
+            let may_grow = flag.any(AckFlags::SND_UNA_ADVANCED) && lost == 0;
             self.sk.reduce_cwnd(delivered, may_grow);
-        } else if flag & flag::DATA_ACKED != 0 {
+        } else if flag.any(AckFlags::DATA_ACKED) {
             self.cc.cong_avoid(&mut self.sk, ack, delivered);
             self.sk.snd_cwnd_stamp = self.jiffies();
         }

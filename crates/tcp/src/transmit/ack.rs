@@ -8,7 +8,7 @@ use crate::{
     EndpointEvent, Flags, Operation, RateSample, Segment,
     behaviour::Growth,
     connection::Connection,
-    flag,
+    flag::{self, AckFlags},
     segment::{after, before},
     sock::ecn_flags,
 };
@@ -16,7 +16,7 @@ use crate::{
 /// State of the processing of one ACK (`struct tcp_sacktag_state` and the locals of `tcp_ack`).
 #[derive(Debug, Default)]
 pub(super) struct AckState {
-    pub(super) flag: i32,
+    pub(super) flag: AckFlags,
     pub(super) rs: RateSample,
     /// The lowest sequence number delivered out of order.
     pub(super) reord: u32,
@@ -49,7 +49,7 @@ impl Sender {
             return self.old_ack(conn, segment, state);
         }
         if after(ack, prior_una) {
-            state.flag |= flag::SND_UNA_ADVANCED;
+            state.flag.insert(AckFlags::SND_UNA_ADVANCED);
             conn.sk.icsk_retransmits = 0;
         }
         let prior_packets = conn.sk.packets_out;
@@ -69,7 +69,7 @@ impl Sender {
             if calls_late {
                 conn.cc.in_ack_event(&mut conn.sk, ca_ack_flags);
             }
-            if state.flag & flag::DSACKING_ACK != 0 {
+            if state.flag.any(AckFlags::DSACKING_ACK) {
                 self.fastretrans_alert(conn, prior_una, 0, &mut state.flag, &mut rexmit);
             }
             self.ack_probe(conn);
@@ -91,16 +91,16 @@ impl Sender {
             conn.grow_by_ack(ack, in_flight, state.flag);
         }
         if conn.is_dubious(state.flag) {
-            let not_dup = flag::SND_UNA_ADVANCED | flag::NOT_DUP | flag::DSACKING_ACK;
-            let duplicates = u32::from(state.flag & not_dup == 0);
+            let not_dup = AckFlags::SND_UNA_ADVANCED.with(AckFlags::NOT_DUP).with(AckFlags::DSACKING_ACK);
+            let duplicates = u32::from(!state.flag.any(not_dup));
             self.fastretrans_alert(conn, prior_una, duplicates, &mut state.flag, &mut rexmit);
         }
-        if state.flag & flag::SET_XMIT_TIMER != 0 {
+        if state.flag.any(AckFlags::SET_XMIT_TIMER) {
             self.set_xmit_timer(conn);
         }
-        let delivered = conn.newly_delivered(delivered, state.flag);
+        let delivered = conn.newly_delivered(delivered);
         let lost = conn.sk.lost.wrapping_sub(lost);
-        state.rs.is_ack_delayed = state.flag & flag::ACK_MAYBE_DELAYED != 0;
+        state.rs.is_ack_delayed = state.flag.any(AckFlags::ACK_MAYBE_DELAYED);
         conn.sk.complete_rate_sample(delivered, lost, was_reneg, &mut state.rs);
         conn.cong_control(ack, delivered, state.flag, &state.rs);
         self.xmit_recovery(conn, rexmit);
@@ -127,17 +127,17 @@ impl Sender {
         let slow = nwin != conn.sk.snd_wnd
             || segment.sack.is_some()
             || segment.flags.has(Flags::ECE)
-            || state.flag & flag::SND_UNA_ADVANCED == 0;
+            || !state.flag.any(AckFlags::SND_UNA_ADVANCED);
         if !slow {
             conn.sk.snd_wl1 = segment.seq;
             self.update_una(conn, segment.ack);
-            state.flag |= flag::WIN_UPDATE;
+            state.flag.insert(AckFlags::WIN_UPDATE);
             return flag::CA_ACK_WIN_UPDATE;
         }
-        state.flag |= flag::SLOWPATH;
+        state.flag.insert(AckFlags::SLOWPATH);
         let mut ca_ack_flags = flag::CA_ACK_SLOWPATH;
         if segment.is_data() {
-            state.flag |= flag::DATA;
+            state.flag.insert(AckFlags::DATA);
         }
         let prior_una = conn.sk.snd_una;
         self.update_window(conn, segment, nwin, state);
@@ -147,13 +147,13 @@ impl Sender {
             self.sacktag(conn, sack.as_slice(), segment.ack, prior_una, state);
         }
         if segment.flags.has(Flags::ECE) && conn.sk.ecn_flags & ecn_flags::OK != 0 {
-            state.flag |= flag::ECE;
+            state.flag.insert(AckFlags::ECE);
             ca_ack_flags |= flag::CA_ACK_ECE;
         }
         if state.sack_delivered > 0 {
-            conn.count_delivered(state.sack_delivered, state.flag & flag::ECE != 0);
+            conn.count_delivered(state.sack_delivered, state.flag.any(AckFlags::ECE));
         }
-        if state.flag & flag::WIN_UPDATE != 0 {
+        if state.flag.any(AckFlags::WIN_UPDATE) {
             ca_ack_flags |= flag::CA_ACK_WIN_UPDATE;
         }
         ca_ack_flags
@@ -163,14 +163,13 @@ impl Sender {
     #[cold]
     fn old_ack(&mut self, conn: &mut Connection, segment: &Segment, mut state: AckState) {
         let Some(sack) = segment.sack.as_ref().filter(|_| conn.sack) else { return };
-        let (prior_una, delivered) = (conn.sk.snd_una, conn.sk.delivered);
+        let prior_una = conn.sk.snd_una;
         self.sacktag(conn, sack.as_slice(), segment.ack, prior_una, &mut state);
         if state.sack_delivered > 0 {
             conn.count_delivered(state.sack_delivered, false);
         }
         let mut rexmit = Retransmission::None;
         self.fastretrans_alert(conn, prior_una, 0, &mut state.flag, &mut rexmit);
-        conn.newly_delivered(delivered, state.flag);
         self.xmit_recovery(conn, rexmit);
     }
 
@@ -181,7 +180,7 @@ impl Sender {
             || after(segment.seq, sk.snd_wl1)
             || segment.seq == sk.snd_wl1 && (nwin > sk.snd_wnd || nwin == 0);
         if newer {
-            state.flag |= flag::WIN_UPDATE;
+            state.flag.insert(AckFlags::WIN_UPDATE);
             sk.snd_wl1 = segment.seq;
             if sk.snd_wnd != nwin {
                 let old = std::mem::replace(&mut sk.snd_wnd, nwin);
@@ -236,8 +235,8 @@ impl Connection {
 
     /// `tcp_ack_is_dubious`.
     #[inline]
-    pub(super) fn is_dubious(&self, flag: i32) -> bool {
-        flag & flag::NOT_DUP == 0 || flag & flag::CA_ALERT != 0 || self.sk.icsk_ca_bits & 0x1f != 0
+    pub(super) fn is_dubious(&self, flag: AckFlags) -> bool {
+        !flag.any(AckFlags::NOT_DUP) || flag.any(AckFlags::CA_ALERT) || self.sk.icsk_ca_bits & 0x1f != 0
     }
 
     /// `tcp_count_delivered`.
@@ -251,22 +250,22 @@ impl Connection {
 
     /// `tcp_newly_delivered`.
     #[inline]
-    fn newly_delivered(&self, prior: u32, _flag: i32) -> u32 {
+    fn newly_delivered(&self, prior: u32) -> u32 {
         self.sk.delivered.wrapping_sub(prior)
     }
 
     /// `tcp_cong_control`.
     #[inline]
-    fn cong_control(&mut self, ack: u32, delivered: u32, flag: i32, rs: &RateSample) {
+    fn cong_control(&mut self, ack: u32, delivered: u32, flag: AckFlags, rs: &RateSample) {
         if self.has(Operation::CongControl) {
-            self.cc.cong_control(&mut self.sk, ack, flag, rs);
+            self.cc.cong_control(&mut self.sk, ack, flag.bits(), rs);
             return;
         }
         if self.behaviour.growth == Growth::Acks {
             return;
         }
         if self.sk.in_cwnd_reduction() {
-            let may_grow = flag & flag::SND_UNA_ADVANCED != 0 && rs.losses == 0;
+            let may_grow = flag.any(AckFlags::SND_UNA_ADVANCED) && rs.losses == 0;
             self.sk.reduce_cwnd(delivered, may_grow);
         } else if self.may_raise_cwnd(flag) {
             self.cc.cong_avoid(&mut self.sk, ack, delivered);
@@ -277,10 +276,10 @@ impl Connection {
 
     /// `tcp_may_raise_cwnd`.
     #[inline]
-    fn may_raise_cwnd(&self, flag: i32) -> bool {
+    fn may_raise_cwnd(&self, flag: AckFlags) -> bool {
         if self.sk.reordering > self.config.reordering {
-            return flag & flag::FORWARD_PROGRESS != 0;
+            return flag.any(AckFlags::FORWARD_PROGRESS);
         }
-        flag & flag::DATA_ACKED != 0
+        flag.any(AckFlags::DATA_ACKED)
     }
 }

@@ -8,7 +8,7 @@ use super::{Marks, Sender, recovery::Retransmission};
 use crate::{
     CaEvent, CaState, INFINITE_SSTHRESH, Operation, TcpSock,
     connection::Connection,
-    flag,
+    flag::AckFlags,
     segment::{after, before},
 };
 use std::collections::VecDeque;
@@ -187,7 +187,7 @@ impl Sender {
         conn: &mut Connection,
         prior_una: u32,
         duplicates: u32,
-        flags: &mut i32,
+        flags: &mut AckFlags,
         rexmit: &mut Retransmission,
     ) {
         let flag = *flags;
@@ -196,7 +196,7 @@ impl Sender {
             conn.sk.sacked_out = 0;
         }
         // A.
-        if flag & flag::ECE != 0 {
+        if flag.any(AckFlags::ECE) {
             conn.sk.prior_ssthresh = 0;
         }
         // B.
@@ -215,7 +215,7 @@ impl Sender {
         match conn.sk.ca_state() {
             CaState::Recovery if conn.sk.snd_una == prior_una => {
                 if !conn.sack {
-                    conn.add_reno_sack(duplicates, flag & flag::ECE != 0);
+                    conn.add_reno_sack(duplicates, flag.any(AckFlags::ECE));
                 }
             }
             CaState::Recovery => duplicate = self.partial_ack_shows_loss(conn),
@@ -236,8 +236,8 @@ impl Sender {
     }
 
     /// Applies SACK blocks above `high_seq`, and evidence of reordering.
-    fn apply_sack(&mut self, conn: &mut Connection, flag: i32) {
-        if flag & flag::DATA_SACKED == 0 {
+    fn apply_sack(&mut self, conn: &mut Connection, flag: AckFlags) {
+        if !flag.any(AckFlags::DATA_SACKED) {
             return;
         }
         if conn.sk.reordering > conn.config.reordering {
@@ -309,8 +309,8 @@ impl Sender {
     }
 
     /// Processes an ACK in state `Loss`. True: the ACK needs no further processing.
-    fn still_in_loss(&mut self, conn: &mut Connection, flag: i32, rexmit: &mut Retransmission) -> bool {
-        if flag & flag::DATA_ACKED != 0 {
+    fn still_in_loss(&mut self, conn: &mut Connection, flag: AckFlags, rexmit: &mut Retransmission) -> bool {
+        if flag.any(AckFlags::DATA_ACKED) {
             conn.sk.icsk_retransmits = 0;
         }
         if !self.try_undo_loss(conn, false) {
@@ -322,8 +322,14 @@ impl Sender {
     }
 
     /// The state `default` of `tcp_fastretrans_alert`. False: there is nothing to recover from.
-    fn begin_recovery(&mut self, conn: &mut Connection, prior_una: u32, duplicates: u32, flag: i32) -> bool {
-        let ece = flag & flag::ECE != 0;
+    fn begin_recovery(
+        &mut self,
+        conn: &mut Connection,
+        prior_una: u32,
+        duplicates: u32,
+        flag: AckFlags,
+    ) -> bool {
+        let ece = flag.any(AckFlags::ECE);
         if !conn.sack {
             if conn.sk.snd_una != prior_una {
                 conn.sk.sacked_out = 0;
@@ -350,11 +356,11 @@ impl Connection {
 
     /// The calls of `tcp_cong_avoid` in `tcp_ack`: an ACK counts once, whatever it acknowledges, and only if
     /// the window was full. `in_flight`: packets in flight before the ACK.
-    pub(super) fn grow_by_ack(&mut self, ack: u32, in_flight: u32, flag: i32) {
-        let may_raise = flag & flag::ECE == 0 || self.sk.in_slow_start();
+    pub(super) fn grow_by_ack(&mut self, ack: u32, in_flight: u32, flag: AckFlags) {
+        let may_raise = !flag.any(AckFlags::ECE) || self.sk.in_slow_start();
         let keeps_cwnd = self.is_dubious(flag) && (!may_raise || self.sk.in_cwnd_reduction());
         let full = in_flight >= self.sk.snd_cwnd;
-        if flag & flag::DATA_ACKED == 0 || keeps_cwnd || !full || self.has(Operation::CongControl) {
+        if !flag.any(AckFlags::DATA_ACKED) || keeps_cwnd || !full || self.has(Operation::CongControl) {
             return;
         }
         self.sk.set_is_cwnd_limited(true);

@@ -4,7 +4,7 @@ use super::{Marks, Sender, Skb, ack::AckState, chrono, skb::segments};
 use crate::{
     AckSample, Operation,
     connection::Connection,
-    flag,
+    flag::AckFlags,
     segment::{after, before},
 };
 
@@ -37,13 +37,14 @@ impl Sender {
         let head = self.queue.head().map(|id| *self.queue.get(id));
         if let Some(head) = &head {
             if head.marks.any(Marks::SACKED) {
-                state.flag |= flag::SACK_RENEGING;
+                state.flag.insert(AckFlags::SACK_RENEGING);
             }
         } else {
             self.chrono_stop(conn, chrono::BUSY);
         }
         let (mut seq_rtt, mut ca_rtt, mut sack_rtt) = (-1, -1, -1);
-        if let Some((first, last)) = cleaned.sent_us.filter(|_| state.flag & flag::RETRANS_DATA_ACKED == 0) {
+        if let Some((first, last)) = cleaned.sent_us.filter(|_| !state.flag.any(AckFlags::RETRANS_DATA_ACKED))
+        {
             seq_rtt = i64::from(conn.age_us(first));
             ca_rtt = i64::from(conn.age_us(last));
             let small = conn.sk.snd_una.wrapping_sub(prior_una) < conn.sk.mss_cache;
@@ -52,9 +53,9 @@ impl Sender {
                 && prior_sacked == 0
                 && small
                 && state.rs.prior_delivered.wrapping_add(1) == conn.sk.delivered
-                && state.flag & (flag::CA_ALERT | flag::SYN_ACKED) == 0
+                && !state.flag.any(AckFlags::CA_ALERT.with(AckFlags::SYN_ACKED))
             {
-                state.flag |= flag::ACK_MAYBE_DELAYED;
+                state.flag.insert(AckFlags::ACK_MAYBE_DELAYED);
             }
         }
         if let Some((first, last)) = state.sacked_us {
@@ -62,12 +63,12 @@ impl Sender {
             ca_rtt = i64::from(conn.age_us(last));
         }
         let updated = conn.ack_update_rtt(state.flag, seq_rtt, sack_rtt, ca_rtt, &mut state.rs);
-        if state.flag & flag::ACKED != 0 {
-            state.flag |= flag::SET_XMIT_TIMER;
+        if state.flag.any(AckFlags::ACKED) {
+            state.flag.insert(AckFlags::SET_XMIT_TIMER);
             if !conn.sack {
-                conn.remove_reno_sacks(cleaned.packets, state.flag & flag::ECE != 0);
-                if state.flag & flag::RETRANS_DATA_ACKED != 0 {
-                    state.flag &= !flag::ORIG_SACK_ACKED;
+                conn.remove_reno_sacks(cleaned.packets, state.flag.any(AckFlags::ECE));
+                if state.flag.any(AckFlags::RETRANS_DATA_ACKED) {
+                    state.flag.remove(AckFlags::ORIG_SACK_ACKED);
                 }
             } else if before(cleaned.reord, prior_fack) {
                 self.check_sack_reordering(conn, cleaned.reord);
@@ -77,7 +78,7 @@ impl Sender {
             && sack_rtt >= 0
             && sack_rtt > i64::from(conn.age_us(head.sent_us))
         {
-            state.flag |= flag::SET_XMIT_TIMER;
+            state.flag.insert(AckFlags::SET_XMIT_TIMER);
         }
         if self.mtu_search.is_probing() {
             self.check_mtu_probe(conn);
@@ -117,7 +118,7 @@ impl Sender {
             if marks.any(Marks::RETRANS) {
                 conn.sk.retrans_out -= acked;
             }
-            state.flag |= flag::RETRANS_DATA_ACKED;
+            state.flag.insert(AckFlags::RETRANS_DATA_ACKED);
         } else if !marks.any(Marks::SACKED) {
             let first = cleaned.sent_us.map_or(skb.sent_us, |sent| sent.0);
             cleaned.sent_us = Some((first, skb.sent_us));
@@ -125,13 +126,13 @@ impl Sender {
                 cleaned.reord = skb.seq;
             }
             if !after(skb.end_seq, conn.sk.high_seq) {
-                state.flag |= flag::ORIG_SACK_ACKED;
+                state.flag.insert(AckFlags::ORIG_SACK_ACKED);
             }
         }
         if marks.any(Marks::SACKED) {
             conn.sk.sacked_out -= acked;
         } else if conn.sack {
-            conn.count_delivered(acked, state.flag & flag::ECE != 0);
+            conn.count_delivered(acked, state.flag.any(AckFlags::ECE));
             if !conn.spurious_retrans(&skb) {
                 conn.rack_advance(&skb);
             }
@@ -143,10 +144,10 @@ impl Sender {
         cleaned.packets += acked;
         self.rate_skb_delivered(conn, id, &mut state.rs);
         if marks.any(Marks::SYN) {
-            state.flag |= flag::SYN_ACKED;
+            state.flag.insert(AckFlags::SYN_ACKED);
             conn.sk.retrans_stamp = 0;
         } else {
-            state.flag |= flag::DATA_ACKED;
+            state.flag.insert(AckFlags::DATA_ACKED);
         }
         if cleaned.fully_acked {
             self.queue.pop();

@@ -2,12 +2,13 @@
 //!
 //! - `ack` processes ACKs, `tag` marks the packets that SACK blocks cover, `clean` removes acknowledged
 //!   packets;
-//! - `rack` detects losses; `recovery` and `undo` are the congestion states, `reduce` proportional rate
+//! - `rack` detects losses; `recovery` and `undo` implement the congestion states, `reduce` proportional rate
 //!   reduction, `classic` the code that Linux 2.4 has instead of these;
 //! - `rtt` and `rate` take samples;
 //! - `output` sends new data, `retransmit` retransmits, `path_mtu` sets the size of segments, `send` sends
 //!   one packet;
-//! - `timers` and `timeout` handle timers, `buffer` the send buffer, `chrono` the limited-by clocks.
+//! - `timers` and `timeout` handle timers, `buffer` handles the send buffer, and `chrono` measures how long each
+//!   limit applied (`tcp_chrono_start`).
 //!
 //! Steps that need the state of [`Sender`] are its methods and take the [`Connection`] as argument. All other
 //! steps are methods of `Connection`.
@@ -18,7 +19,7 @@
 //!
 //! 1. A packet leaves the host at the instant at which TCP sends it, unless the endpoint's owner reports a
 //!    device queue (`device`).
-//! 2. No urgent data, fast open, cookies, PLB.
+//! 2. There is no support for urgent data, fast open, cookies or PLB.
 //! 3. TCP's own timer does the pacing of fq. High-resolution timers expire exactly on time.
 //! 4. A retransmission is never joined with its neighbours, and SACK blocks on data packets do not lower the
 //!    MSS.
@@ -49,7 +50,7 @@ mod timers;
 mod undo;
 mod unsent;
 
-use crate::{Config, behaviour::Recovery, connection::Connection, flag, segment::before};
+use crate::{Config, behaviour::Recovery, connection::Connection, flag::AckFlags, segment::before};
 use chrono::Chrono;
 use queue::SendQueue;
 use sacked::Sacked;

@@ -6,7 +6,7 @@ use crate::{
     CaState,
     behaviour::Recovery,
     connection::Connection,
-    flag,
+    flag::AckFlags,
     segment::{after, before},
 };
 
@@ -28,14 +28,14 @@ impl Sender {
         conn: &mut Connection,
         prior_una: u32,
         duplicates: u32,
-        flags: &mut i32,
+        flags: &mut AckFlags,
         rexmit: &mut Retransmission,
     ) {
         if conn.behaviour.recovery == Recovery::Fack {
             return self.classic_alert(conn, prior_una, duplicates, flags, rexmit);
         }
         let flag = *flags;
-        let ece = flag & flag::ECE != 0;
+        let ece = flag.any(AckFlags::ECE);
         if conn.sk.packets_out == 0 {
             conn.sk.sacked_out = 0;
         }
@@ -67,7 +67,7 @@ impl Sender {
         }
         match conn.sk.ca_state() {
             CaState::Recovery => {
-                if flag & flag::SND_UNA_ADVANCED == 0 {
+                if !flag.any(AckFlags::SND_UNA_ADVANCED) {
                     if !conn.sack {
                         conn.add_reno_sack(duplicates, ece);
                     }
@@ -88,7 +88,7 @@ impl Sender {
             CaState::Loss => {
                 self.process_loss(conn, flag, duplicates, rexmit);
                 self.identify_packet_loss(conn, flags);
-                if conn.sk.ca_state() != CaState::Open && *flags & flag::LOST_RETRANS == 0 {
+                if conn.sk.ca_state() != CaState::Open && !flags.any(AckFlags::LOST_RETRANS) {
                     return;
                 }
                 if self.recover_if_time(conn, flag, duplicates, flags) {
@@ -108,13 +108,13 @@ impl Sender {
     fn recover_if_time(
         &mut self,
         conn: &mut Connection,
-        flag: i32,
+        flag: AckFlags,
         duplicates: u32,
-        flags: &mut i32,
+        flags: &mut AckFlags,
     ) -> bool {
-        let ece = flag & flag::ECE != 0;
+        let ece = flag.any(AckFlags::ECE);
         if !conn.sack {
-            if flag & flag::SND_UNA_ADVANCED != 0 {
+            if flag.any(AckFlags::SND_UNA_ADVANCED) {
                 conn.sk.sacked_out = 0;
             }
             conn.add_reno_sack(duplicates, ece);
@@ -135,40 +135,40 @@ impl Sender {
     }
 
     /// `tcp_identify_packet_loss`.
-    fn identify_packet_loss(&mut self, conn: &mut Connection, flags: &mut i32) {
+    fn identify_packet_loss(&mut self, conn: &mut Connection, flags: &mut AckFlags) {
         if self.queue.is_empty() {
             return;
         }
         if !conn.sack {
-            self.newreno_mark_lost(conn, *flags & flag::SND_UNA_ADVANCED != 0);
+            self.newreno_mark_lost(conn, flags.any(AckFlags::SND_UNA_ADVANCED));
         } else {
             let prior = conn.sk.retrans_out;
             if self.rack_mark_lost(conn) {
-                *flags &= !flag::SET_XMIT_TIMER;
+                flags.remove(AckFlags::SET_XMIT_TIMER);
             }
             if prior > conn.sk.retrans_out {
-                *flags |= flag::LOST_RETRANS;
+                flags.insert(AckFlags::LOST_RETRANS);
             }
         }
     }
 
     /// `tcp_check_sack_reneging`: the peer discarded data that it had selectively acknowledged.
-    pub(super) fn check_sack_reneging(&mut self, conn: &mut Connection, flags: &mut i32) -> bool {
-        if *flags & flag::SACK_RENEGING == 0 || *flags & flag::SND_UNA_ADVANCED == 0 {
+    pub(super) fn check_sack_reneging(&mut self, conn: &mut Connection, flags: &mut AckFlags) -> bool {
+        if !flags.any(AckFlags::SACK_RENEGING) || !flags.any(AckFlags::SND_UNA_ADVANCED) {
             return false;
         }
         let delay = conn.us_to_jiffies(u64::from(conn.sk.srtt_us >> 4)).max(conn.config.ms_to_jiffies(10));
         self.reset_xmit_timer(conn, Timer::Retransmission, delay);
-        *flags &= !flag::SET_XMIT_TIMER;
+        flags.remove(AckFlags::SET_XMIT_TIMER);
         true
     }
 
     /// `tcp_try_to_open`.
-    fn try_to_open(&mut self, conn: &mut Connection, flag: i32) {
+    fn try_to_open(&mut self, conn: &mut Connection, flag: AckFlags) {
         if !self.any_retrans_done(conn) {
             conn.sk.retrans_stamp = 0;
         }
-        if flag & flag::ECE != 0 {
+        if flag.any(AckFlags::ECE) {
             conn.enter_cwr();
         }
         if conn.sk.ca_state() != CaState::Cwr {
@@ -209,21 +209,21 @@ impl Sender {
     fn process_loss(
         &mut self,
         conn: &mut Connection,
-        flag: i32,
+        flag: AckFlags,
         duplicates: u32,
         rexmit: &mut Retransmission,
     ) {
         let recovered = !before(conn.sk.snd_una, conn.sk.high_seq);
-        let advanced = flag & flag::SND_UNA_ADVANCED != 0;
+        let advanced = flag.any(AckFlags::SND_UNA_ADVANCED);
         if advanced && self.try_undo_loss(conn, false) {
             return;
         }
         if self.frto {
-            if flag & flag::ORIG_SACK_ACKED != 0 && self.try_undo_loss(conn, true) {
+            if flag.any(AckFlags::ORIG_SACK_ACKED) && self.try_undo_loss(conn, true) {
                 return;
             }
             if after(conn.sk.snd_nxt, conn.sk.high_seq) {
-                if flag & flag::DATA_SACKED != 0 || duplicates > 0 {
+                if flag.any(AckFlags::DATA_SACKED) || duplicates > 0 {
                     self.frto = false;
                 }
             } else if advanced && !recovered {
@@ -241,7 +241,7 @@ impl Sender {
         }
         if !conn.sack {
             if after(conn.sk.snd_nxt, conn.sk.high_seq) && duplicates > 0 {
-                conn.add_reno_sack(duplicates, flag & flag::ECE != 0);
+                conn.add_reno_sack(duplicates, flag.any(AckFlags::ECE));
             } else if advanced {
                 conn.sk.sacked_out = 0;
             }

@@ -2,13 +2,13 @@
 //! net/ipv4/tcp_input.c).
 
 use super::RTO_MAX_S;
-use crate::{MinMax, MinMaxSample, RateSample, behaviour::RttClock, connection::Connection, flag};
+use crate::{MinMax, MinMaxSample, RateSample, behaviour::RttClock, connection::Connection, flag::AckFlags};
 
 impl Connection {
     /// `tcp_ack_update_rtt`. Times in us, -1: none. Returns whether there was a sample.
     pub(crate) fn ack_update_rtt(
         &mut self,
-        flag: i32,
+        flag: AckFlags,
         seq_rtt: i64,
         sack_rtt: i64,
         ca_rtt: i64,
@@ -19,7 +19,7 @@ impl Connection {
         }
         let mut seq_rtt = if seq_rtt < 0 { sack_rtt } else { seq_rtt };
         let mut ca_rtt = ca_rtt;
-        if seq_rtt < 0 && self.timestamps && self.sk.rx_opt.rcv_tsecr != 0 && flag & flag::ACKED != 0 {
+        if seq_rtt < 0 && self.timestamps && self.sk.rx_opt.rcv_tsecr != 0 && flag.any(AckFlags::ACKED) {
             let now_ms = (self.sk.tcp_mstamp / 1000) as u32;
             let ms = now_ms.wrapping_sub(self.sk.rx_opt.rcv_tsecr);
             if ms < 1 << 21 {
@@ -38,12 +38,18 @@ impl Connection {
 
     /// `tcp_ack_saw_tstamp`, `tcp_ack_no_tstamp` of Linux 2.4: the smoothed time counts in ticks, at least
     /// one, and only cumulatively acknowledged packets give samples.
-    fn update_rtt_in_ticks(&mut self, flag: i32, seq_rtt: i64, ca_rtt: i64, rs: &mut RateSample) -> bool {
+    fn update_rtt_in_ticks(
+        &mut self,
+        flag: AckFlags,
+        seq_rtt: i64,
+        ca_rtt: i64,
+        rs: &mut RateSample,
+    ) -> bool {
         rs.rtt_us = ca_rtt;
         if ca_rtt >= 0 {
             self.update_rtt_min(ca_rtt as u32, flag);
         }
-        if flag & flag::ACKED == 0 {
+        if !flag.any(AckFlags::ACKED) {
             return false;
         }
         let (jiffy, now, echo) = (self.jiffy_us, self.sk.tcp_mstamp, self.sk.rx_opt.rcv_tsecr);
@@ -66,8 +72,8 @@ impl Connection {
     }
 
     /// `tcp_update_rtt_min`.
-    fn update_rtt_min(&mut self, rtt_us: u32, flag: i32) {
-        if flag & flag::ACK_MAYBE_DELAYED != 0 && rtt_us > self.min_rtt_us() {
+    fn update_rtt_min(&mut self, rtt_us: u32, flag: AckFlags) {
+        if flag.any(AckFlags::ACK_MAYBE_DELAYED) && rtt_us > self.min_rtt_us() {
             return;
         }
         let window = self.config.min_rtt_wlen_s * self.config.hz;

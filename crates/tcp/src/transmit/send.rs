@@ -108,7 +108,7 @@ impl Sender {
         conn.sk.icsk_retransmits = 0;
         let rtt = if again { -1 } else { i64::from(conn.age_us(skb.sent_us)) };
         let mut rs = RateSample::default();
-        conn.ack_update_rtt(super::flag::SYN_ACKED, rtt, -1, rtt, &mut rs);
+        conn.ack_update_rtt(super::AckFlags::SYN_ACKED, rtt, -1, rtt, &mut rs);
         self.rearm_rto(conn);
     }
 

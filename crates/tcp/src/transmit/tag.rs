@@ -8,7 +8,7 @@ use crate::{
     CaState,
     behaviour::Recovery,
     connection::Connection,
-    flag,
+    flag::AckFlags,
     segment::{after, before},
 };
 
@@ -201,7 +201,7 @@ impl Sender {
                     state.reord = skb.seq;
                 }
                 if !after(skb.end_seq, conn.sk.high_seq) {
-                    state.flag |= flag::ORIG_SACK_ACKED;
+                    state.flag.insert(AckFlags::ORIG_SACK_ACKED);
                 }
                 let first = state.sacked_us.map_or(skb.sent_us, |sacked| sacked.0);
                 state.sacked_us = Some((first, skb.sent_us));
@@ -212,7 +212,7 @@ impl Sender {
             }
         }
         marks.set(Marks::SACKED);
-        state.flag |= flag::DATA_SACKED;
+        state.flag.insert(AckFlags::DATA_SACKED);
         conn.sk.sacked_out += segs;
         state.sack_delivered += segs;
         if conn.sk.sacked_out == segs || after(skb.end_seq, self.highest_sack) {
@@ -267,16 +267,16 @@ impl Connection {
         if bytes > sk.mss_cache {
             segments = bytes.div_ceil(sk.mss_cache);
         } else if sk.tlp_high_seq != 0 && sk.tlp_high_seq == end {
-            state.flag |= flag::DSACK_TLP;
+            state.flag.insert(AckFlags::DSACK_TLP);
         }
         sk.dsack_dups += segments;
         if sk.dsack_dups > sk.total_retrans {
             return None;
         }
-        if sk.reord_seen > 0 && state.flag & flag::DSACK_TLP == 0 {
+        if sk.reord_seen > 0 && !state.flag.any(AckFlags::DSACK_TLP) {
             sk.rack.bits |= super::rack::DSACK_SEEN;
         }
-        state.flag |= flag::DSACKING_ACK;
+        state.flag.insert(AckFlags::DSACKING_ACK);
         state.sack_delivered += segments;
         Some(segments)
     }

@@ -1,7 +1,9 @@
 //! Undo of unnecessary window reductions (net/ipv4/tcp_input.c; RFC 3522 Eifel, RFC 3708 DSACK).
 
 use super::{Marks, Sender};
-use crate::{CaState, EndpointEvent, behaviour::Recovery, connection::Connection, flag, sock::ecn_flags};
+use crate::{
+    CaState, EndpointEvent, behaviour::Recovery, connection::Connection, flag::AckFlags, sock::ecn_flags,
+};
 
 impl Sender {
     /// `tcp_init_undo`.
@@ -115,19 +117,19 @@ impl Sender {
     }
 
     /// `tcp_process_tlp_ack`: checks whether the tail loss probe repaired a loss.
-    pub(super) fn process_tlp_ack(&mut self, conn: &mut Connection, ack: u32, flag: i32) {
+    pub(super) fn process_tlp_ack(&mut self, conn: &mut Connection, ack: u32, flag: AckFlags) {
         use crate::segment::{after, before};
         if before(ack, conn.sk.tlp_high_seq) {
             return;
         }
-        if !self.tlp_retrans || flag & flag::DSACK_TLP != 0 {
+        if !self.tlp_retrans || flag.any(AckFlags::DSACK_TLP) {
             conn.sk.tlp_high_seq = 0;
         } else if after(ack, conn.sk.tlp_high_seq) {
             conn.init_cwnd_reduction();
             conn.set_ca_state(CaState::Cwr);
             conn.end_cwnd_reduction();
             self.try_keep_open(conn);
-        } else if flag & (flag::SND_UNA_ADVANCED | flag::NOT_DUP | flag::DATA_SACKED) == 0 {
+        } else if !flag.any(AckFlags::SND_UNA_ADVANCED.with(AckFlags::NOT_DUP).with(AckFlags::DATA_SACKED)) {
             conn.sk.tlp_high_seq = 0;
         }
     }

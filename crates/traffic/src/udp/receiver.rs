@@ -61,7 +61,7 @@ impl Receiver {
         buffer: ReceiveBuffer,
     ) -> Result<Self, Error> {
         let socket = socket.into();
-        let failed = || "cannot prepare the receiver's socket".to_string();
+        let failed = || "prepare the receiver's socket".to_string();
         mmsg::enable_arrival_metadata(&socket).attempted(failed)?;
         if buffer == ReceiveBuffer::Wide {
             sys::widen_receive_buffer(&socket, RECEIVE_BUFFER_BYTES).attempted(failed)?;
@@ -91,7 +91,7 @@ impl Receiver {
         statistics: &SharedStatistics,
         mut after: impl FnMut(),
     ) -> Result<(), Error> {
-        let failed = || "cannot receive datagrams".to_string();
+        let failed = || "receive datagrams".to_string();
         stop.watch(self.socket.try_clone().attempted(failed)?);
         os::reduce_timer_slack();
         let buffer = self.socket.recv_buffer_size().attempted(failed)?;

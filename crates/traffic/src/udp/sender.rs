@@ -157,9 +157,7 @@ impl Sender {
         mut after: impl FnMut(),
     ) -> Result<SendSummary, Error> {
         let Sender { mut batch_sender, timing, max_lateness, spin_policy, paused } = self;
-        stop.watch(
-            batch_sender.socket.try_clone().attempted(|| "cannot duplicate the sender's socket".into())?,
-        );
+        stop.watch(batch_sender.socket.try_clone().attempted(|| "duplicate the sender's socket".into())?);
         let mut summary = SendSummary::new();
         match timing {
             Timing::Flood { block, remaining } => {
@@ -226,7 +224,7 @@ impl BatchSender {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => std::thread::sleep(QUEUE_FULL_PAUSE),
                 Err(_) if self.consecutive_errors < MAX_CONSECUTIVE_ERRORS => self.consecutive_errors += 1,
-                Err(e) => return Err(e).attempted(|| format!("cannot send after {before} datagrams")),
+                Err(e) => return Err(e).attempted(|| format!("send after {before} datagrams")),
             }
         }
         Ok(true)

@@ -105,7 +105,7 @@ fn own_frames(rate: BitRate, payload_bytes: u32) -> vdif::Frames {
 /// A UDP socket that is connected to `peer`, and the MTU of the route.
 pub(super) fn socket_to(peer: SocketAddr) -> Result<(Socket, u32), Error> {
     let any: SocketAddr = if peer.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
-    let what = || format!("cannot open a UDP socket to {peer}");
+    let what = || format!("open a UDP socket to {peer}");
     let socket = bind_bulk(any).attempted(what)?;
     socket.connect(&SockAddr::from(peer)).attempted(what)?;
     let mtu = mtu_of(&socket, peer)?;

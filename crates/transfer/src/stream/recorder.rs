@@ -60,6 +60,6 @@ pub fn send_to_recorder(
         observe(&sample);
         sample.sender.is_complete || stop.load(Ordering::Acquire)
     });
-    sent.attempted(|| format!("cannot send to {}", options.recorder))?;
+    sent.attempted(|| format!("send to {}", options.recorder))?;
     if stop.load(Ordering::Acquire) { Err(Error::Interrupted) } else { Ok((parameters, sample)) }
 }

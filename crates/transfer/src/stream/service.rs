@@ -53,7 +53,7 @@ impl Service for StreamService {
         };
         channel.send(&Message::Ready)?;
         let socket = hello.wait("UDP hello of a stream", stop)?;
-        set_up_bulk(&socket).attempted(|| "cannot set up a UDP socket".into())?;
+        set_up_bulk(&socket).attempted(|| "set up a UDP socket".into())?;
         let role = match request.direction {
             Direction::ToServer => Role::Receives,
             Direction::FromServer => Role::Sends,

@@ -81,12 +81,12 @@ pub(super) fn run(
         let thread = std::thread::Builder::new().name("stream".into());
         let udp = thread
             .spawn_scoped(scope, || run_udp(role, parameters, socket, begin, &shared, &is_over))
-            .attempted(|| "cannot start a thread".into())?;
+            .attempted(|| "start a thread".into())?;
         let udp_end = UdpEnd { shared: &shared, is_running: &|| !udp.is_finished() };
         let result = exchange(role, &parameters, channel, begin, &udp_end, stop, &mut observe);
         is_over.store(true, Ordering::Release);
         let ended = udp.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        ended.attempted(|| "cannot run a stream".into())?;
+        ended.attempted(|| "run a stream".into())?;
         result
     })
 }

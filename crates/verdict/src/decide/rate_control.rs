@@ -12,8 +12,8 @@
 
 use schema::{Cause, FlowSample};
 
-use super::{FILLED, History, Judgement, RATE_ROUND_TRIPS, Reductions, silence};
-use crate::FlowContext;
+use super::{FILLED, History, Judgement, Reductions, silence};
+use crate::{FlowContext, series::RATE_ROUND_TRIPS};
 
 /// Rates are means over at least this time, microseconds: Tsunami changes its rate every 350 ms.
 const MIN_RATE_TIME_US: i64 = 100_000;

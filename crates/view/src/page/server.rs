@@ -28,7 +28,7 @@ const MAX_BODY_BYTES: usize = 64 * 1024;
 /// Interval at which the stop flag is polled.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Sends the browser to the page once it has its cookie. A redirect would not do: if the browser came from a
+/// Sends the browser to the page once it has its cookie. A redirect would not work: if the browser came from a
 /// link on another site, it would not send the cookie. The script keeps the view that the address names after
 /// `#`.
 const WELCOME: &str = "<!doctype html><script src=\"/welcome.js\"></script><link rel=\"icon\" href=\"data:,\"><title>longfat</title>";
@@ -41,7 +41,7 @@ pub struct PageOptions {
     pub runs: RunsLocation,
     /// The address to listen on.
     pub bind: IpAddr,
-    /// The port; 0 takes any.
+    /// The port; 0: any free port.
     pub port: u16,
     /// The runs to open first, as `scenario/id`; if empty, the list of runs.
     pub requested: Vec<String>,

@@ -16,12 +16,12 @@ pub(crate) fn cgroup_root() -> Option<String> {
     })
 }
 
-/// Converts an error of libbpf to one that names the unmet requirement; `operation` is what failed.
+/// Converts an error of libbpf to one that names the unmet requirement; `operation` is the operation that failed.
 pub(crate) fn explain(operation: &str, error: &libbpf_rs::Error) -> Error {
     Error::Missing(format!("connections cannot be traced: {}", unmet_requirement(operation, error)))
 }
 
-/// Why the kernel refuses an eBPF program; `operation` is what failed.
+/// Why the kernel refuses an eBPF program; `operation` is the operation that failed.
 pub(crate) fn unmet_requirement(operation: &str, error: &libbpf_rs::Error) -> String {
     match error.kind() {
         libbpf_rs::ErrorKind::PermissionDenied => {

@@ -81,7 +81,7 @@ pub(crate) fn parse_reply(mut bytes: &[u8], sequence: u32, samples: &mut Vec<Soc
         if u32_at(header, 8) == Some(sequence) {
             changed |= u16_at(header, 6).is_some_and(|flags| flags & NLM_F_DUMP_INTR != 0);
             match u16_at(header, 4) {
-                // The end of a dump has the dump's result, which is negative for an error.
+                // The last message of a dump contains the dump's result, which is negative for an error.
                 Some(NLMSG_DONE) => match u32_at(payload, 0).map_or(0, |n| n as i32) {
                     error @ ..0 => return ReplyStatus::Refused(error.wrapping_neg()),
                     _ => return if changed { ReplyStatus::Changed } else { ReplyStatus::Done },

@@ -83,12 +83,11 @@ fn check(args: &SessionArgs, json: bool) -> anyhow::Result<()> {
     let session = args.session()?;
     let config = args.directory.config()?;
     let now = Timestamp::now();
-    let slots = session.slots(now);
+    let scans_to_come = session.scans_to_come(now);
     let mut plans = Vec::new();
     for station in &session.stations {
-        // The data of the longest scan, as a TCP transfer.
-        let longest = session.scans.iter().map(|scan| scan.duration).max().unwrap_or(Time::ZERO);
-        let bytes = (session.rate.as_f64() / 8.0 * longest.as_secs_f64()) as u64;
+        // The longest scan, as a TCP transfer.
+        let bytes = session.max_scan_bytes();
         let deadline_us = now.as_microsecond().cast_unsigned() + 86_400_000_000;
         let plan = plan_transfer(&config, station, &session.correlator, bytes, deadline_us);
         plans.push(plan.map_err(failure)?);
@@ -96,10 +95,10 @@ fn check(args: &SessionArgs, json: bool) -> anyhow::Result<()> {
     if json {
         return output::json(&json!({
             "schema": SCHEMA, "session": session.name, "rate_bps": session.rate.0, "total_rate_bps": session.total_rate().0,
-            "scans_to_come": slots.len() / session.stations.len(), "plans": plans,
+            "scans_to_come": scans_to_come, "plans": plans,
         }));
     }
-    output::text(&text::session_check(&session, slots.len(), &plans))
+    output::text(&text::session_check(&session, scans_to_come, &plans))
 }
 
 fn reserve(args: &SessionArgs, json: bool) -> anyhow::Result<()> {

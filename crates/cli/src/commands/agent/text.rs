@@ -191,7 +191,7 @@ pub fn plan(plan: &PlanDocument) -> String {
         let limit = plan.limit_text.as_ref().map_or(String::new(), |limit| format!("; limited by {limit}"));
         lines.push(format!(
             "{from} to {to}: {} of {} tests reached {} (median {}){limit}",
-            plan.tests - plan.tests.saturating_sub(1) / 10,
+            plan.tests_at_rate(),
             plan.tests,
             number::rate(rate),
             number::rate(median)
@@ -216,7 +216,7 @@ pub fn plan(plan: &PlanDocument) -> String {
 }
 
 /// Whether earlier tests reached the rate of a session.
-pub fn session_check(session: &Session, slots: usize, plans: &[PlanDocument]) -> String {
+pub fn session_check(session: &Session, scans_to_come: usize, plans: &[PlanDocument]) -> String {
     let rows = plans.iter().map(|plan| {
         let reaches = match plan.rate_bps {
             Some(rate) if rate >= session.rate.as_f64() => "yes",
@@ -233,13 +233,12 @@ pub fn session_check(session: &Session, slots: usize, plans: &[PlanDocument]) ->
     });
     let head = ["STATION", "9 OF 10 TESTS REACHED", "TESTS", "ENOUGH", "LIMIT"];
     format!(
-        "session {}: {} from each of {} stations, {} at {}; {} scans to come\n\n{}",
+        "session {}: {} from each of {} stations, {} at {}; {scans_to_come} scans to come\n\n{}",
         session.name,
         number::rate(session.rate.as_f64()),
         session.stations.len(),
         number::rate(session.total_rate().as_f64()),
         session.correlator,
-        slots / session.stations.len().max(1),
         table(&head, rows, &[false, true, true, false, false], &["LIMIT"])
     )
 }

@@ -18,7 +18,7 @@ use experiment::{
 };
 use lab::{
     Journal, StandingLab,
-    standing::{KeeperOptions, NodeStatus, Reply, Request, Status, send_request},
+    standing::{KeeperOptions, NodeKind, NodeStatus, Reply, Request, Status, send_request},
 };
 use scenario::{Scenario, ScenarioFile};
 use serde_json::{Value, json};
@@ -298,7 +298,7 @@ pub fn exec(args: &ExecArgs) -> anyhow::Result<()> {
     note_other_labs(&args.lab, &lab)?;
     let status = status_of(&lab)?;
     let node = find_node(&status, &args.node)?;
-    if node.kind != "host" {
+    if node.kind != NodeKind::Host {
         let words = args.program.iter().map(|w| w.to_string_lossy().into_owned()).collect();
         return output_unless_empty(&send_command(&lab, with_absolute_path(words)?)?);
     }

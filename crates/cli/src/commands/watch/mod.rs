@@ -308,13 +308,11 @@ impl Session {
 /// Live connections, those with the highest rate first.
 fn ranked(watcher: &Watcher) -> Vec<&TrackedConnection> {
     let mut live: Vec<&TrackedConnection> = watcher.connections().filter(|c| c.closed_ns.is_none()).collect();
-    live.sort_by(|a, b| rate(b).total_cmp(&rate(a)).then(a.sample.cookie.cmp(&b.sample.cookie)));
+    live.sort_by(|a, b| {
+        let by_rate = b.max_rate_bps().total_cmp(&a.max_rate_bps());
+        by_rate.then(a.sample.cookie.cmp(&b.sample.cookie))
+    });
     live
-}
-
-/// The larger of a connection's two rates, bit/s.
-fn rate(connection: &TrackedConnection) -> f64 {
-    connection.rates_bps.map_or(0.0, |(sent, received)| sent.max(received))
 }
 
 /// An error of the watcher with its exit code.

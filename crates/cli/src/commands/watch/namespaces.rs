@@ -1,5 +1,6 @@
 //! The network namespaces to watch: this one, others, and hosts of labs that are up.
 
+use lab::standing::NodeKind;
 use watch::NetNamespace;
 
 use super::{WatchArgs, failure};
@@ -16,7 +17,7 @@ pub fn all(args: &WatchArgs) -> anyhow::Result<Vec<NetNamespace>> {
         let known: Vec<String> = standing::status_of(&lab)?
             .nodes
             .into_iter()
-            .filter(|node| node.kind == "host")
+            .filter(|node| node.kind == NodeKind::Host)
             .map(|node| node.name)
             .collect();
         let all = args.host.iter().any(|host| host == "all");

@@ -242,7 +242,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
         self.last_begun.retain(|key, _| still(key));
         // Space for all streams of the largest test.
         let (arrivals, receiver) = sync_channel(2 * STREAMS_MAX as usize);
-        let wake = self.ended.try_clone().attempted(|| "cannot duplicate a pipe".into())?;
+        let wake = self.ended.try_clone().attempted(|| "duplicate a pipe".into())?;
         let (server, observer, stop, served) = (self.server, self.observer, self.stop, self.served);
         let renewal = self.renewal;
         let (is_udp, streams, stage) = match &request {
@@ -298,7 +298,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
         let thread = std::thread::Builder::new()
             .name("test".into())
             .spawn_scoped(scope, body)
-            .attempted(|| "cannot create a thread for a test".into())?;
+            .attempted(|| "create a thread for a test".into())?;
         let now = Instant::now();
         let granted = (stage == Stage::Running).then_some(now);
         let peer = peer.ip();

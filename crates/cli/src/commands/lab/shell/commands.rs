@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use lab::standing::NodeKind;
+
 use super::{
     Next, Shell, check_success,
     help::{HELP, instead_of},
@@ -71,7 +73,7 @@ impl Shell {
             let why = format!("no command given for {name}; write for example: {name} ping ...");
             return Err(Exit::BadInput(why).into());
         }
-        if self.nodes.iter().any(|n| n.name == name && n.kind != "host") {
+        if self.nodes.iter().any(|n| n.name == name && n.kind != NodeKind::Host) {
             // A switch or router runs no programs; the driver applies the command to its ports.
             return output_unless_empty(&send_command(&self.lab, split(rest)?)?);
         }
@@ -150,7 +152,8 @@ impl Shell {
                         .join(","),
                     false => [ports.join(","), addresses.join(" ")].join(" ").trim().to_owned(),
                 };
-                format!("<{}{} {name}: {ports}>", node.kind[..1].to_uppercase(), &node.kind[1..])
+                let (first, others) = node.kind.name().split_at(1);
+                format!("<{}{others} {name}: {ports}>", first.to_uppercase())
             });
         output::text(&lines.collect::<Vec<_>>().join("\n"))
     }

@@ -1,6 +1,6 @@
 //! Completion with TAB at the prompt.
 
-use lab::standing::Status;
+use lab::standing::{NodeKind, Status};
 
 use super::{commands::program_directories, help::COMMANDS};
 
@@ -39,7 +39,7 @@ pub enum Suggestions {
 impl Words {
     /// The words of a lab with this status, and the programs of this machine.
     pub fn of(status: &Status) -> Self {
-        let nodes_of_kind = |kind: Option<&str>| {
+        let nodes_of_kind = |kind: Option<NodeKind>| {
             let nodes = status.nodes.iter().filter(|n| kind.is_none_or(|k| n.kind == k));
             nodes.map(|n| n.name.clone()).collect::<Vec<_>>()
         };
@@ -53,7 +53,7 @@ impl Words {
         programs.dedup();
         Words {
             nodes: nodes_of_kind(None),
-            hosts: nodes_of_kind(Some("host")),
+            hosts: nodes_of_kind(Some(NodeKind::Host)),
             links,
             ports: status.links.iter().map(|l| l.from_port.clone()).collect(),
             programs,

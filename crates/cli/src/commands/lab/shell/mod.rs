@@ -19,7 +19,7 @@ use clap::Args;
 use experiment::sheet_defaults::SheetDefaults;
 use lab::{
     StandingLab,
-    standing::{NodeStatus, Status},
+    standing::{NodeKind, NodeStatus, Status},
 };
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
@@ -174,7 +174,7 @@ impl Shell {
     }
 
     fn hosts(&self) -> Vec<&str> {
-        self.nodes.iter().filter(|n| n.kind == "host").map(|n| n.name.as_str()).collect()
+        self.nodes.iter().filter(|n| n.kind == NodeKind::Host).map(|n| n.name.as_str()).collect()
     }
 
     fn check_host(&self, name: &str) -> anyhow::Result<()> {

@@ -65,7 +65,7 @@ impl Shown {
 
     /// The rate in the direction that carries more, bit/s.
     pub fn rate_bps(&self) -> f64 {
-        super::super::rate(&self.connection)
+        self.connection.max_rate_bps()
     }
 
     fn process(&self) -> &str {

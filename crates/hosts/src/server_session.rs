@@ -45,7 +45,6 @@ pub(crate) struct ServerSession<'a> {
     /// Replies of flows that arrived while another reply was awaited.
     inbox: VecDeque<Reply>,
     last_request: Instant,
-    last_reply: Instant,
 }
 
 impl<'a> ServerSession<'a> {
@@ -75,7 +74,6 @@ impl<'a> ServerSession<'a> {
         let Some(channel) = Channel::connect(&options, COOKIE_PREFIX, stop, notice).map_err(failed)? else {
             return Ok(None);
         };
-        let now = Instant::now();
         let mut session = ServerSession {
             host: host.into(),
             address: text,
@@ -84,8 +82,7 @@ impl<'a> ServerSession<'a> {
             channel,
             has_changed_settings: false,
             inbox: VecDeque::new(),
-            last_request: now,
-            last_reply: now,
+            last_request: Instant::now(),
         };
         match session.request(&Request::Inspect { settings: settings.to_vec(), data_address })? {
             Reply::Host(description) => session.description = description,
@@ -148,7 +145,8 @@ impl<'a> ServerSession<'a> {
         self.channel.send(request).map_err(|source| self.failed(source))
     }
 
-    /// The next reply of a flow, if there is one.
+    /// The next reply of a flow, if all of it has arrived. The result of a flow can take minutes on a slow path; the other sessions are served
+    /// meanwhile.
     pub(crate) fn poll(&mut self) -> Result<Option<Reply>, Error> {
         if let Some(reply) = self.inbox.pop_front() {
             return Ok(Some(reply));
@@ -156,17 +154,10 @@ impl<'a> ServerSession<'a> {
         if self.last_request.elapsed() >= KEEPALIVE_INTERVAL {
             self.send(&Request::Clock)?;
         }
-        if !self.channel.wait(Duration::ZERO).map_err(|source| self.failed(source))? {
-            if self.last_reply.elapsed() > REPLY_TIMEOUT {
-                let what = "message of the server";
-                return Err(self.failed(iperf3::Error::Timeout { what, after: REPLY_TIMEOUT }));
-            }
-            return Ok(None);
-        }
-        match self.receive()? {
-            Reply::Clock { .. } => Ok(None),
-            reply => Ok(Some(reply)),
-        }
+        let reply = self.channel.poll("message of the server", REPLY_TIMEOUT);
+        let reply = reply.map_err(|source| self.failed(source))?;
+        // The clock was requested only as a keepalive.
+        Ok(reply.filter(|reply| !matches!(reply, Reply::Clock { .. })))
     }
 
     /// Sends a request and waits for its reply.
@@ -189,7 +180,6 @@ impl<'a> ServerSession<'a> {
 
     fn receive(&mut self) -> Result<Reply, Error> {
         let reply = self.channel.receive("server's reply", REPLY_TIMEOUT);
-        self.last_reply = Instant::now();
         reply.map_err(|source| self.failed(source))
     }
 

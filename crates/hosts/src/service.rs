@@ -107,13 +107,16 @@ impl<'a> Session<'a> {
         let (sender, replies) = reply_queue();
         let mut last_message = Instant::now();
         while !stop.load(Ordering::Acquire) {
-            while let Some(reply) = replies.next() {
+            let reply = replies.next();
+            let pause = if reply.is_some() { Duration::ZERO } else { CHECK_INTERVAL };
+            if let Some(reply) = reply {
                 channel.send(&reply)?;
             }
-            if last_message.elapsed() > IDLE_TIMEOUT {
-                return Err(ServerError::Timeout { what: "message of a run", after: IDLE_TIMEOUT });
-            }
-            if !channel.wait(CHECK_INTERVAL)? {
+            if !channel.wait(pause)? {
+                // On a slow path the reply can have taken longer; the client's messages have then arrived meanwhile.
+                if last_message.elapsed() > IDLE_TIMEOUT {
+                    return Err(ServerError::Timeout { what: "message of a run", after: IDLE_TIMEOUT });
+                }
                 continue;
             }
             last_message = Instant::now();

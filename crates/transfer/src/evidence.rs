@@ -24,6 +24,8 @@ const BYTES_PER_ROW: u64 = 20_000;
 const MAX_RECEIVED: usize = 2 * MAX_SENT;
 /// Rows, and samples of the activity, in one message: with the longest numbers it has 55 kB.
 const PER_MESSAGE: usize = 40;
+/// Maximum number of messages that are read of an end; no end sends more than half of them.
+pub(crate) const MAX_MESSAGES: usize = MAX_RECEIVED.div_ceil(PER_MESSAGE);
 /// Larger values of a peer are errors: sums and products of them would overflow.
 const MAX_VALUE: i64 = 1 << 52;
 const MAX_SEGMENTS: i64 = 1 << 32;

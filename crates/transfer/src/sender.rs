@@ -25,13 +25,13 @@ use units::BitRate;
 
 use crate::{
     EndEvidence, Error, FileReport, Observer, Session, Transport, UdtStream,
-    control::{Control, Frame, HANDSHAKE_TIMEOUT, control_check},
+    control::{Control, Frame, HANDSHAKE_TIMEOUT, IDLE_TIMEOUT, control_check},
     data_stream::{
         DEFAULT_QUIC_CONGESTION, DataStream, MSS_RANGE, SabulStream, datagram_mss, quic_congestion,
         read_exact, with_port,
     },
     error::failed,
-    evidence::{Meter, Task},
+    evidence::{MAX_MESSAGES, Meter, Task},
     file_reader::{FileReader, hash_prefix},
     message::{CHALLENGE_BYTES, Message, PROTOCOL},
     name,
@@ -70,8 +70,6 @@ pub struct SenderOptions {
 
 /// Bytes of a file that are copied into a stream's send buffer together.
 const COPIED_BYTES: usize = 256 << 10;
-/// Timeout of the receiver's evidence, which has at most 1 % of the files' bytes, or 20 kB.
-const EVIDENCE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest rate that Tsunami's parameters can carry.
 const MAX_TSUNAMI_BPS: u64 = u32::MAX as u64;
 
@@ -353,23 +351,23 @@ fn measured_session(
 /// The measurements of the receiver. The files are already stored: an error does not make the transfer fail.
 fn receive_evidence(control: &mut Control<'_>, observer: &dyn Observer) -> Option<EndEvidence> {
     let mut evidence = EndEvidence::default();
-    let begin = Instant::now();
-    let mut receive = || loop {
+    let mut receive = || {
         // A hostile peer can send messages without end.
-        if begin.elapsed() > EVIDENCE_TIMEOUT {
-            return Err(Error::Timeout { what: "evidence", after: EVIDENCE_TIMEOUT });
-        }
-        match control.receive_frame("evidence", HANDSHAKE_TIMEOUT)? {
-            Frame::Message(Message::Evidence { samples, activity, is_last }) => {
-                evidence.add(samples, activity);
-                if is_last {
-                    return Ok(());
+        for _ in 0..MAX_MESSAGES {
+            // The receiver reads this end's evidence first, and the path back can be much slower than that of the files.
+            match control.receive_slowly("evidence", IDLE_TIMEOUT)? {
+                Frame::Message(Message::Evidence { samples, activity, is_last }) => {
+                    evidence.add(samples, activity);
+                    if is_last {
+                        return Ok(());
+                    }
                 }
+                // A late report of SABUL's connection, which is closed.
+                Frame::Report(_) => {}
+                _ => return Err(Error::Protocol("the receiver's evidence was expected".into())),
             }
-            // A late report of SABUL's connection, which is closed.
-            Frame::Report(_) => {}
-            _ => return Err(Error::Protocol("the receiver's evidence was expected".into())),
         }
+        Err(Error::Protocol(format!("its evidence has more than {MAX_MESSAGES} messages")))
     };
     match receive() {
         Ok(()) => Some(evidence),

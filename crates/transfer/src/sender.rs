@@ -37,7 +37,7 @@ use crate::{
     name,
     proof::{CONFIRMATION_BYTES, confirm_file, prove_token},
     sampler::{Sampled, Sampler, SharedCounts},
-    tcp_streams::{MAX_STREAMS, TcpStreams},
+    tcp_streams::{MAX_STREAMS, Numbering, TcpStreams},
     tsunami,
     udt_stream::random_id,
     wait::while_serving,
@@ -245,13 +245,14 @@ fn run<'scope, 'env>(
     };
     let agreement = agree(control, options, identity.as_ref())?;
     let peer = control.peer()?;
-    let Agreement { key, port, certificate, measures } = agreement;
+    let Agreement { key, port, certificate, numbering, measures } = agreement;
     let mut data = match (options.transport, port) {
         (Transport::Tcp, None) if options.streams == 1 => Data::Tcp,
         (Transport::Tcp, Some(port)) => {
             let peer = with_port(peer, port);
             let set_up = |stream: &TcpStream| set_up_tcp(stream, options);
-            Data::TcpStreams(TcpStreams::connect(peer, options.streams, key.as_bytes(), control, set_up)?)
+            let begins = (key.as_bytes(), numbering);
+            Data::TcpStreams(TcpStreams::connect(peer, options.streams, begins, control, set_up)?)
         }
         (Transport::Udt | Transport::Sabul, Some(port)) => {
             Data::Stream(connect_udt(control, peer, port, &key, options)?)
@@ -400,6 +401,7 @@ struct Agreement {
     /// The receiver's port for the data.
     port: Option<u16>,
     certificate: Option<Vec<u8>>,
+    numbering: Numbering,
     /// The receiver measures too.
     measures: bool,
 }
@@ -447,11 +449,12 @@ fn agree(
         },
         certificate: certificate.clone(),
         streams: (options.streams > 1).then_some(options.streams),
+        numbers_streams: options.streams > 1,
         evidence: true,
         requested_bps: requested_rate(options).map(|rate| rate.0),
     })?;
     let ready = control.receive("agreement", HANDSHAKE_TIMEOUT)?;
-    let Message::Ready { proof, key, port, certificate, evidence } = ready else {
+    let Message::Ready { proof, key, port, certificate, numbers_streams, evidence } = ready else {
         return Err(Error::Protocol("the receiver's agreement was expected".into()));
     };
     let agreed: Vec<&str> = certificate.iter().map(String::as_str).collect();
@@ -462,6 +465,7 @@ fn agree(
         key,
         port,
         certificate: certificate.and_then(|digits| HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).ok()),
+        numbering: Numbering::of(numbers_streams),
         measures: evidence,
     })
 }

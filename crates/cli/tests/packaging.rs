@@ -87,7 +87,8 @@ fn a_failed_step_of_the_aarch64_build_is_an_error_and_missing_tools_are_not() {
     let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
     let prepare = |fails: &str| {
         let mut command = Command::new(file_of_repository("scripts/aarch64.sh"));
-        let output = command.arg(dir.path("aarch64")).env("PATH", &path).env("FAILS", fails).output().unwrap();
+        command.arg(dir.path("aarch64")).env("PATH", &path).env("FAILS", fails);
+        let output = command.output().unwrap();
         (output.status.code(), String::from_utf8(output.stdout).unwrap())
     };
     for (fails, code) in [("rustup", 3), ("apt-get", 3), ("dpkg-deb", 1)] {

@@ -8,6 +8,7 @@ use std::{
 };
 
 use engine_common::FlowTotals;
+use iperf3::wire::is_possible_time;
 use scenario::Scenario;
 use schema::{Event, EventKind, FlowSample};
 use units::Time;
@@ -252,7 +253,8 @@ impl<'a> Running<'a> {
             let both = end.samples.rows();
             let rows = if both.is_empty() { state.rows } else { named(both, &planned.request.name) };
             measured.rows.extend(rows.into_iter().map(|row| shifted(row, shift_us)));
-            measured.events.extend(end.lost_echoes.iter().map(|(time_us, number)| Event {
+            let lost_echoes = end.lost_echoes.iter().filter(|(time_us, _)| is_possible_time(*time_us));
+            measured.events.extend(lost_echoes.map(|(time_us, number)| Event {
                 time_us: time_us.saturating_add(shift_us),
                 subject: planned.request.name.clone(),
                 kind: EventKind::PingLost,
@@ -380,24 +382,28 @@ mod tests {
         let locations = HostLocations::default();
         let options = options(&locations, &stop);
         let ping = Traffic::Ping { interval_us: 1, count: None, payload: units::Bytes(0), timeout_us: 1 };
-        for time in [i64::MIN, -1, 0, i64::MAX] {
+        let any = [i64::MIN, -1, 0, 1 << 52, i64::MAX];
+        for (clock_ns, time_us) in any.iter().flat_map(|clock_ns| any.map(|time_us| (*clock_ns, time_us))) {
             let mut running = Running::new(&scenario, vec![planned("f", ping.clone())], &options, None);
-            let samples = Samples::of(&[FlowSample { time_us: time, ..FlowSample::default() }]);
+            let samples = Samples::of(&[FlowSample { time_us, ..FlowSample::default() }]);
             let end = FlowEnd {
-                duration_us: time as u64,
+                duration_us: time_us as u64,
                 samples: samples.clone(),
-                lost_echoes: vec![(time, 1)],
+                lost_echoes: vec![(time_us, 1)],
                 ..FlowEnd::default()
             };
             for reply in [
-                Reply::Started { number: 0, realtime_ns: time },
+                Reply::Started { number: 0, realtime_ns: clock_ns },
                 Reply::Rows { number: 0, samples },
                 Reply::Done { number: 0, end: Box::new(end) },
             ] {
-                running.take(reply, ClockOffset { offset_ns: time, error_ns: 0 }, &mut Silent).unwrap();
+                running.take(reply, ClockOffset { offset_ns: clock_ns, error_ns: 0 }, &mut Silent).unwrap();
             }
-            let measured = running.measured(BTreeMap::new()).unwrap();
-            assert_eq!((measured.rows.len(), measured.events.len()), (1, 1), "{time}");
+            let measured = running.measured(BTreeMap::new());
+            let counts = measured.map(|measured| (measured.rows.len(), measured.events.len())).ok();
+            // Impossible times are ignored; then nothing was measured.
+            let expected = is_possible_time(time_us).then_some((1, 1));
+            assert_eq!(counts, expected, "{clock_ns} {time_us}");
         }
     }
 }

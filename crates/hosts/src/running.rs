@@ -139,15 +139,16 @@ impl<'a> Running<'a> {
             let mut is_quiet = true;
             while let Some(reply) = local.next() {
                 is_quiet = false;
-                self.take(reply, ClockOffset::default(), observer)?;
+                self.take(reply, &Starter::Here, ClockOffset::default(), observer)?;
             }
             for (name, server) in servers.iter_mut() {
                 let Server::Longfat(session) = server else { continue };
+                let from = Starter::Host(name.clone());
                 loop {
                     match session.poll() {
                         Ok(Some(reply)) => {
                             is_quiet = false;
-                            self.take(reply, session.clock, observer)?;
+                            self.take(reply, &from, session.clock, observer)?;
                         }
                         Ok(None) => break,
                         Err(Error::Interrupted) => break,
@@ -197,8 +198,29 @@ impl<'a> Running<'a> {
         }
     }
 
+    /// Whether a reply is about a flow that `from` does not run. A server must not end the flows of others, or replace their samples.
+    fn is_foreign(&self, reply: &Reply, from: &Starter) -> bool {
+        let (Reply::Note { number, .. }
+        | Reply::Started { number, .. }
+        | Reply::Rows { number, .. }
+        | Reply::Done { number, .. }) = reply
+        else {
+            return false;
+        };
+        self.planned.get(*number as usize).is_none_or(|planned| planned.starter != *from)
+    }
+
     /// Handles a message about a flow; `clock` is that of its sender.
-    fn take(&mut self, reply: Reply, clock: ClockOffset, observer: &mut dyn Observer) -> Result<(), Error> {
+    fn take(
+        &mut self,
+        reply: Reply,
+        from: &Starter,
+        clock: ClockOffset,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Error> {
+        if self.is_foreign(&reply, from) {
+            return Ok(());
+        }
         match reply {
             Reply::Note { number, text } => {
                 if let Some(planned) = self.planned.get(number as usize) {
@@ -367,11 +389,39 @@ mod tests {
             Reply::Started { number: 0, realtime_ns: 7 },
             Reply::Rows { number: 0, samples: Samples::of(&[FlowSample::default()]) },
         ] {
-            running.take(reply, ClockOffset::default(), &mut Silent).unwrap();
+            running.take(reply, &Starter::Here, ClockOffset::default(), &mut Silent).unwrap();
         }
         running.give_up(|_| true, "closed");
         let measured = running.measured(BTreeMap::new()).unwrap();
         assert_eq!(measured.lost, ["f", "g"]);
+    }
+
+    #[test]
+    fn a_server_has_no_influence_on_the_flows_of_others() {
+        let scenario = scenario(
+            r#"[{ name = "f", from = "h1", to = "h2" }, { name = "g", from = "h2", to = "h1" }]"#,
+        );
+        let stop = AtomicBool::new(false);
+        let locations = HostLocations::default();
+        let options = options(&locations, &stop);
+        let flow = |name| planned(name, Traffic::Udp { rate: units::BitRate(1), payload: None, size: None });
+        let server = Starter::Host("h2".into());
+        let of_server = PlannedFlow { starter: server.clone(), ..flow("g") };
+        let mut running = Running::new(&scenario, vec![flow("f"), of_server], &options, None);
+        let forged = || FlowEnd { bytes: 1 << 40, ..FlowEnd::default() };
+        for number in [0, 1, 2, u32::MAX] {
+            for reply in [
+                Reply::Note { number, text: "forged".into() },
+                Reply::Started { number, realtime_ns: 7 },
+                Reply::Rows { number, samples: Samples::of(&[FlowSample::default()]) },
+                Reply::Done { number, end: Box::new(forged()) },
+            ] {
+                running.take(reply, &server, ClockOffset::default(), &mut Silent).unwrap();
+            }
+        }
+        assert!(running.states[0].end.is_none() && running.states[0].started_ns.is_none());
+        assert_eq!(running.notes, ["g: forged"]);
+        assert_eq!(running.states[1].end.as_ref().map(|end| end.bytes), Some(1 << 40), "its own flow");
     }
 
     /// A server or its clock may be faulty.
@@ -397,7 +447,8 @@ mod tests {
                 Reply::Rows { number: 0, samples },
                 Reply::Done { number: 0, end: Box::new(end) },
             ] {
-                running.take(reply, ClockOffset { offset_ns: clock_ns, error_ns: 0 }, &mut Silent).unwrap();
+                let clock = ClockOffset { offset_ns: clock_ns, error_ns: 0 };
+                running.take(reply, &Starter::Here, clock, &mut Silent).unwrap();
             }
             let measured = running.measured(BTreeMap::new());
             let counts = measured.map(|measured| (measured.rows.len(), measured.events.len())).ok();

@@ -8,7 +8,7 @@ use std::{
 };
 
 use engine_common::FlowTotals;
-use iperf3::wire::is_possible_time;
+use iperf3::{SampleBuffer, wire::is_possible_time};
 use scenario::Scenario;
 use schema::{Event, EventKind, FlowSample};
 use units::Time;
@@ -27,6 +27,10 @@ use crate::{
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Time to wait for the results of flows that were requested to end.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
+/// Maximum number of notes of all servers.
+const MAX_NOTES: usize = 1000;
+/// Longest text of a server's note, characters.
+const MAX_NOTE_CHARS: usize = 1000;
 
 /// The flows of a running scenario.
 pub(crate) struct Running<'a> {
@@ -42,14 +46,23 @@ pub(crate) struct Running<'a> {
 }
 
 /// The state of a flow.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct FlowState {
     is_requested: bool,
     /// Start of the flow by this machine's clock.
     started_ns: Option<i64>,
-    /// Rows since the flow's start; the message about its end replaces them by those of both ends.
-    rows: Vec<FlowSample>,
+    /// Rows since the flow's start; the message about its end replaces them by those of both ends. A server can send any number of them.
+    rows: SampleBuffer,
+    last_row: Option<FlowSample>,
     end: Option<FlowEnd>,
+}
+
+impl FlowState {
+    fn new() -> Self {
+        // All rows of a flow of usual length are kept.
+        let rows = SampleBuffer::new(Duration::from_micros(1));
+        FlowState { is_requested: false, started_ns: None, rows, last_row: None, end: None }
+    }
 }
 
 impl<'a> Running<'a> {
@@ -60,7 +73,7 @@ impl<'a> Running<'a> {
         options: &'a RunOptions<'a>,
         zero_ns: Option<i64>,
     ) -> Self {
-        let states = planned.iter().map(|_| FlowState::default()).collect();
+        let states = planned.iter().map(|_| FlowState::new()).collect();
         let since = |zero: i64| u64::try_from(os::realtime_ns().saturating_sub(zero)).unwrap_or(0);
         let elapsed = Duration::from_nanos(zero_ns.map_or(0, since));
         Running { scenario, planned, options, states, notes: Vec::new(), zero_ns, elapsed }
@@ -186,7 +199,7 @@ impl<'a> Running<'a> {
             if state.end.is_some() || !which(number) {
                 continue;
             }
-            let last = state.rows.last();
+            let last = state.last_row.as_ref();
             state.end = Some(FlowEnd {
                 duration_us: last.map_or(0, |row| row.time_us.max(0) as u64),
                 bytes: last
@@ -224,8 +237,9 @@ impl<'a> Running<'a> {
         match reply {
             Reply::Note { number, text } => {
                 if let Some(planned) = self.planned.get(number as usize) {
+                    let text: String = text.chars().take(MAX_NOTE_CHARS).collect();
                     let note = format!("{}: {text}", planned.request.name);
-                    if !self.notes.contains(&note) {
+                    if self.notes.len() < MAX_NOTES && !self.notes.contains(&note) {
                         self.notes.push(note);
                     }
                 }
@@ -242,7 +256,8 @@ impl<'a> Running<'a> {
                 let Some(state) = self.states.get_mut(number as usize) else { return Ok(()) };
                 let rows = named(samples.rows(), &self.planned[number as usize].request.name);
                 let shift_us = shift_us(state.started_ns, self.zero_ns);
-                state.rows.extend(rows.iter().cloned());
+                state.rows.add(&rows);
+                state.last_row = rows.last().cloned().or(state.last_row.take());
                 let shifted: Vec<FlowSample> = rows.into_iter().map(|row| shifted(row, shift_us)).collect();
                 if let Some(last) = shifted.last() {
                     let elapsed = time_of(last.time_us);
@@ -273,7 +288,10 @@ impl<'a> Running<'a> {
             let end = state.end.take().unwrap_or_default();
             let shift_us = shift_us(state.started_ns, self.zero_ns);
             let both = end.samples.rows();
-            let rows = if both.is_empty() { state.rows } else { named(both, &planned.request.name) };
+            let rows = match both.is_empty() {
+                true => state.rows.into_rows(),
+                false => named(both, &planned.request.name),
+            };
             measured.rows.extend(rows.into_iter().map(|row| shifted(row, shift_us)));
             let lost_echoes = end.lost_echoes.iter().filter(|(time_us, _)| is_possible_time(*time_us));
             measured.events.extend(lost_echoes.map(|(time_us, number)| Event {
@@ -394,6 +412,33 @@ mod tests {
         running.give_up(|_| true, "closed");
         let measured = running.measured(BTreeMap::new()).unwrap();
         assert_eq!(measured.lost, ["f", "g"]);
+    }
+
+    #[test]
+    fn a_server_cannot_fill_the_memory_with_rows_and_notes() {
+        let scenario = scenario(r#"[{ name = "f", from = "h1", to = "h2" }]"#);
+        let stop = AtomicBool::new(false);
+        let locations = HostLocations::default();
+        let options = options(&locations, &stop);
+        let flow = planned("f", Traffic::Udp { rate: units::BitRate(1), payload: None, size: None });
+        let mut running = Running::new(&scenario, vec![flow], &options, None);
+        let mut take = |reply| {
+            running.take(reply, &Starter::Here, ClockOffset::default(), &mut Silent).unwrap();
+        };
+        let row = |time_us| FlowSample { time_us, bytes_received: Some(time_us), ..FlowSample::default() };
+        let last_us = 199_999;
+        for begin in (0..=last_us).step_by(1000) {
+            let rows: Vec<FlowSample> = (begin..begin + 1000).map(row).collect();
+            take(Reply::Rows { number: 0, samples: Samples::of(&rows) });
+            take(Reply::Note { number: 0, text: format!("{begin}{}", "x".repeat(100_000)) });
+        }
+        (0..10 * MAX_NOTES).for_each(|note| take(Reply::Note { number: 0, text: note.to_string() }));
+        assert_eq!(running.notes.len(), MAX_NOTES);
+        assert!(running.notes.iter().all(|note| note.len() <= MAX_NOTE_CHARS + "f: ".len()));
+        running.give_up(|_| true, "closed");
+        let measured = running.measured(BTreeMap::new()).unwrap();
+        assert!((10_000..=50_000).contains(&measured.rows.len()), "{}", measured.rows.len());
+        assert_eq!(measured.flow_totals[0].bytes, last_us as u64);
     }
 
     #[test]

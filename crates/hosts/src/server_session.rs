@@ -27,6 +27,8 @@ use crate::{
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval at which the server's time is requested, so that each end detects whether the other is alive.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+/// Maximum number of replies of flows that may arrive before the reply to a request.
+const MAX_INBOX: usize = 10_000;
 /// Number of exchanges that compare the clocks.
 const CLOCK_EXCHANGES: u32 = 8;
 
@@ -165,10 +167,13 @@ impl<'a> ServerSession<'a> {
         self.send(request)?;
         loop {
             match self.receive()? {
-                reply @ (Reply::Note { .. }
-                | Reply::Started { .. }
-                | Reply::Rows { .. }
-                | Reply::Done { .. }) => {
+                // The result of the flow contains them too.
+                Reply::Rows { .. } => {}
+                reply @ (Reply::Note { .. } | Reply::Started { .. } | Reply::Done { .. }) => {
+                    // A hostile server can send them without end.
+                    if self.inbox.len() >= MAX_INBOX {
+                        return Err(self.unexpected(&reply));
+                    }
                     self.inbox.push_back(reply);
                 }
                 // The reply to an earlier keepalive.

@@ -193,12 +193,19 @@ impl<'a> Session<'a> {
                 };
                 self.flows += 1;
                 let (token, stop, replies) = (self.service.token.as_ref(), self.stop_flows, replies.clone());
-                scope.spawn(move || {
+                let run = move || {
                     let mut observer = ReplyingObserver { number, replies };
                     let end = run_flow(&flow, token, stop, &mut observer);
                     observer.replies.send(Reply::Done { number, end: Box::new(end) });
-                });
-                return None;
+                };
+                // `Scope::spawn` would panic if the system has no more threads.
+                match std::thread::Builder::new().name("flow".into()).spawn_scoped(scope, run) {
+                    Ok(_) => return None,
+                    Err(error) => {
+                        let error = Some(format!("cannot start a thread for the flow: {error}"));
+                        Reply::Done { number, end: Box::new(FlowEnd { error, ..FlowEnd::default() }) }
+                    }
+                }
             }
             Request::Stop => {
                 self.stop_flows.store(true, Ordering::Release);

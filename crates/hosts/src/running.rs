@@ -27,6 +27,8 @@ use crate::{
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Time to wait for the results of flows that were requested to end.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
+/// Maximum number of messages of one server that are handled before the others, and a request of the user to end the run, are.
+const MESSAGES_PER_TURN: usize = 256;
 /// Maximum number of notes of all servers.
 const MAX_NOTES: usize = 1000;
 /// Longest text of a server's note, characters.
@@ -157,7 +159,7 @@ impl<'a> Running<'a> {
             for (name, server) in servers.iter_mut() {
                 let Server::Longfat(session) = server else { continue };
                 let from = Starter::Host(name.clone());
-                loop {
+                for _ in 0..MESSAGES_PER_TURN {
                     match session.poll() {
                         Ok(Some(reply)) => {
                             is_quiet = false;

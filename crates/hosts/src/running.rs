@@ -445,9 +445,8 @@ mod tests {
 
     #[test]
     fn a_server_has_no_influence_on_the_flows_of_others() {
-        let scenario = scenario(
-            r#"[{ name = "f", from = "h1", to = "h2" }, { name = "g", from = "h2", to = "h1" }]"#,
-        );
+        let scenario =
+            scenario(r#"[{ name = "f", from = "h1", to = "h2" }, { name = "g", from = "h2", to = "h1" }]"#);
         let stop = AtomicBool::new(false);
         let locations = HostLocations::default();
         let options = options(&locations, &stop);

@@ -242,7 +242,9 @@ impl<'a> Control<'a> {
         let limit = if self.seal.is_some() { limit * SEALED_LIMIT_FACTOR } else { limit };
         loop {
             let len = match self.incoming.first_chunk::<HEADER_BYTES>() {
-                Some(header) => Some(wire::payload_len(*header, limit).ok_or(Error::TooLong { what, limit })?),
+                Some(header) => {
+                    Some(wire::payload_len(*header, limit).ok_or(Error::TooLong { what, limit })?)
+                }
                 None => None,
             };
             let (from, needed) = (self.incoming.len(), HEADER_BYTES + len.unwrap_or(0));

@@ -41,4 +41,6 @@ pub use info::EndpointInfo;
 pub use receive::{Accepted, AckAction, AckFields, InitialWindow, NegotiatedOptions, Receiver, timestamp_ms};
 pub use samples::{AckSample, RateSample};
 pub use segment::{Flags, SackBlocks, Segment, SynOptions, after, before, ecn, segments};
-pub use sock::{INFINITE_SSTHRESH, INITIAL_CWND, MinMax, MinMaxSample, Rack, ReceiverRtt, RxOptions, TcpSock};
+pub use sock::{
+    INFINITE_SSTHRESH, INITIAL_CWND, MinMax, MinMaxSample, Rack, ReceiverRtt, RxOptions, TcpSock,
+};

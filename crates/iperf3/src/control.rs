@@ -28,11 +28,16 @@ const PIECE: usize = 64 << 10;
 const HEADER_BYTES: usize = 4;
 /// Bytes of a message that extend its deadline.
 const PROGRESS_BYTES: usize = 16 << 10;
+/// A message may take this number of timeouts in all. Otherwise clients that read slowly could keep the results of many tests in a server's
+/// memory.
+const MAX_TIMEOUTS: u32 = 100;
 
 /// The time until which the next bytes of a message must be sent or received.
 #[derive(Debug)]
 pub(crate) struct Deadline {
     at: Instant,
+    /// The deadline of the whole message.
+    last: Instant,
     timeout: Duration,
     /// Number of the message's bytes when the deadline was last extended.
     moved: usize,
@@ -40,14 +45,16 @@ pub(crate) struct Deadline {
 
 impl Deadline {
     pub(crate) fn new(timeout: Duration, now: Instant) -> Self {
-        Deadline { at: now + timeout, timeout, moved: 0 }
+        let at = now + timeout;
+        let last = now.checked_add(timeout.saturating_mul(MAX_TIMEOUTS)).unwrap_or(at);
+        Deadline { at, last, timeout, moved: 0 }
     }
 
     /// `moved` of the message's bytes have been sent or received. The first one, and each [`PROGRESS_BYTES`], extend the deadline.
     pub(crate) fn moved_to(&mut self, moved: usize, now: Instant) {
         let is_first = self.moved == 0 && moved > 0;
         if is_first || moved >= self.moved + PROGRESS_BYTES {
-            (self.at, self.moved) = (now + self.timeout, moved);
+            (self.at, self.moved) = ((now + self.timeout).min(self.last), moved);
         }
     }
 
@@ -410,12 +417,13 @@ mod tests {
         let (begin, timeout) = (Instant::now(), Duration::from_secs(10));
         let at = |seconds| begin + Duration::from_secs(seconds);
         let mut deadline = Deadline::new(timeout, begin);
-        // A long message: 16 KiB each 9 s.
-        for piece in 1..=20 {
-            assert!(deadline.left(at(9 * piece)).is_some(), "{piece}");
+        // A long message: 16 KiB each 9 s, for 100 timeouts of 10 s.
+        let mut is_late = |piece: u64| {
+            let is_late = deadline.left(at(9 * piece)).is_none();
             deadline.moved_to(piece as usize * PROGRESS_BYTES, at(9 * piece));
-        }
-        assert_eq!(deadline.left(at(180)), Some(timeout));
+            is_late
+        };
+        assert_eq!((1..).find(|piece| is_late(*piece)), Some(112));
         // A byte each second: the first one begins the message, and the others are no progress.
         let mut deadline = Deadline::new(timeout, begin);
         (1..=20).for_each(|byte| deadline.moved_to(byte as usize, at(byte)));

@@ -196,7 +196,8 @@ impl<'a> Channel<'a> {
         self.control.finish(timeout);
     }
 
-    /// Waits for a message, up to `timeout` for its beginning and for each further 16 KiB; `what` names it in errors.
+    /// Waits for a message, up to `timeout` for its beginning and for each further 16 KiB, and 100 times as long in all; `what` names it in
+    /// errors.
     ///
     /// # Errors
     /// If no valid message arrives in time.

@@ -551,10 +551,10 @@ mod tests {
             });
             address
         });
-        for (number, mut stream) in (0..).zip(sender.connections()) {
+        for (number, mut stream) in (0u8..).zip(sender.connections()) {
             stream.write_all(&[number]).unwrap();
         }
-        for (number, stream) in (0..).zip(receiver.connections()) {
+        for (number, stream) in (0u8..).zip(receiver.connections()) {
             stream.set_nonblocking(false).unwrap();
             let (mut stream, mut received) = (stream, [0]);
             stream.read_exact(&mut received).unwrap();

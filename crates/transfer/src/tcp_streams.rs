@@ -30,6 +30,8 @@ pub(crate) const MAX_STREAMS: u16 = 64;
 const HEADER_BYTES: usize = 12;
 /// The largest block, bytes.
 const MAX_BLOCK_BYTES: u32 = 1 << 20;
+/// Maximum number of accepted connections whose key has not arrived.
+const MAX_WAITING: usize = 2 * MAX_STREAMS as usize;
 /// Reads from one connection before the next one.
 const READS_PER_TURN: usize = 8;
 /// Maximum number of separate parts of a file after its first gap: bounds the memory for a hostile sender's blocks.
@@ -117,7 +119,7 @@ impl StreamsListener {
     }
 
     /// Accepts `count` connections of expected addresses that begin with the session's key. Connections of other addresses cannot
-    /// delay them.
+    /// delay them, and neither can silent ones of the expected address, which may be that of a NAT.
     pub(crate) fn accept(
         self,
         count: u16,
@@ -128,13 +130,15 @@ impl StreamsListener {
         let begin = Instant::now();
         let preface_bytes = numbering.preface(key, 0).len();
         let mut accepted: BTreeMap<u16, TcpStream> = BTreeMap::new();
+        // The oldest first.
         let mut waiting: Vec<(TcpStream, Vec<u8>)> = Vec::new();
         while accepted.len() < usize::from(count) {
             control.check()?;
             if begin.elapsed() > HANDSHAKE_TIMEOUT {
                 return Err(Error::Timeout { what: "TCP connection", after: HANDSHAKE_TIMEOUT });
             }
-            loop {
+            // So few that each is read at least once before others replace it.
+            for _ in 0..MAX_WAITING / 2 {
                 let (stream, peer) = match self.0.accept() {
                     Ok(accepted) => accepted,
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -144,10 +148,10 @@ impl StreamsListener {
                         break;
                     }
                 };
-                if is_expected(peer)
-                    && waiting.len() < usize::from(2 * MAX_STREAMS)
-                    && stream.set_nonblocking(true).is_ok()
-                {
+                if is_expected(peer) && stream.set_nonblocking(true).is_ok() {
+                    if waiting.len() == MAX_WAITING {
+                        waiting.remove(0);
+                    }
                     waiting.push((stream, Vec::new()));
                 }
             }
@@ -160,7 +164,7 @@ impl StreamsListener {
                     Ok(bytes) if bytes > 0 => {
                         received.extend_from_slice(&buffer[..bytes]);
                         if received.len() == preface_bytes {
-                            let (stream, received) = waiting.swap_remove(index);
+                            let (stream, received) = waiting.remove(index);
                             let number = numbering.number(&received, key, accepted.len() as u16);
                             if let Some(number) = number.filter(|number| *number < count) {
                                 // A number that has already arrived is an error of the sender: the first connection remains.
@@ -168,7 +172,7 @@ impl StreamsListener {
                             }
                         }
                     }
-                    _ => drop(waiting.swap_remove(index)),
+                    _ => drop(waiting.remove(index)),
                 }
             }
             if accepted.len() < usize::from(count) {
@@ -560,6 +564,29 @@ mod tests {
             stream.read_exact(&mut received).unwrap();
             assert_eq!(received, [number]);
         }
+    }
+
+    #[test]
+    fn silent_connections_do_not_keep_out_those_of_the_session() {
+        let stop = AtomicBool::new(false);
+        let control = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(control.local_addr().unwrap()).unwrap();
+        let mut far = Control::new(control.accept().unwrap().0, &stop).unwrap();
+        let mut near = Control::new(near, &stop).unwrap();
+        let listener = StreamsListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let to = SocketAddr::from(([127, 0, 0, 1], listener.port().unwrap()));
+        let key = [b'k'; 64];
+        let begins = (&key[..], Numbering::Sent);
+        let accepted = std::thread::scope(|scope| {
+            let accepting = scope.spawn(|| listener.accept(8, begins, |_| true, &mut far));
+            let silent: Vec<TcpStream> =
+                (0..MAX_WAITING + 70).map(|_| TcpStream::connect(to).unwrap()).collect();
+            let _sender = TcpStreams::connect(to, 8, begins, &mut near, |_| Ok(())).unwrap();
+            let accepted = accepting.join().unwrap();
+            drop(silent);
+            accepted
+        });
+        assert_eq!(accepted.unwrap().connections().len(), 8);
     }
 
     fn arrived() -> ArrivedBlocks {

@@ -33,24 +33,6 @@ share() {
     scripts/check-docs.sh "$tree/doc"
 }
 
-# Gets Rust's library, libelf and zlib for aarch64. apt downloads them into a folder of the build; the machine gets no
-# second architecture.
-prepare_aarch64() {
-    local apt=$out/aarch64 options
-    command -v aarch64-linux-gnu-gcc >/dev/null || { say "no aarch64-linux-gnu-gcc"; return 1; }
-    rustup target add aarch64-unknown-linux-gnu 2>/dev/null || { say "no Rust library for aarch64"; return 1; }
-    mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/root"
-    options=(-qq -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandbox::User=root
-        -o Dir::State::lists="$apt/lists" -o Dir::Cache="$apt/cache" -o Dir::State::status=/dev/null)
-    (cd "$apt" && apt-get "${options[@]}" update && apt-get "${options[@]}" download libelf-dev zlib1g-dev) >&2 ||
-        { say "no libelf-dev and zlib1g-dev of arm64"; return 1; }
-    for package in "$apt"/*.deb; do dpkg-deb -x "$package" "$apt/root"; done
-    export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc LONGFAT_CC
-    LONGFAT_CC=$(command -v aarch64-linux-gnu-gcc)
-    export LIBBPF_SYS_LIBRARY_PATH=$apt/root/usr/lib/aarch64-linux-gnu
-    export LIBBPF_SYS_EXTRA_CFLAGS="-I$apt/root/usr/include -I$apt/root/usr/include/aarch64-linux-gnu"
-}
-
 archive() {
     local triple=$1 machine=$2 name=longfat-$version-$2-linux
     local tree=$out/$name
@@ -141,18 +123,24 @@ else
     say "no .deb: dpkg-deb is missing"
 fi
 if [ "$machine" = x86_64 ]; then
-    # Runs in a subshell, because the settings are for this build only.
-    (
-        prepare_aarch64 || { say "skipping aarch64"; exit 0; }
-        scripts/program.sh aarch64-unknown-linux-gnu "$programs/aarch64-unknown-linux-gnu/longfat"
-        archive aarch64-unknown-linux-gnu aarch64
-        image aarch64-unknown-linux-gnu aarch64
-        deb aarch64-unknown-linux-gnu arm64
-    )
+    triple=aarch64-unknown-linux-gnu status=0
+    # A dedicated process: in a function that is called in a condition, bash ignores `set -e`.
+    scripts/aarch64.sh "$out/aarch64" >"$out/aarch64.env" || status=$?
+    case $status in
+    0)
+        mapfile -t settings <"$out/aarch64.env"
+        env "${settings[@]}" scripts/program.sh "$triple" "$programs/$triple/longfat"
+        archive "$triple" aarch64
+        image "$triple" aarch64
+        deb "$triple" arm64
+        ;;
+    3) say "skipping aarch64" ;;
+    *) exit "$status" ;;
+    esac
 fi
-rm -rf "$out"/{share,aarch64}
+rm -rf "$out"/{share,aarch64,aarch64.env}
 # The program that compose.yaml mounts, as a path below the target directory.
 mounted=$(sed -n 's|.*LONGFAT_PROGRAM:-\./target/\([^}]*\)}.*|\1|p' compose.yaml)
 [ "$machine" != x86_64 ] || [ -f "$target/$mounted" ] || { say "there is no $target/$mounted, which compose.yaml mounts"; exit 1; }
-(cd "$out" && sha256sum ./*.tar.gz ./*.deb 2>/dev/null >SHA256SUMS || true)
+scripts/checksums.sh "$out"
 ls -l "$out" >&2

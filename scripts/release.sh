@@ -17,5 +17,5 @@ scripts/dist.sh
 scripts/wheel.sh
 python3 scripts/sbom.py >"$dist/longfat-$version-sbom.cdx.json"
 echo "$notes" >"$dist/longfat-$version-notes.md"
-(cd "$dist" && rm -f SHA256SUMS && sha256sum -- * >SHA256SUMS)
+scripts/checksums.sh "$dist"
 ls -l "$dist"

@@ -11,6 +11,7 @@ microseconds since 1970.
 from __future__ import annotations
 
 import http.client
+import ipaddress
 import json
 import time
 import urllib.error
@@ -72,6 +73,8 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 class Agent:
     """A measurement point, whose interface is switched on by ``[http]`` of agent.toml.
 
+    A proxy of the environment (``http_proxy``) is used, but not for addresses of this machine: 127.0.0.1, ::1 and localhost.
+
     :param url: its address.
     :param token: a token of ``longfat agent token create``, for methods that change something. Reading needs one with the scope
         ``read`` if agent.toml has ``read = "token"``.
@@ -84,7 +87,9 @@ class Agent:
         self.url = url.rstrip("/")
         self.timeout_s = timeout_s
         self._token = token.strip() if token else None
-        self._opener = urllib.request.build_opener(_NoRedirect)
+        # Without proxies: a proxy would connect to its own loopback addresses, and receive the token.
+        direct = [urllib.request.ProxyHandler({})] if _is_loopback(url) else []
+        self._opener = urllib.request.build_opener(_NoRedirect, *direct)
 
     def __repr__(self) -> str:
         return f"<longfat.Agent {self.url}>"
@@ -326,6 +331,22 @@ class Agent:
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             raise AgentError(f"cannot reach the measurement point {self.url}: {reason}") from error
+
+
+def _is_loopback(url: str) -> bool:
+    """Whether a URL names this machine by a loopback address."""
+    try:
+        host = (urllib.parse.urlsplit(url).hostname or "").rstrip(".")
+    except ValueError as error:
+        raise BadInput(f"{url!r} is not the address of a measurement point: {error}") from None
+    # RFC 6761, section 6.3.
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def _parsed(text: bytes) -> Any:

@@ -23,6 +23,9 @@ OBSERVATION = ("snd_cwnd_segs", "srtt_us", "min_rtt_us", "goodput_bps", "deliver
 PACING_OBSERVATION = ("pacing_rate_bps", *OBSERVATION[1:])
 """Columns of an observation if the action changes the pacing rate."""
 
+# Seeds of episodes are below this number.
+_SEEDS = 2**53
+
 
 def log_power(sample: Mapping[str, float]) -> float:
     """Kleinrock's power of a flow as a logarithm: doubling the goodput adds 1, doubling the round-trip time subtracts 1."""
@@ -36,8 +39,12 @@ class PathEnv(gymnasium.Env):
 
     Action: the binary logarithm of the factor by which the window or the rate changes, from -1 to 1. Observation: the columns
     :data:`OBSERVATION`, or :data:`PACING_OBSERVATION` with ``action="pacing"``, as numbers; absent ones are 0. Other flows of the
-    scenario have their own congestion controls. An episode is truncated at the end of the scenario's duration. ``reset(seed=...)``
-    sets the seed of the scenario's random losses.
+    scenario have their own congestion controls. An episode is truncated at the end of the scenario's duration.
+
+    ``reset(seed=...)`` sets the seed of the episode's random losses, and seeds the environment's generator. ``reset()`` draws the
+    seed of the next episode from this generator, so each episode has other losses and the sequence of episodes can be repeated.
+    Without any seed, the first one is random, as in all environments of Gymnasium; the scenario's own seed is not used. The
+    dictionary that ``reset`` returns has the episode's ``seed``.
 
     :param flow: the name of the controlled flow.
     :param action: ``cwnd``: the congestion window, without pacing; ``pacing``: the pacing rate, with a window of ``max_cwnd``.
@@ -91,7 +98,9 @@ class PathEnv(gymnasium.Env):
     def reset(self, *, seed: Optional[int] = None, options: Optional[dict[str, Any]] = None) -> tuple[np.ndarray, dict]:
         super().reset(seed=seed)
         self.close()
-        scenario = self._scenario if seed is None else self._scenario.with_(seed=seed)
+        if seed is None:
+            seed = int(self.np_random.integers(_SEEDS))
+        scenario = self._scenario.with_(seed=seed)
         self._value = float(self._initial)
         self._simulation = _native.Stepped(
             scenario._native, self._variant, self._flow, list(self._columns), *self._control()
@@ -99,7 +108,8 @@ class PathEnv(gymnasium.Env):
         sample = self._simulation.sample()
         if sample is None:
             raise RuntimeError("the scenario ends before the flow's first sample")
-        return self._result(sample)
+        observation, info = self._result(sample)
+        return observation, {**info, "seed": seed}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
         if self._simulation is None:

@@ -229,6 +229,45 @@ def test_errors_state_their_cause(mesh, point):
     assert unreachable.value.status is None
 
 
+@pytest.mark.parametrize(
+    "host, is_direct",
+    [("127.0.0.1", True), ("127.1.2.3", True), ("localhost", True), ("LOCALHOST.", True), ("[::1]", True)]
+    + [("[::ffff:127.0.0.1]", True), ("point.example", False), ("192.0.2.1", False), ("[2001:db8::1]", False)],
+)
+def test_a_proxy_is_used_only_for_other_machines(host, is_direct, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    opened = longfat.Agent(f"http://{host}:4863")._opener
+    proxies = [handler.proxies.get("http") for handler in opened.handlers if hasattr(handler, "proxies")]
+    assert proxies == ([] if is_direct else ["http://127.0.0.1:9"])
+
+
+def test_a_point_on_this_machine_is_reached_in_spite_of_a_proxy(monkeypatch):
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"pairs": []}')
+
+        def log_message(self, *_):
+            pass
+
+    # Nothing listens at the proxy's port.
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert longfat.Agent(f"http://127.0.0.1:{server.server_port}").verdicts() == {}
+        server.shutdown()
+
+
+def test_an_address_that_is_no_url_is_bad_input():
+    with pytest.raises(longfat.BadInput, match="not the address"):
+        longfat.Agent("http://[::1")
+
+
 def test_the_token_is_not_sent_to_a_redirection():
     requests = []
 

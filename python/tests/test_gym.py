@@ -86,6 +86,27 @@ def test_episodes_with_the_same_seed_are_equal():
     assert episode(1) == episode(1)
 
 
+def test_episodes_without_a_seed_have_other_losses_and_their_sequence_repeats():
+    from longfat.gym import PathEnv
+
+    scenario = longfat.Scenario.path("100mbit", "20ms", loss="1%", duration="1s").with_(sample="20ms")
+    one = PathEnv(scenario, scenario_flow(scenario), initial_cwnd=100)
+
+    def episode(seed=None):
+        _, info = one.reset(seed=seed)
+        losses = [one.step(np.array([0.0]))[4]["sample"]["total_retrans_segs"] for _ in range(30)]
+        return info["seed"], losses
+
+    first = [episode(7), episode(), episode()]
+    seeds, losses = zip(*first)
+    assert seeds[0] == 7 and len(set(seeds)) == 3
+    assert losses[0] != losses[1] != losses[2] != losses[0]
+    assert [episode(7), episode(), episode()] == first
+    # The seed of an episode repeats it alone.
+    assert episode(seeds[2]) == first[2]
+    one.close()
+
+
 def test_ctrl_c_ends_a_step():
     # Without the interruption, the first sample of the flow would take minutes.
     code = """

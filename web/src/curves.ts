@@ -76,11 +76,14 @@ function roughness({ y }: View, { ys }: Points, first: number, end: number): num
 /** The centre of the pixel at a coordinate. */
 const middle = (coordinate: number) => Math.floor(coordinate) + 0.5;
 
-function drawLine({ context, x, y }: View, { xs, ys }: Points, first: number, end: number, { dash, isStepped }: Stroke) {
+function drawLine({ context, x, y }: View, { xs, ys }: Points, first: number, end: number, stroked: Stroke) {
+  const { dash, isStepped, width } = stroked;
   context.setLineDash(dash);
   let [lastX, lastY] = [NaN, NaN];
   // The path contains only the first and the last of consecutive equal values.
   let isHeld = false;
+  // The path continues the one before.
+  let isContinued = false;
   let [points, length] = [0, 0];
   let [atX, atY] = [NaN, NaN];
   const to = (px: number, py: number) => {
@@ -91,7 +94,9 @@ function drawLine({ context, x, y }: View, { xs, ys }: Points, first: number, en
     [atX, atY] = [px, py];
   };
   const stroke = () => {
-    context.stroke();
+    // A single value between gaps is a dot, as in the plots of the program.
+    if (points === 1 && !isContinued) context.fillRect(atX - width / 2, atY - width / 2, width, width);
+    else context.stroke();
     context.beginPath();
     context.lineDashOffset = length;
     points = 0;
@@ -102,7 +107,7 @@ function drawLine({ context, x, y }: View, { xs, ys }: Points, first: number, en
     if (Number.isNaN(value)) {
       if (isHeld) to(lastX, lastY);
       stroke();
-      isHeld = false;
+      isHeld = isContinued = false;
       continue;
     }
     const [px, py] = [middle(x(xs[i] ?? 0)), middle(y(value))];
@@ -116,6 +121,7 @@ function drawLine({ context, x, y }: View, { xs, ys }: Points, first: number, en
     [lastX, lastY] = [px, py];
     if (points > PATH_POINTS) {
       stroke();
+      isContinued = true;
       to(px, py);
     }
   }

@@ -1,4 +1,4 @@
-// Gaps in samples: spans without samples that are much longer than the typical distance between two
+// Gaps in curves: samples without a value, and spans without samples that are much longer than the typical distance between two
 // samples.
 import type { Points } from './client';
 import type { Span } from './runs.svelte';
@@ -9,6 +9,18 @@ const MIN_SAMPLES = 20;
 const USUAL_SHARE = 0.8;
 /** A gap is longer than the typical distance by this factor. */
 const MIN_FACTOR = 5;
+
+/** The points of samples. Consecutive samples without a value (NaN) are one break, none before the first value, as in
+ * crates/view/src/page/pyramid.rs. */
+export function pointsOf(samples: Iterable<[number, number]>): Points {
+  const [xs, ys]: [number[], number[]] = [[], []];
+  for (const [x, y] of samples) {
+    if (Number.isNaN(y) && Number.isNaN(ys[ys.length - 1] ?? NaN)) continue;
+    xs.push(x);
+    ys.push(y);
+  }
+  return { xs: Float64Array.from(xs), ys: Float64Array.from(ys) };
+}
 
 /** The gaps between the samples of a curve. */
 export function gapsIn({ xs }: Points): Span[] {

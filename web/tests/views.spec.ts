@@ -1,7 +1,8 @@
 // The order and the folding of the list, views in the address, several browsers, many flows, gaps.
 import { join } from 'node:path';
 import { expect, test } from '@playwright/test';
-import { breakAt, gapsIn } from '../src/gaps';
+import { drawCurve } from '../src/curves';
+import { breakAt, gapsIn, pointsOf } from '../src/gaps';
 import { drawn, open, rests, Site, span, visit } from './site';
 
 let site: Site;
@@ -245,6 +246,21 @@ test('missing samples interrupt the lines and are marked', async ({ browser }) =
   expect(breaks.length).toBeGreaterThan(0);
   await rests(page);
   expect(trouble).toEqual([]);
+});
+
+test('samples without a value interrupt the line, and a single value between gaps is a dot', () => {
+  const ys = [NaN, 1, 2, NaN, NaN, 3, NaN, 4, 5, NaN];
+  const points = pointsOf(ys.map((y, x) => [x, y] as [number, number]));
+  expect([...points.xs]).toEqual([1, 2, 3, 5, 6, 7, 8, 9]);
+  expect([...points.ys]).toEqual([1, 2, NaN, 3, NaN, 4, 5, NaN]);
+  const calls: string[] = [];
+  const record = (name: string) => (x?: number) => calls.push(x === undefined ? name : `${name} ${Math.floor(x / 10)}`);
+  const names = ['save', 'restore', 'setLineDash', 'beginPath', 'stroke', 'moveTo', 'lineTo', 'fillRect'];
+  const context = Object.fromEntries(names.map((name) => [name, record(name)])) as unknown as CanvasRenderingContext2D;
+  const view = { context, from: 0, to: 10, x: (x: number) => 10 * x + 5, y: (y: number) => y, ratio: 1 };
+  drawCurve(view, points, { colour: '', width: 1, dash: [], alpha: 1 });
+  const lines = calls.filter((call) => /^(moveTo|lineTo|fillRect) \d/.test(call));
+  expect(lines).toEqual(['moveTo 1', 'lineTo 2', 'moveTo 5', 'fillRect 5', 'moveTo 7', 'lineTo 8']);
 });
 
 test('a gap is much longer than the typical distance of samples', () => {

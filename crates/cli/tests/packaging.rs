@@ -1,4 +1,4 @@
-//! The image of a measurement point, and the script that prepares the points of compose.yaml.
+//! The image of a measurement point, the script that prepares the points of compose.yaml, and parts of scripts/dist.sh.
 
 use std::{
     fs,
@@ -52,6 +52,52 @@ fn all_users_can_read_the_files_of_the_image() {
         let is_readable = line.get(7..10).is_some_and(|others| others == needed || others == "rwt");
         assert!(is_readable, "{line}");
     }
+}
+
+#[test]
+fn checksums_are_those_of_all_packages() {
+    let dir = TestDir::new("");
+    let packages = dir.path("dist");
+    fs::create_dir(&packages).unwrap();
+    let sum = || Command::new(file_of_repository("scripts/checksums.sh")).arg(&packages).output().unwrap();
+    assert!(!sum().status.success(), "there is no package");
+    for name in ["longfat-1.tar.gz", "longfat-1-amd64.oci.tar", "longfat_1_amd64.deb"] {
+        fs::write(packages.join(name), name).unwrap();
+    }
+    // The second time it replaces them.
+    for _ in 0..2 {
+        let output = sum();
+        assert!(output.status.success(), "{output:?}");
+    }
+    let check = ["--check", "--strict", "SHA256SUMS"];
+    let checked = succeed(Command::new("sha256sum").args(check).current_dir(&packages).env("LC_ALL", "C"));
+    assert_eq!(checked.lines().filter(|line| line.ends_with(": OK")).count(), 3, "{checked}");
+}
+
+#[test]
+fn a_failed_step_of_the_aarch64_build_is_an_error_and_missing_tools_are_not() {
+    let dir = TestDir::new("");
+    let tools = dir.path("tools");
+    fs::create_dir(&tools).unwrap();
+    for name in ["aarch64-linux-gnu-gcc", "rustup", "apt-get", "dpkg-deb"] {
+        // Written by another process: this one may fork while it writes, and the file would be busy.
+        let script = "printf '#!/bin/sh\n[ \"${0##*/}\" != \"$FAILS\" ]\n' >\"$0\" && chmod +x \"$0\"";
+        succeed(Command::new("sh").args(["-c", script]).arg(tools.join(name)));
+    }
+    let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
+    let prepare = |fails: &str| {
+        let mut command = Command::new(file_of_repository("scripts/aarch64.sh"));
+        command.arg(dir.path("aarch64")).env("PATH", &path).env("FAILS", fails);
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    for (fails, code) in [("rustup", 3), ("apt-get", 3), ("dpkg-deb", 1)] {
+        assert_eq!(prepare(fails), (Some(code), String::new()), "{fails}");
+    }
+    let (code, variables) = prepare("nothing");
+    assert_eq!(code, Some(0));
+    assert!(variables.lines().all(|line| line.contains('=')), "{variables}");
+    assert!(variables.contains("LIBBPF_SYS_LIBRARY_PATH="), "{variables}");
 }
 
 #[test]

@@ -92,7 +92,12 @@ impl Simulator<'_> {
             hosts: outcome.hosts,
             quality: Quality {
                 reliability: Reliability::Reliable,
-                notes: [notes(scenario, &machine), unresolved_notes(&outcome.unresolved)].concat(),
+                notes: [
+                    notes(scenario, &machine),
+                    unresolved_notes(&outcome.unresolved),
+                    transmit_queue_notes(&outcome.transmit_queue_drops),
+                ]
+                .concat(),
                 ..Quality::default()
             },
             wall: wall(),
@@ -153,6 +158,15 @@ fn unresolved_notes(unresolved: &[sim::UnresolvedDrops]) -> Vec<String> {
         format!("{host} dropped packets that waited for the address of a neighbour: {}", reasons.join(", "))
     };
     unresolved.iter().map(note).collect()
+}
+
+/// A note for each host whose transmit queue dropped packets.
+fn transmit_queue_notes(drops: &[sim::TransmitQueueDrops]) -> Vec<String> {
+    let note = |drops: &sim::TransmitQueueDrops| {
+        let sim::TransmitQueueDrops { host, packets } = drops;
+        format!("{host} dropped {packets} packets at its transmit queue (nic.tx_queue), which was full")
+    };
+    drops.iter().map(note).collect()
 }
 
 fn inherited<const N: usize>(sysctls: Sysctls<'_>, name: &str) -> Option<[u32; N]> {

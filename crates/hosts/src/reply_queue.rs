@@ -1,5 +1,5 @@
 //! The queue of flows' replies on their way to the client. Rows that a slow client has not read do not accumulate: the result at
-//! the flow's end contains all samples again.
+//! the flow's end contains all samples again. Neither do notes, of which the other end of a flow can cause any number.
 
 use std::sync::{
     Arc,
@@ -12,7 +12,7 @@ use schema::FlowSample;
 use crate::{flow::FlowObserver, message::Reply};
 use iperf3::wire::Samples;
 
-/// Maximum number of queued rows; a row takes about 1 kB.
+/// Maximum number of queued rows and notes; a row takes about 1 kB.
 const MAX_QUEUED_ROWS: usize = 100_000;
 
 /// The end of the queue to which flows send.
@@ -41,14 +41,14 @@ impl ReplySender {
         let _ = self.sender.send((reply, 0));
     }
 
-    /// Queues rows, or drops them if too many are queued.
-    fn send_rows(&self, number: u32, rows: &[FlowSample]) {
-        let queued = self.queued_rows.fetch_add(rows.len(), Ordering::Relaxed);
-        if queued + rows.len() > MAX_QUEUED_ROWS {
-            self.queued_rows.fetch_sub(rows.len(), Ordering::Relaxed);
+    /// Queues a reply that counts as this number of rows, or drops it if too many are queued.
+    fn send_limited(&self, rows: usize, reply: impl FnOnce() -> Reply) {
+        let queued = self.queued_rows.fetch_add(rows, Ordering::Relaxed);
+        if queued + rows > MAX_QUEUED_ROWS {
+            self.queued_rows.fetch_sub(rows, Ordering::Relaxed);
             return;
         }
-        let _ = self.sender.send((Reply::Rows { number, samples: Samples::of(rows) }, rows.len()));
+        let _ = self.sender.send((reply(), rows));
     }
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct ReplyingObserver {
 
 impl FlowObserver for ReplyingObserver {
     fn note(&mut self, text: &str) {
-        self.replies.send(Reply::Note { number: self.number, text: text.into() });
+        self.replies.send_limited(1, || Reply::Note { number: self.number, text: text.into() });
     }
 
     fn started(&mut self, realtime_ns: i64) {
@@ -77,7 +77,8 @@ impl FlowObserver for ReplyingObserver {
     }
 
     fn rows(&mut self, rows: &[FlowSample]) {
-        self.replies.send_rows(self.number, rows);
+        let reply = || Reply::Rows { number: self.number, samples: Samples::of(rows) };
+        self.replies.send_limited(rows.len(), reply);
     }
 }
 
@@ -97,5 +98,17 @@ mod tests {
         assert_eq!(queued.last(), Some(&Reply::Changed), "other replies are never dropped");
         observer.rows(&rows);
         assert!(matches!(queue.next(), Some(Reply::Rows { number: 3, .. })), "there is space again");
+    }
+
+    /// A server sends its client a note of its queue as often as it likes.
+    #[test]
+    fn notes_beyond_the_queue_limit_are_dropped() {
+        let (replies, queue) = reply_queue();
+        let mut observer = ReplyingObserver { number: 3, replies };
+        (0..2 * MAX_QUEUED_ROWS).for_each(|_| observer.note("waiting"));
+        let queued = std::iter::from_fn(|| queue.next()).count();
+        assert_eq!(queued, MAX_QUEUED_ROWS);
+        observer.note("waiting");
+        assert!(matches!(queue.next(), Some(Reply::Note { number: 3, .. })), "there is space again");
     }
 }

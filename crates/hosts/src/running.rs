@@ -8,6 +8,7 @@ use std::{
 };
 
 use engine_common::FlowTotals;
+use iperf3::{SampleBuffer, wire::is_possible_time};
 use scenario::Scenario;
 use schema::{Event, EventKind, FlowSample};
 use units::Time;
@@ -26,6 +27,12 @@ use crate::{
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Time to wait for the results of flows that were requested to end.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
+/// Maximum number of messages of one server that are handled before the others, and a request of the user to end the run, are.
+const MESSAGES_PER_TURN: usize = 256;
+/// Maximum number of notes of all servers.
+const MAX_NOTES: usize = 1000;
+/// Longest text of a server's note, characters.
+const MAX_NOTE_CHARS: usize = 1000;
 
 /// The flows of a running scenario.
 pub(crate) struct Running<'a> {
@@ -41,14 +48,23 @@ pub(crate) struct Running<'a> {
 }
 
 /// The state of a flow.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct FlowState {
     is_requested: bool,
     /// Start of the flow by this machine's clock.
     started_ns: Option<i64>,
-    /// Rows since the flow's start; the message about its end replaces them by those of both ends.
-    rows: Vec<FlowSample>,
+    /// Rows since the flow's start; the message about its end replaces them by those of both ends. A server can send any number of them.
+    rows: SampleBuffer,
+    last_row: Option<FlowSample>,
     end: Option<FlowEnd>,
+}
+
+impl FlowState {
+    fn new() -> Self {
+        // All rows of a flow of usual length are kept.
+        let rows = SampleBuffer::new(Duration::from_micros(1));
+        FlowState { is_requested: false, started_ns: None, rows, last_row: None, end: None }
+    }
 }
 
 impl<'a> Running<'a> {
@@ -59,7 +75,7 @@ impl<'a> Running<'a> {
         options: &'a RunOptions<'a>,
         zero_ns: Option<i64>,
     ) -> Self {
-        let states = planned.iter().map(|_| FlowState::default()).collect();
+        let states = planned.iter().map(|_| FlowState::new()).collect();
         let since = |zero: i64| u64::try_from(os::realtime_ns().saturating_sub(zero)).unwrap_or(0);
         let elapsed = Duration::from_nanos(zero_ns.map_or(0, since));
         Running { scenario, planned, options, states, notes: Vec::new(), zero_ns, elapsed }
@@ -138,15 +154,16 @@ impl<'a> Running<'a> {
             let mut is_quiet = true;
             while let Some(reply) = local.next() {
                 is_quiet = false;
-                self.take(reply, ClockOffset::default(), observer)?;
+                self.take(reply, &Starter::Here, ClockOffset::default(), observer)?;
             }
             for (name, server) in servers.iter_mut() {
                 let Server::Longfat(session) = server else { continue };
-                loop {
+                let from = Starter::Host(name.clone());
+                for _ in 0..MESSAGES_PER_TURN {
                     match session.poll() {
                         Ok(Some(reply)) => {
                             is_quiet = false;
-                            self.take(reply, session.clock, observer)?;
+                            self.take(reply, &from, session.clock, observer)?;
                         }
                         Ok(None) => break,
                         Err(Error::Interrupted) => break,
@@ -184,7 +201,7 @@ impl<'a> Running<'a> {
             if state.end.is_some() || !which(number) {
                 continue;
             }
-            let last = state.rows.last();
+            let last = state.last_row.as_ref();
             state.end = Some(FlowEnd {
                 duration_us: last.map_or(0, |row| row.time_us.max(0) as u64),
                 bytes: last
@@ -196,13 +213,35 @@ impl<'a> Running<'a> {
         }
     }
 
+    /// Whether a reply is about a flow that `from` does not run. A server must not end the flows of others, or replace their samples.
+    fn is_foreign(&self, reply: &Reply, from: &Starter) -> bool {
+        let (Reply::Note { number, .. }
+        | Reply::Started { number, .. }
+        | Reply::Rows { number, .. }
+        | Reply::Done { number, .. }) = reply
+        else {
+            return false;
+        };
+        self.planned.get(*number as usize).is_none_or(|planned| planned.starter != *from)
+    }
+
     /// Handles a message about a flow; `clock` is that of its sender.
-    fn take(&mut self, reply: Reply, clock: ClockOffset, observer: &mut dyn Observer) -> Result<(), Error> {
+    fn take(
+        &mut self,
+        reply: Reply,
+        from: &Starter,
+        clock: ClockOffset,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Error> {
+        if self.is_foreign(&reply, from) {
+            return Ok(());
+        }
         match reply {
             Reply::Note { number, text } => {
                 if let Some(planned) = self.planned.get(number as usize) {
+                    let text: String = text.chars().take(MAX_NOTE_CHARS).collect();
                     let note = format!("{}: {text}", planned.request.name);
-                    if !self.notes.contains(&note) {
+                    if self.notes.len() < MAX_NOTES && !self.notes.contains(&note) {
                         self.notes.push(note);
                     }
                 }
@@ -219,7 +258,8 @@ impl<'a> Running<'a> {
                 let Some(state) = self.states.get_mut(number as usize) else { return Ok(()) };
                 let rows = named(samples.rows(), &self.planned[number as usize].request.name);
                 let shift_us = shift_us(state.started_ns, self.zero_ns);
-                state.rows.extend(rows.iter().cloned());
+                state.rows.add(&rows);
+                state.last_row = rows.last().cloned().or(state.last_row.take());
                 let shifted: Vec<FlowSample> = rows.into_iter().map(|row| shifted(row, shift_us)).collect();
                 if let Some(last) = shifted.last() {
                     let elapsed = time_of(last.time_us);
@@ -250,9 +290,13 @@ impl<'a> Running<'a> {
             let end = state.end.take().unwrap_or_default();
             let shift_us = shift_us(state.started_ns, self.zero_ns);
             let both = end.samples.rows();
-            let rows = if both.is_empty() { state.rows } else { named(both, &planned.request.name) };
+            let rows = match both.is_empty() {
+                true => state.rows.into_rows(),
+                false => named(both, &planned.request.name),
+            };
             measured.rows.extend(rows.into_iter().map(|row| shifted(row, shift_us)));
-            measured.events.extend(end.lost_echoes.iter().map(|(time_us, number)| Event {
+            let lost_echoes = end.lost_echoes.iter().filter(|(time_us, _)| is_possible_time(*time_us));
+            measured.events.extend(lost_echoes.map(|(time_us, number)| Event {
                 time_us: time_us.saturating_add(shift_us),
                 subject: planned.request.name.clone(),
                 kind: EventKind::PingLost,
@@ -365,11 +409,65 @@ mod tests {
             Reply::Started { number: 0, realtime_ns: 7 },
             Reply::Rows { number: 0, samples: Samples::of(&[FlowSample::default()]) },
         ] {
-            running.take(reply, ClockOffset::default(), &mut Silent).unwrap();
+            running.take(reply, &Starter::Here, ClockOffset::default(), &mut Silent).unwrap();
         }
         running.give_up(|_| true, "closed");
         let measured = running.measured(BTreeMap::new()).unwrap();
         assert_eq!(measured.lost, ["f", "g"]);
+    }
+
+    #[test]
+    fn a_server_cannot_fill_the_memory_with_rows_and_notes() {
+        let scenario = scenario(r#"[{ name = "f", from = "h1", to = "h2" }]"#);
+        let stop = AtomicBool::new(false);
+        let locations = HostLocations::default();
+        let options = options(&locations, &stop);
+        let flow = planned("f", Traffic::Udp { rate: units::BitRate(1), payload: None, size: None });
+        let mut running = Running::new(&scenario, vec![flow], &options, None);
+        let mut take = |reply| {
+            running.take(reply, &Starter::Here, ClockOffset::default(), &mut Silent).unwrap();
+        };
+        let row = |time_us| FlowSample { time_us, bytes_received: Some(time_us), ..FlowSample::default() };
+        let last_us = 199_999;
+        for begin in (0..=last_us).step_by(1000) {
+            let rows: Vec<FlowSample> = (begin..begin + 1000).map(row).collect();
+            take(Reply::Rows { number: 0, samples: Samples::of(&rows) });
+            take(Reply::Note { number: 0, text: format!("{begin}{}", "x".repeat(100_000)) });
+        }
+        (0..10 * MAX_NOTES).for_each(|note| take(Reply::Note { number: 0, text: note.to_string() }));
+        assert_eq!(running.notes.len(), MAX_NOTES);
+        assert!(running.notes.iter().all(|note| note.len() <= MAX_NOTE_CHARS + "f: ".len()));
+        running.give_up(|_| true, "closed");
+        let measured = running.measured(BTreeMap::new()).unwrap();
+        assert!((10_000..=50_000).contains(&measured.rows.len()), "{}", measured.rows.len());
+        assert_eq!(measured.flow_totals[0].bytes, last_us as u64);
+    }
+
+    #[test]
+    fn a_server_has_no_influence_on_the_flows_of_others() {
+        let scenario =
+            scenario(r#"[{ name = "f", from = "h1", to = "h2" }, { name = "g", from = "h2", to = "h1" }]"#);
+        let stop = AtomicBool::new(false);
+        let locations = HostLocations::default();
+        let options = options(&locations, &stop);
+        let flow = |name| planned(name, Traffic::Udp { rate: units::BitRate(1), payload: None, size: None });
+        let server = Starter::Host("h2".into());
+        let of_server = PlannedFlow { starter: server.clone(), ..flow("g") };
+        let mut running = Running::new(&scenario, vec![flow("f"), of_server], &options, None);
+        let forged = || FlowEnd { bytes: 1 << 40, ..FlowEnd::default() };
+        for number in [0, 1, 2, u32::MAX] {
+            for reply in [
+                Reply::Note { number, text: "forged".into() },
+                Reply::Started { number, realtime_ns: 7 },
+                Reply::Rows { number, samples: Samples::of(&[FlowSample::default()]) },
+                Reply::Done { number, end: Box::new(forged()) },
+            ] {
+                running.take(reply, &server, ClockOffset::default(), &mut Silent).unwrap();
+            }
+        }
+        assert!(running.states[0].end.is_none() && running.states[0].started_ns.is_none());
+        assert_eq!(running.notes, ["g: forged"]);
+        assert_eq!(running.states[1].end.as_ref().map(|end| end.bytes), Some(1 << 40), "its own flow");
     }
 
     /// A server or its clock may be faulty.
@@ -380,24 +478,29 @@ mod tests {
         let locations = HostLocations::default();
         let options = options(&locations, &stop);
         let ping = Traffic::Ping { interval_us: 1, count: None, payload: units::Bytes(0), timeout_us: 1 };
-        for time in [i64::MIN, -1, 0, i64::MAX] {
+        let any = [i64::MIN, -1, 0, 1 << 52, i64::MAX];
+        for (clock_ns, time_us) in any.iter().flat_map(|clock_ns| any.map(|time_us| (*clock_ns, time_us))) {
             let mut running = Running::new(&scenario, vec![planned("f", ping.clone())], &options, None);
-            let samples = Samples::of(&[FlowSample { time_us: time, ..FlowSample::default() }]);
+            let samples = Samples::of(&[FlowSample { time_us, ..FlowSample::default() }]);
             let end = FlowEnd {
-                duration_us: time as u64,
+                duration_us: time_us as u64,
                 samples: samples.clone(),
-                lost_echoes: vec![(time, 1)],
+                lost_echoes: vec![(time_us, 1)],
                 ..FlowEnd::default()
             };
             for reply in [
-                Reply::Started { number: 0, realtime_ns: time },
+                Reply::Started { number: 0, realtime_ns: clock_ns },
                 Reply::Rows { number: 0, samples },
                 Reply::Done { number: 0, end: Box::new(end) },
             ] {
-                running.take(reply, ClockOffset { offset_ns: time, error_ns: 0 }, &mut Silent).unwrap();
+                let clock = ClockOffset { offset_ns: clock_ns, error_ns: 0 };
+                running.take(reply, &Starter::Here, clock, &mut Silent).unwrap();
             }
-            let measured = running.measured(BTreeMap::new()).unwrap();
-            assert_eq!((measured.rows.len(), measured.events.len()), (1, 1), "{time}");
+            let measured = running.measured(BTreeMap::new());
+            let counts = measured.map(|measured| (measured.rows.len(), measured.events.len())).ok();
+            // Impossible times are ignored; then nothing was measured.
+            let expected = is_possible_time(time_us).then_some((1, 1));
+            assert_eq!(counts, expected, "{clock_ns} {time_us}");
         }
     }
 }

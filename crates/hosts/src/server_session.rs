@@ -1,7 +1,6 @@
 //! The client's end of a session with a `longfat serve`: requests, replies, clocks, settings.
 
 use std::{
-    collections::VecDeque,
     net::IpAddr,
     sync::atomic::AtomicBool,
     time::{Duration, Instant},
@@ -27,6 +26,8 @@ use crate::{
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval at which the server's time is requested, so that each end detects whether the other is alive.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+/// Maximum number of messages about flows that may arrive before the reply to a request: a server queues at most 100,000 for a slow client.
+const MAX_EARLY_MESSAGES: usize = 200_000;
 /// Number of exchanges that compare the clocks.
 const CLOCK_EXCHANGES: u32 = 8;
 
@@ -42,10 +43,7 @@ pub(crate) struct ServerSession<'a> {
     channel: Channel<'a>,
     /// The server has been requested to change settings, and not yet to restore them.
     has_changed_settings: bool,
-    /// Replies of flows that arrived while another reply was awaited.
-    inbox: VecDeque<Reply>,
     last_request: Instant,
-    last_reply: Instant,
 }
 
 impl<'a> ServerSession<'a> {
@@ -75,7 +73,6 @@ impl<'a> ServerSession<'a> {
         let Some(channel) = Channel::connect(&options, COOKIE_PREFIX, stop, notice).map_err(failed)? else {
             return Ok(None);
         };
-        let now = Instant::now();
         let mut session = ServerSession {
             host: host.into(),
             address: text,
@@ -83,9 +80,7 @@ impl<'a> ServerSession<'a> {
             clock: ClockOffset::default(),
             channel,
             has_changed_settings: false,
-            inbox: VecDeque::new(),
-            last_request: now,
-            last_reply: now,
+            last_request: Instant::now(),
         };
         match session.request(&Request::Inspect { settings: settings.to_vec(), data_address })? {
             Reply::Host(description) => session.description = description,
@@ -148,48 +143,40 @@ impl<'a> ServerSession<'a> {
         self.channel.send(request).map_err(|source| self.failed(source))
     }
 
-    /// The next reply of a flow, if there is one.
+    /// The next reply of a flow, if all of it has arrived. The result of a flow can take minutes on a slow path; the other sessions are served
+    /// meanwhile.
     pub(crate) fn poll(&mut self) -> Result<Option<Reply>, Error> {
-        if let Some(reply) = self.inbox.pop_front() {
-            return Ok(Some(reply));
-        }
         if self.last_request.elapsed() >= KEEPALIVE_INTERVAL {
             self.send(&Request::Clock)?;
         }
-        if !self.channel.wait(Duration::ZERO).map_err(|source| self.failed(source))? {
-            if self.last_reply.elapsed() > REPLY_TIMEOUT {
-                let what = "message of the server";
-                return Err(self.failed(iperf3::Error::Timeout { what, after: REPLY_TIMEOUT }));
-            }
-            return Ok(None);
-        }
-        match self.receive()? {
-            Reply::Clock { .. } => Ok(None),
-            reply => Ok(Some(reply)),
-        }
+        let reply = self.channel.poll("message of the server", REPLY_TIMEOUT);
+        let reply = reply.map_err(|source| self.failed(source))?;
+        // The clock was requested only as a keepalive.
+        Ok(reply.filter(|reply| !matches!(reply, Reply::Clock { .. })))
     }
 
-    /// Sends a request and waits for its reply.
+    /// Sends a request, before or after the flows, and waits for its reply. Messages about flows that did not end in time are ignored.
     fn request(&mut self, request: &Request) -> Result<Reply, Error> {
         self.send(request)?;
+        let mut early_messages = 0;
         loop {
-            match self.receive()? {
-                reply @ (Reply::Note { .. }
-                | Reply::Started { .. }
-                | Reply::Rows { .. }
-                | Reply::Done { .. }) => {
-                    self.inbox.push_back(reply);
-                }
+            let reply = self.receive()?;
+            let is_early = match &reply {
+                Reply::Note { .. } | Reply::Started { .. } | Reply::Rows { .. } | Reply::Done { .. } => true,
                 // The reply to an earlier keepalive.
-                Reply::Clock { .. } if *request != Request::Clock => {}
-                reply => return Ok(reply),
+                Reply::Clock { .. } => *request != Request::Clock,
+                _ => false,
+            };
+            // A hostile server can send them without end.
+            if !is_early || early_messages == MAX_EARLY_MESSAGES {
+                return Ok(reply);
             }
+            early_messages += 1;
         }
     }
 
     fn receive(&mut self) -> Result<Reply, Error> {
         let reply = self.channel.receive("server's reply", REPLY_TIMEOUT);
-        self.last_reply = Instant::now();
         reply.map_err(|source| self.failed(source))
     }
 

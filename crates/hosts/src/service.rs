@@ -107,13 +107,16 @@ impl<'a> Session<'a> {
         let (sender, replies) = reply_queue();
         let mut last_message = Instant::now();
         while !stop.load(Ordering::Acquire) {
-            while let Some(reply) = replies.next() {
+            let reply = replies.next();
+            let pause = if reply.is_some() { Duration::ZERO } else { CHECK_INTERVAL };
+            if let Some(reply) = reply {
                 channel.send(&reply)?;
             }
-            if last_message.elapsed() > IDLE_TIMEOUT {
-                return Err(ServerError::Timeout { what: "message of a run", after: IDLE_TIMEOUT });
-            }
-            if !channel.wait(CHECK_INTERVAL)? {
+            if !channel.wait(pause)? {
+                // On a slow path the reply can have taken longer; the client's messages have then arrived meanwhile.
+                if last_message.elapsed() > IDLE_TIMEOUT {
+                    return Err(ServerError::Timeout { what: "message of a run", after: IDLE_TIMEOUT });
+                }
                 continue;
             }
             last_message = Instant::now();
@@ -190,12 +193,19 @@ impl<'a> Session<'a> {
                 };
                 self.flows += 1;
                 let (token, stop, replies) = (self.service.token.as_ref(), self.stop_flows, replies.clone());
-                scope.spawn(move || {
+                let run = move || {
                     let mut observer = ReplyingObserver { number, replies };
                     let end = run_flow(&flow, token, stop, &mut observer);
                     observer.replies.send(Reply::Done { number, end: Box::new(end) });
-                });
-                return None;
+                };
+                // `Scope::spawn` would panic if the system has no more threads.
+                match std::thread::Builder::new().name("flow".into()).spawn_scoped(scope, run) {
+                    Ok(_) => return None,
+                    Err(error) => {
+                        let error = Some(format!("cannot start a thread for the flow: {error}"));
+                        Reply::Done { number, end: Box::new(FlowEnd { error, ..FlowEnd::default() }) }
+                    }
+                }
             }
             Request::Stop => {
                 self.stop_flows.store(true, Ordering::Release);

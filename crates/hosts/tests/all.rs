@@ -1,6 +1,7 @@
 //! Integration tests: one test program.
 
 mod common;
+mod flood;
 mod interruption;
 mod requests;
 mod vanishing;

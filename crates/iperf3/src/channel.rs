@@ -14,7 +14,7 @@
 use std::{
     net::{SocketAddr, TcpStream},
     sync::atomic::AtomicBool,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -23,7 +23,7 @@ use crate::{
     ClientOptions, Error, TokenGate,
     auth::AuthError,
     client_options::connect,
-    control::{self, Control},
+    control::{self, Control, Deadline},
     spec::Role,
     token::Seal,
     wire::{COOKIE_BYTES, Cookie, QUEUE_NOTICE, QueueNotice, State},
@@ -46,6 +46,8 @@ pub struct Channel<'a> {
     timeout: Duration,
     /// Maximum size of a received message, bytes.
     limit: usize,
+    /// The deadline of the next message since it was first polled.
+    polled: Option<Deadline>,
 }
 
 /// The client's first message.
@@ -102,7 +104,8 @@ impl<'a> Channel<'a> {
         if let Some(token) = &options.token {
             control.seal(Seal::new(token.clone(), cookie, Role::Client));
         }
-        let mut channel = Channel { control, cookie, timeout: options.phase_timeout, limit: REPLY_LIMIT };
+        let timeout = options.phase_timeout;
+        let mut channel = Channel { control, cookie, timeout, limit: REPLY_LIMIT, polled: None };
         channel.send(&Opening { time_s: now_s() })?;
         let what = "the server's reply";
         let text = channel.control.read_text(what, OPENING_LIMIT, channel.timeout)?;
@@ -121,8 +124,8 @@ impl<'a> Channel<'a> {
         timeout: Duration,
         stop: &'a AtomicBool,
     ) -> Result<Self, Error> {
-        let mut channel =
-            Channel { control: Control::new(stream, stop)?, cookie, timeout, limit: REQUEST_LIMIT };
+        let control = Control::new(stream, stop)?;
+        let mut channel = Channel { control, cookie, timeout, limit: REQUEST_LIMIT, polled: None };
         channel.control.send_bytes(&TURN.to_be_bytes(), timeout)?;
         let text = channel.control.read_text("the client's time", OPENING_LIMIT, timeout)?;
         if let Err(error) = channel.check(&text, gate) {
@@ -193,7 +196,8 @@ impl<'a> Channel<'a> {
         self.control.finish(timeout);
     }
 
-    /// Waits up to `timeout` for a message; `what` names it in errors.
+    /// Waits for a message, up to `timeout` for its beginning and for each further 16 KiB, and 100 times as long in all; `what` names it in
+    /// errors.
     ///
     /// # Errors
     /// If no valid message arrives in time.
@@ -202,7 +206,29 @@ impl<'a> Channel<'a> {
         what: &'static str,
         timeout: Duration,
     ) -> Result<T, Error> {
+        self.polled = None;
         self.control.read_json(what, self.limit, timeout)
+    }
+
+    /// The next message if all of it has arrived. Does not wait: a long message on a slow path does not block the caller. The timeout is that of
+    /// [`Channel::receive`], and begins with the first call after a message.
+    ///
+    /// # Errors
+    /// As [`Channel::receive`].
+    pub fn poll<T: DeserializeOwned>(
+        &mut self,
+        what: &'static str,
+        timeout: Duration,
+    ) -> Result<Option<T>, Error> {
+        let Some(text) = self.control.poll_text(what, self.limit)? else {
+            let now = Instant::now();
+            let deadline = self.polled.get_or_insert_with(|| Deadline::new(timeout, now));
+            deadline.moved_to(self.control.incoming_bytes(), now);
+            self.control.left(deadline, what)?;
+            return Ok(None);
+        };
+        self.polled = None;
+        self.control.document(what, &text).map(Some)
     }
 }
 
@@ -275,6 +301,33 @@ mod tests {
             assert!(text.contains("rejects") && text.contains(reason), "{text}");
             assert!(server.is_err());
         }
+    }
+
+    #[test]
+    fn polls_return_a_message_when_all_of_it_has_arrived() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut cookie = [0; COOKIE_BYTES];
+        cookie[..COOKIE_BYTES - 1].fill(b'c');
+        let (cookie, timeout) = (Cookie::from_wire(cookie).unwrap(), Duration::from_secs(60));
+        let control = Control::new(listener.accept().unwrap().0, &STOP).unwrap();
+        let mut channel = Channel { control, cookie, timeout, limit: REPLY_LIMIT, polled: None };
+        let text = format!("\"{}\"", "x".repeat(100_000));
+        let message = [&(text.len() as u32).to_be_bytes()[..], text.as_bytes()].concat();
+        let (first, last) = message.split_at(70_000);
+        std::io::Write::write_all(&mut near, first).unwrap();
+        while channel.control.incoming_bytes() < first.len() {
+            assert_eq!(channel.poll::<String>("text", timeout).unwrap(), None);
+        }
+        std::io::Write::write_all(&mut near, last).unwrap();
+        let mut poll = || channel.poll::<String>("text", timeout).unwrap();
+        let received = std::iter::repeat_with(&mut poll).flatten().next().unwrap();
+        assert_eq!(received.len(), 100_000);
+        assert_eq!(poll(), None);
+        // A peer that has closed is an error.
+        drop(near);
+        let closed = std::iter::repeat_with(|| channel.poll::<String>("text", timeout)).find_map(Result::err);
+        assert!(matches!(closed, Some(Error::Closed { .. })), "{closed:?}");
     }
 
     /// A server without the secret cannot impersonate one that has it.

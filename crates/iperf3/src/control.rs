@@ -1,5 +1,5 @@
-//! The control connection: states and messages, each with a deadline for the whole message, so that a peer
-//! that sends single bytes at intervals cannot block this end.
+//! The control connection: states and messages. Each must be complete by a deadline, which a long message extends by its progress: a slow
+//! path carries it, but a peer that sends single bytes at intervals cannot block this end.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -24,6 +24,45 @@ const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Text is read in pieces of this size, so that memory is allocated for received bytes only, not for the
 /// announced length.
 const PIECE: usize = 64 << 10;
+/// Bytes of a text's length.
+const HEADER_BYTES: usize = 4;
+/// Bytes of a message that extend its deadline.
+const PROGRESS_BYTES: usize = 16 << 10;
+/// A message may take this number of timeouts in all. Otherwise clients that read slowly could keep the results of many tests in a server's
+/// memory.
+const MAX_TIMEOUTS: u32 = 100;
+
+/// The time until which the next bytes of a message must be sent or received.
+#[derive(Debug)]
+pub(crate) struct Deadline {
+    at: Instant,
+    /// The deadline of the whole message.
+    last: Instant,
+    timeout: Duration,
+    /// Number of the message's bytes when the deadline was last extended.
+    moved: usize,
+}
+
+impl Deadline {
+    pub(crate) fn new(timeout: Duration, now: Instant) -> Self {
+        let at = now + timeout;
+        let last = now.checked_add(timeout.saturating_mul(MAX_TIMEOUTS)).unwrap_or(at);
+        Deadline { at, last, timeout, moved: 0 }
+    }
+
+    /// `moved` of the message's bytes have been sent or received. The first one, and each [`PROGRESS_BYTES`], extend the deadline.
+    pub(crate) fn moved_to(&mut self, moved: usize, now: Instant) {
+        let is_first = self.moved == 0 && moved > 0;
+        if is_first || moved >= self.moved + PROGRESS_BYTES {
+            (self.at, self.moved) = ((now + self.timeout).min(self.last), moved);
+        }
+    }
+
+    /// Time left; `None` if the deadline has passed.
+    fn left(&self, now: Instant) -> Option<Duration> {
+        self.at.checked_duration_since(now).filter(|left| !left.is_zero())
+    }
+}
 
 /// One end of the control connection.
 #[derive(Debug)]
@@ -33,6 +72,8 @@ pub(crate) struct Control<'a> {
     stop: &'a AtomicBool,
     /// Seals documents that are sent, and checks received ones.
     seal: Option<Seal>,
+    /// The received part of a document's message, with its length.
+    incoming: Vec<u8>,
 }
 
 impl<'a> Control<'a> {
@@ -41,7 +82,7 @@ impl<'a> Control<'a> {
             .set_nonblocking(true)
             .and_then(|()| stream.set_nodelay(true))
             .attempted(|| "set up the control connection".into())?;
-        Ok(Control { stream, stop, seal: None })
+        Ok(Control { stream, stop, seal: None, incoming: Vec::new() })
     }
 
     /// Seals all documents from now on.
@@ -192,30 +233,60 @@ impl<'a> Control<'a> {
         limit: usize,
         timeout: Duration,
     ) -> Result<Vec<u8>, Error> {
-        let begin = Instant::now();
-        let limit = if self.seal.is_some() { limit * SEALED_LIMIT_FACTOR } else { limit };
-        let mut header = [0; 4];
-        self.read(&mut header, what, timeout)?;
-        let len = wire::payload_len(header, limit).ok_or(Error::TooLong { what, limit })?;
-        let mut text = Vec::new();
-        while text.len() < len {
-            let (from, piece) = (text.len(), PIECE.min(len - text.len()));
-            text.resize(from + piece, 0);
-            let left = timeout.checked_sub(begin.elapsed()).ok_or(Error::Timeout { what, after: timeout })?;
-            self.read(&mut text[from..], what, left)?;
+        let mut deadline = Deadline::new(timeout, Instant::now());
+        loop {
+            if let Some(text) = self.poll_text(what, limit)? {
+                return Ok(text);
+            }
+            deadline.moved_to(self.incoming_bytes(), Instant::now());
+            let left = self.left(&deadline, what)?;
+            self.wait(left.min(STOP_CHECK_INTERVAL))?;
         }
-        Ok(text)
+    }
+
+    /// The text of a document of at most `limit` bytes if all of it has arrived. The next call continues with the part that has arrived.
+    pub(crate) fn poll_text(&mut self, what: &'static str, limit: usize) -> Result<Option<Vec<u8>>, Error> {
+        let limit = if self.seal.is_some() { limit * SEALED_LIMIT_FACTOR } else { limit };
+        loop {
+            let len = match self.incoming.first_chunk::<HEADER_BYTES>() {
+                Some(header) => {
+                    Some(wire::payload_len(*header, limit).ok_or(Error::TooLong { what, limit })?)
+                }
+                None => None,
+            };
+            let (from, needed) = (self.incoming.len(), HEADER_BYTES + len.unwrap_or(0));
+            if len.is_some() && from == needed {
+                let mut text = std::mem::take(&mut self.incoming);
+                text.drain(..HEADER_BYTES);
+                return Ok(Some(text));
+            }
+            self.incoming.resize(from + PIECE.min(needed - from), 0);
+            let read = self.stream.read(&mut self.incoming[from..]);
+            self.incoming.truncate(from + read.as_ref().map_or(0, |count| *count));
+            match read {
+                Ok(0) => return Err(Error::Closed { expected: what }),
+                Ok(_) => {}
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(e) => return Err(e).attempted(|| format!("receive {what}"))?,
+            }
+        }
+    }
+
+    /// Number of bytes that have arrived of an incomplete document.
+    pub(crate) fn incoming_bytes(&self) -> usize {
+        self.incoming.len()
     }
 
     fn read(&mut self, mut into: &mut [u8], what: &'static str, timeout: Duration) -> Result<(), Error> {
-        let deadline = Instant::now() + timeout;
+        let deadline = Deadline::new(timeout, Instant::now());
         while !into.is_empty() {
             match self.stream.read(into) {
                 Ok(0) => return Err(Error::Closed { expected: what }),
                 Ok(n) => into = &mut into[n..],
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                    let left = self.left(deadline, what, timeout)?;
+                    let left = self.left(&deadline, what)?;
                     self.wait(left.min(STOP_CHECK_INTERVAL))?;
                 }
                 Err(e) => return Err(e).attempted(|| format!("receive {what}"))?,
@@ -228,15 +299,19 @@ impl<'a> Control<'a> {
         self.send(bytes, timeout)
     }
 
-    fn send(&mut self, mut bytes: &[u8], timeout: Duration) -> Result<(), Error> {
-        let deadline = Instant::now() + timeout;
-        while !bytes.is_empty() {
-            match self.stream.write(bytes) {
-                Ok(n) => bytes = &bytes[n..],
+    fn send(&mut self, bytes: &[u8], timeout: Duration) -> Result<(), Error> {
+        let mut deadline = Deadline::new(timeout, Instant::now());
+        let mut sent = 0;
+        while sent < bytes.len() {
+            match self.stream.write(&bytes[sent..]) {
+                Ok(n) => {
+                    sent += n;
+                    deadline.moved_to(sent, Instant::now());
+                }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                    // Rare: control messages are small and the kernel's buffer is large.
-                    let left = self.left(deadline, "space for a message", timeout)?;
+                    // Rare: most messages are small and the kernel's buffer is large.
+                    let left = self.left(&deadline, "space for a message")?;
                     std::thread::sleep(left.min(Duration::from_millis(1)));
                 }
                 Err(e) => return Err(e).attempted(|| "send on the control connection".into())?,
@@ -250,14 +325,15 @@ impl<'a> Control<'a> {
         traffic::finish_sending(&self.stream, timeout, self.stop);
     }
 
-    fn left(&self, deadline: Instant, what: &'static str, timeout: Duration) -> Result<Duration, Error> {
+    /// Time left until the deadline.
+    ///
+    /// # Errors
+    /// If it has passed, or the program is to end.
+    pub(crate) fn left(&self, deadline: &Deadline, what: &'static str) -> Result<Duration, Error> {
         if self.stop.load(Ordering::Acquire) {
             return Err(Error::Interrupted);
         }
-        match deadline.checked_duration_since(Instant::now()) {
-            Some(left) if !left.is_zero() => Ok(left),
-            _ => Err(Error::Timeout { what, after: timeout }),
-        }
+        deadline.left(Instant::now()).ok_or(Error::Timeout { what, after: deadline.timeout })
     }
 }
 
@@ -331,6 +407,46 @@ mod tests {
             let read = control.read_json::<serde_json::Value>("parameters", 8192, Duration::from_millis(200));
             assert!(matches!(read, Err(Error::Timeout { .. })), "{read:?}");
             drop(control);
+        });
+    }
+
+    #[test]
+    fn progress_extends_the_deadline_of_a_long_message_but_not_of_a_short_one() {
+        let (begin, timeout) = (Instant::now(), Duration::from_secs(10));
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let mut deadline = Deadline::new(timeout, begin);
+        // A long message: 16 KiB each 9 s, for 100 timeouts of 10 s.
+        let mut is_late = |piece: u64| {
+            let is_late = deadline.left(at(9 * piece)).is_none();
+            deadline.moved_to(piece as usize * PROGRESS_BYTES, at(9 * piece));
+            is_late
+        };
+        assert_eq!((1..).find(|piece| is_late(*piece)), Some(112));
+        // A byte each second: the first one begins the message, and the others are no progress.
+        let mut deadline = Deadline::new(timeout, begin);
+        (1..=20).for_each(|byte| deadline.moved_to(byte as usize, at(byte)));
+        assert!(deadline.left(at(10)).is_some());
+        assert_eq!(deadline.left(at(11)), None);
+    }
+
+    #[test]
+    fn a_long_message_crosses_a_slow_path() {
+        let (client, server) = pair();
+        let stop = AtomicBool::new(false);
+        // It takes 8 s, longer than the timeout, and each part arrives long before it.
+        let (parts, part_bytes, pause, timeout) = (16, PROGRESS_BYTES, 500, Duration::from_secs(5));
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut client = client;
+                client.write_all(&((parts * part_bytes) as u32).to_be_bytes()).unwrap();
+                let text = format!("{:<1$}", "7", parts * part_bytes);
+                for part in text.as_bytes().chunks(part_bytes) {
+                    client.write_all(part).unwrap();
+                    std::thread::sleep(Duration::from_millis(pause));
+                }
+            });
+            let mut control = Control::new(server, &stop).unwrap();
+            assert_eq!(control.read_json::<u8>("results", 1 << 20, timeout).unwrap(), 7);
         });
     }
 

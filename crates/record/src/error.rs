@@ -78,6 +78,12 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
+    /// Symbolic links lead from the record to files outside the directory of records. Servers of records do not read such a record.
+    #[error("{} has or is a symbolic link to files outside the directory of records; move them there, or use their directory (--runs)", path.display())]
+    Outside {
+        /// The record's directory.
+        path: PathBuf,
+    },
     /// Several runs match the key.
     #[error("\"{key}\" matches several runs: {}", candidates.join(", "))]
     Ambiguous {

@@ -87,6 +87,8 @@ mod xcp_window;
 pub use config::applies_sysctl;
 pub use error::Error;
 pub use host_defaults::{HostDefaults, Segmentation};
-pub use outcome::{Controllers, HostLoad, HostSample, Observer, Outcome, Side, UnresolvedDrops};
+pub use outcome::{
+    Controllers, HostLoad, HostSample, Observer, Outcome, Side, TransmitQueueDrops, UnresolvedDrops,
+};
 pub use run::run;
 pub use session::{MeasuredFlow, MeasurementSession};

@@ -268,9 +268,9 @@ impl LinkLayer {
         }
     }
 
-    /// Packets that the transmit queue of a sender with this route has dropped so far; 0 without a queue.
-    pub(crate) fn dropped_by_queue(&mut self, route: &Route) -> u64 {
-        self.transmit_queues.at(route.from).map_or(0, |queue| queue.dropped())
+    /// Packets that the transmit queue of a station has dropped so far; 0 without a queue.
+    pub(crate) fn dropped_by_queue(&self, station: u32) -> u64 {
+        self.transmit_queues.dropped(station)
     }
 
     /// Packets that a station has dropped so far while they waited for an address.

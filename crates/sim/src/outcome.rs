@@ -112,6 +112,16 @@ pub struct UnresolvedDrops {
     pub no_reply: u64,
 }
 
+/// Packets that the full transmit queue of a host (`nic.tx_queue`) dropped. TCP's data is not among them: TCP notices that the queue is full, and
+/// keeps it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TransmitQueueDrops {
+    /// The host's name.
+    pub host: String,
+    /// Their number.
+    pub packets: u64,
+}
+
 /// The result of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
@@ -129,6 +139,8 @@ pub struct Outcome {
     pub hosts: Vec<HostLoad>,
     /// The hosts that dropped packets without a neighbour's address.
     pub unresolved: Vec<UnresolvedDrops>,
+    /// The hosts whose transmit queues dropped packets.
+    pub transmit_queue_drops: Vec<TransmitQueueDrops>,
     /// Virtual time until the last flow ended.
     pub duration: Time,
     /// True if the observer ended the run.

@@ -7,7 +7,7 @@ use schema::{Event, EventKind};
 use units::Time;
 
 use crate::{
-    Controllers, Error, HostDefaults, Observer, Outcome, UnresolvedDrops,
+    Controllers, Error, HostDefaults, Observer, Outcome, TransmitQueueDrops, UnresolvedDrops,
     engine::{Engine, Traffic},
     neighbours::WaitingDrops,
     recorder::Recorder,
@@ -76,6 +76,7 @@ pub fn run(
         link_totals: recorder.link_sampler.totals(),
         hosts: recorder.hosts,
         unresolved: unresolved_drops(&engine),
+        transmit_queue_drops: transmit_queue_drops(&engine),
         duration: duration.min(scenario.duration),
         interrupted,
         data_segments,
@@ -103,6 +104,26 @@ fn unresolved_drops(engine: &Engine<'_>) -> Vec<UnresolvedDrops> {
         if let Some(last) = drops.last_mut() {
             last.queue_full += dropped.queue_full;
             last.no_reply += dropped.no_reply;
+        }
+    }
+    drops
+}
+
+/// The hosts whose transmit queues dropped packets.
+fn transmit_queue_drops(engine: &Engine<'_>) -> Vec<TransmitQueueDrops> {
+    let stations = engine_common::build_topology(engine.scenario).stations();
+    let mut drops: Vec<TransmitQueueDrops> = Vec::new();
+    for (index, station) in stations.iter().enumerate() {
+        let packets = engine.links.dropped_by_queue(index as u32);
+        let Node::Host(host) = station.node else { continue };
+        if packets == 0 {
+            continue;
+        }
+        let name = &engine.scenario.hosts[host as usize].name;
+        // The stations of a host follow one another.
+        match drops.last_mut().filter(|last| last.host == *name) {
+            Some(last) => last.packets += packets,
+            None => drops.push(TransmitQueueDrops { host: name.clone(), packets }),
         }
     }
     drops

@@ -143,9 +143,8 @@ impl<'a> MeasurementSession<'a> {
     }
 
     /// Packets that the transmit queue of a flow's sending host has dropped so far.
-    fn dropped_by_host_of(&mut self, index: usize) -> u64 {
-        let engine = &mut self.engine;
-        engine.links.dropped_by_queue(&engine.flows[index].addresses.forward)
+    fn dropped_by_host_of(&self, index: usize) -> u64 {
+        self.engine.links.dropped_by_queue(self.engine.flows[index].addresses.forward.from)
     }
 
     /// Sends a UDP packet of `bytes` (IP header included) at each of the times `at`, in ascending order since

@@ -111,6 +111,12 @@ impl TransmitQueues {
         self.by_station.get_mut(station as usize)?.as_mut()
     }
 
+    /// Packets that the queue of a station has dropped so far because it was full; 0 without a queue.
+    pub(crate) fn dropped(&self, station: u32) -> u64 {
+        let queue = self.by_station.get(station as usize).and_then(Option::as_ref);
+        queue.map_or(0, |queue| queue.dropped)
+    }
+
     /// When one of them next releases a packet; later than any event if none does.
     #[inline]
     pub(crate) fn next(&self) -> Time {
@@ -147,11 +153,6 @@ impl TransmitQueue {
         let (route, packet) = self.packets.pop_front()?;
         self.tcp.remove(&packet);
         Some((route, packet))
-    }
-
-    /// Packets dropped so far because the queue was full.
-    pub(crate) fn dropped(&self) -> u64 {
-        self.dropped
     }
 
     pub(crate) fn is_empty(&self) -> bool {

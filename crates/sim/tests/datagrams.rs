@@ -3,7 +3,7 @@
 
 use crate::support;
 use schema::FlowSample;
-use sim::Outcome;
+use sim::{HostDefaults, Outcome, TransmitQueueDrops};
 use support::Path;
 use units::Time;
 
@@ -57,6 +57,26 @@ fn excess_datagrams_are_lost() {
         let (packet_us, owd) = (1538.0 * 8.0 / 100.0, row.owd_us.unwrap() as f64);
         assert!((owd - 5_000.0 - 49.5 * packet_us).abs() <= packet_us, "{owd}");
     }
+}
+
+#[test]
+fn the_transmit_queue_counts_the_datagrams_that_it_drops() {
+    let of = |queue: &str| {
+        let text = format!(
+            "duration = \"10s\"\n[hosts.h1]\naddress = \"10.0.0.1/24\"\n{queue}\n[hosts.h2]\naddress = \"10.0.0.2/24\"\n\
+             [[links]]\nends = [\"h1\", \"h2\"]\nboth = {{ rate = \"10mbit\", delay = \"1ms\" }}\n[[flows]]\nname = \"f\"\n\
+             from = \"h1\"\nto = \"h2\"\nkind = \"udp\"\nrate = \"20mbit\"\npacket = \"1250B\"\nsize = \"500kB\"\n"
+        );
+        support::run(&text, &HostDefaults::default())
+    };
+    let outcome = of("nic = { tx_queue = 10 }");
+    let row = last(&outcome);
+    let missing = row.datagrams_sent.unwrap() - row.datagrams_received.unwrap();
+    // Half of the 400 datagrams, except the queue's content.
+    assert!((180..=200).contains(&missing), "{missing}");
+    let dropped = TransmitQueueDrops { host: "h1".into(), packets: missing as u64 };
+    assert_eq!((outcome.transmit_queue_drops, outcome.unresolved), (vec![dropped], vec![]));
+    assert_eq!(of("").transmit_queue_drops, []);
 }
 
 #[test]

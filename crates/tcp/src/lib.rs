@@ -22,6 +22,7 @@ mod handshake;
 mod info;
 pub mod parameters;
 mod receive;
+mod samples;
 mod search;
 mod segment;
 mod sock;
@@ -38,8 +39,8 @@ pub use endpoint::Endpoint;
 pub use event::EndpointEvent;
 pub use info::EndpointInfo;
 pub use receive::{Accepted, AckAction, AckFields, InitialWindow, NegotiatedOptions, Receiver, timestamp_ms};
+pub use samples::{AckSample, RateSample};
 pub use segment::{Flags, SackBlocks, Segment, SynOptions, after, before, ecn, segments};
 pub use sock::{
-    AckSample, INFINITE_SSTHRESH, INITIAL_CWND, MinMax, MinMaxSample, Rack, RateSample, ReceiverRtt,
-    RxOptions, TcpSock,
+    INFINITE_SSTHRESH, INITIAL_CWND, MinMax, MinMaxSample, Rack, ReceiverRtt, RxOptions, TcpSock,
 };

@@ -31,6 +31,8 @@ pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const STORE_TIMEOUT: Duration = Duration::from_secs(1800);
 /// Interval at which a wait checks for the end of the program.
 pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// Bytes of a frame that restart the timeout of [`Control::receive_slowly`].
+const PROGRESS_BYTES: u64 = 4096;
 /// Maximum number of frames that arrived before they were needed.
 const MAX_WAITING: usize = 8;
 /// Bytes of a frame's header: length and kind.
@@ -55,6 +57,8 @@ pub(crate) struct Control<'a> {
     stop: &'a AtomicBool,
     /// The beginning of a frame. Never more than one frame, so that data can follow.
     partial: Vec<u8>,
+    /// Number of bytes of frames that have been received.
+    received_bytes: u64,
     /// Frames that arrived while data was sent or received, oldest first.
     waiting: VecDeque<Frame>,
     /// When [`Control::check_at_intervals`] last looked for a frame.
@@ -76,6 +80,7 @@ impl<'a> Control<'a> {
             stream,
             stop,
             partial: Vec::new(),
+            received_bytes: 0,
             waiting: VecDeque::new(),
             checked: Instant::now(),
             is_in_data: false,
@@ -211,6 +216,25 @@ impl<'a> Control<'a> {
         }
     }
 
+    /// The next frame. `idle` limits the time until it or a further [`PROGRESS_BYTES`] of it arrive, not the time of the whole frame, which takes
+    /// long on a slow path.
+    pub(crate) fn receive_slowly(&mut self, what: &'static str, idle: Duration) -> Result<Frame, Error> {
+        let (mut begin, mut before) = (Instant::now(), self.received_bytes);
+        loop {
+            if let Some(frame) = self.poll()? {
+                return Ok(frame);
+            }
+            if self.received_bytes >= before + PROGRESS_BYTES {
+                (begin, before) = (Instant::now(), self.received_bytes);
+            }
+            if begin.elapsed() > idle {
+                return Err(Error::Timeout { what, after: idle });
+            }
+            self.check_stop()?;
+            self.wait(CHECK_INTERVAL)?;
+        }
+    }
+
     /// Ends with an error if the peer has failed or the program is to end. Frames that have arrived are kept for the next calls of
     /// [`Control::poll`].
     pub(crate) fn check(&mut self) -> Result<(), Error> {
@@ -270,6 +294,7 @@ impl<'a> Control<'a> {
             self.partial.resize(needed, 0);
             let read = self.stream.read(&mut self.partial[old..]);
             self.partial.truncate(old + read.as_ref().map_or(0, |count| *count));
+            self.received_bytes += (self.partial.len() - old) as u64;
             match read {
                 Ok(0) => return Err(Error::Closed),
                 Ok(_) => {}
@@ -391,6 +416,29 @@ mod tests {
             kept,
             [Frame::Message(Message::Sent { hash: "1".into() }), Frame::Message(Message::Working)]
         );
+    }
+
+    #[test]
+    fn a_frame_crosses_a_slow_path_if_bytes_of_it_arrive() {
+        let stop = AtomicBool::new(false);
+        let (mut sender, mut receiver) = connected(&stop);
+        // The frame takes 6 s, longer than the timeout, and each part arrives long before it.
+        let (idle, pause) = (Duration::from_secs(4), Duration::from_millis(750));
+        let message = Message::Sent { hash: "x".repeat(8 * PROGRESS_BYTES as usize) };
+        let json = to_vec(&message).unwrap();
+        let mut frame = (json.len() as u32).to_be_bytes().to_vec();
+        frame.push(JSON);
+        frame.extend(json);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for part in frame.chunks(PROGRESS_BYTES as usize) {
+                    sender.send_raw(part).unwrap();
+                    thread::sleep(pause);
+                }
+            });
+            let received = receiver.receive_slowly("hash", idle).unwrap();
+            assert_eq!(received, Frame::Message(message));
+        });
     }
 
     #[test]

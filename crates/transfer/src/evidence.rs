@@ -8,8 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use iperf3::wire::Samples;
-use schema::{FlowSample, Metrics};
+use iperf3::wire::{Samples, is_possible_time};
+use schema::FlowSample;
 
 use crate::{ActivitySample, message::Message};
 
@@ -23,10 +23,8 @@ const BYTES_PER_ROW: u64 = 20_000;
 const MAX_RECEIVED: usize = 2 * MAX_SENT;
 /// Rows, and samples of the activity, in one message: with the longest numbers it has 55 kB.
 const PER_MESSAGE: usize = 40;
-/// Larger values of a peer are errors: sums and products of them would overflow.
-const MAX_VALUE: i64 = 1 << 52;
-const MAX_SEGMENTS: i64 = 1 << 32;
-const MAX_SEGMENT_BYTES: i64 = 1 << 20;
+/// Maximum number of messages that are read of an end; no end sends more than half of them.
+pub(crate) const MAX_MESSAGES: usize = MAX_RECEIVED.div_ceil(PER_MESSAGE);
 /// Maximum number of samples of the activity; more are thinned.
 const MAX_ACTIVITY: usize = 8_000;
 
@@ -259,32 +257,16 @@ impl EndEvidence {
 
     /// Adds a part that the peer sent. Values that no end measures are ignored.
     pub(crate) fn add(&mut self, samples: Samples, activity: Vec<ActivitySample>) {
-        let is_time = |time_us: i64| (0..=MAX_VALUE).contains(&time_us);
-        let rows = samples.rows().into_iter().filter(|row| is_time(row.time_us));
-        self.rows.extend(rows.map(checked).take(MAX_RECEIVED.saturating_sub(self.rows.len())));
+        let rows = samples.rows().into_iter();
+        self.rows.extend(rows.take(MAX_RECEIVED.saturating_sub(self.rows.len())));
         let is_valid = |sample: &ActivitySample| {
             let busy = [sample.transport_busy_us, sample.file_busy_us, sample.hash_busy_us];
             let times = [sample.time_us, sample.file_wait_us, sample.reply_wait_us];
-            busy.into_iter().flatten().chain(times).all(is_time)
+            busy.into_iter().flatten().chain(times).all(is_possible_time)
         };
         let space = MAX_RECEIVED.saturating_sub(self.activity.len());
         self.activity.extend(activity.into_iter().filter(is_valid).take(space));
     }
-}
-
-/// A peer's row without impossible values.
-fn checked(mut row: FlowSample) -> FlowSample {
-    for (index, column) in FlowSample::COLUMNS.iter().enumerate() {
-        let max = match column.name {
-            "snd_mss_bytes" => MAX_SEGMENT_BYTES,
-            name if name.ends_with("_segs") => MAX_SEGMENTS,
-            _ => MAX_VALUE,
-        };
-        if row.metric(index).is_some_and(|value| !(0..=max).contains(&value)) {
-            row.set_metric(index, None);
-        }
-    }
-    row
 }
 
 /// At most `max` rows, at evenly spaced instants; the last one, which has the totals, is kept.
@@ -304,6 +286,8 @@ fn thinned(rows: &[FlowSample], max: usize) -> Vec<FlowSample> {
 
 #[cfg(test)]
 mod tests {
+    use schema::Metrics;
+
     use super::*;
 
     fn evidence(count: i64) -> EndEvidence {
@@ -369,7 +353,7 @@ mod tests {
 
     #[test]
     fn the_longest_values_fit_into_a_message() {
-        let mut row = FlowSample { time_us: MAX_VALUE, flow: "stream-64".into(), ..FlowSample::default() };
+        let mut row = FlowSample { time_us: 1 << 52, flow: "stream-64".into(), ..FlowSample::default() };
         for index in 0..FlowSample::COLUMNS.len() {
             row.set_metric(index, Some(i64::MIN));
         }

@@ -19,7 +19,8 @@
 //! receiver -> sender   evidence
 //! ```
 //!
-//! Ends of older versions do not measure: they ignore the member `evidence` of the first messages, or do not send it.
+//! Ends of older versions neither measure nor number their TCP connections: they ignore the members `evidence` and `numbers_streams` of the
+//! first messages, or do not send them.
 //!
 //! Either end sends `failed` instead and closes the connection, and `working` before messages that take long.
 
@@ -85,6 +86,9 @@ pub(crate) enum Message {
         /// Number of TCP connections for the data; `None`: the data follows on the control connection.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         streams: Option<u16>,
+        /// The sender can send the number of each of these connections.
+        #[serde(default, skip_serializing_if = "is_false")]
+        numbers_streams: bool,
         /// The sender measures, and requests the measurements of the receiver.
         #[serde(default, skip_serializing_if = "is_false")]
         evidence: bool,
@@ -102,6 +106,9 @@ pub(crate) enum Message {
         /// The receiver's certificate for QUIC (DER, hexadecimal).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         certificate: Option<String>,
+        /// Each of several TCP connections begins with the key and its number, not only with the key.
+        #[serde(default, skip_serializing_if = "is_false")]
+        numbers_streams: bool,
         /// The receiver measures, and accepts the measurements of the sender.
         #[serde(default, skip_serializing_if = "is_false")]
         evidence: bool,

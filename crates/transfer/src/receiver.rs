@@ -37,7 +37,7 @@ use crate::{
     partial_file::{Order, PartialFile},
     proof::{CONFIRMATION_BYTES, confirm_file, prove_token},
     sampler::{Sampled, Sampler, SharedCounts},
-    tcp_streams::{MAX_STREAMS, StreamsListener},
+    tcp_streams::{MAX_STREAMS, Numbering, StreamsListener},
     tsunami::{self, Receiving},
     wait::while_serving,
 };
@@ -242,6 +242,7 @@ struct Agreement {
     certificate: Option<Vec<u8>>,
     /// Number of TCP connections for the data.
     streams: Option<u16>,
+    numbering: Numbering,
     /// The sender measures too.
     measures: bool,
     requested_rate: Option<BitRate>,
@@ -351,6 +352,7 @@ fn agree(control: &mut Control<'_>, options: &ReceiverOptions) -> Result<Agreeme
         rate_bps,
         certificate,
         streams,
+        numbers_streams,
         evidence,
         requested_bps,
     } = start
@@ -388,6 +390,7 @@ fn agree(control: &mut Control<'_>, options: &ReceiverOptions) -> Result<Agreeme
         challenges: [ours, challenge],
         certificate,
         streams,
+        numbering: Numbering::of(numbers_streams),
         measures: evidence,
         requested_rate: requested_bps.filter(|bps| *bps > 0).map(BitRate),
         key,
@@ -408,6 +411,7 @@ fn open_data(control: &mut Control<'_>, agreement: &Agreement, token: Option<&To
         key: agreement.key.clone(),
         port,
         certificate: None,
+        numbers_streams: agreement.numbering.is_sent(),
         evidence,
     };
     match agreement.transport {
@@ -419,7 +423,8 @@ fn open_data(control: &mut Control<'_>, agreement: &Agreement, token: Option<&To
             Some(count) => {
                 let listener = StreamsListener::bind(local)?;
                 control.send(&ready(Some(listener.port()?)))?;
-                let streams = listener.accept(count, agreement.key.as_bytes(), is_peer, control)?;
+                let begins = (agreement.key.as_bytes(), agreement.numbering);
+                let streams = listener.accept(count, begins, is_peer, control)?;
                 Ok(Data::TcpStreams(streams))
             }
         },
@@ -465,6 +470,7 @@ fn open_data(control: &mut Control<'_>, agreement: &Agreement, token: Option<&To
                 key: agreement.key.clone(),
                 port: Some(listener.port()?),
                 certificate: Some(certificate),
+                numbers_streams: false,
                 evidence,
             })?;
             let stream = listener.accept(HANDSHAKE_TIMEOUT, is_peer, &mut control_check(control))?;

@@ -1,14 +1,14 @@
-//! Sends files to a receiver.
+//! Sends files to a receiver: connects, agrees with it on the session, sends the files one after the other, and exchanges the measurements.
+
+mod file_list;
+mod send_file;
 
 use std::{
-    collections::BTreeMap,
-    fs::{self, File},
     net::{SocketAddr, TcpStream},
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, atomic::AtomicBool},
     thread::{self, Scope},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
 use bulk::{
@@ -17,7 +17,6 @@ use bulk::{
 };
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use iperf3::Token;
-use os::AlignedBuffer;
 use quic::{Identity, QuicOptions, QuicStream};
 use socket2::{SockRef, Socket};
 use traffic::sys::set_max_pacing_rate;
@@ -25,23 +24,21 @@ use units::BitRate;
 
 use crate::{
     EndEvidence, Error, FileReport, Observer, Session, Transport, UdtStream,
-    control::{Control, Frame, HANDSHAKE_TIMEOUT, control_check},
+    control::{Control, Frame, HANDSHAKE_TIMEOUT, IDLE_TIMEOUT, control_check},
     data_stream::{
-        DEFAULT_QUIC_CONGESTION, DataStream, MSS_RANGE, SabulStream, datagram_mss, quic_congestion,
-        read_exact, with_port,
+        DEFAULT_QUIC_CONGESTION, DataStream, MSS_RANGE, SabulStream, datagram_mss, quic_congestion, with_port,
     },
     error::failed,
-    evidence::{Meter, Task},
-    file_reader::{FileReader, hash_prefix},
+    evidence::{MAX_MESSAGES, Meter, Task},
     message::{CHALLENGE_BYTES, Message, PROTOCOL},
-    name,
-    proof::{CONFIRMATION_BYTES, confirm_file, prove_token},
+    proof::prove_token,
     sampler::{Sampled, Sampler, SharedCounts},
-    tcp_streams::{MAX_STREAMS, TcpStreams},
+    tcp_streams::{MAX_STREAMS, Numbering, TcpStreams},
     tsunami,
     udt_stream::random_id,
-    wait::while_serving,
 };
+use file_list::{Entry, list_files};
+use send_file::send_file;
 
 /// The receiver, and how to send to it.
 #[derive(Debug, Clone)]
@@ -68,10 +65,6 @@ pub struct SenderOptions {
     pub connect_timeout: Duration,
 }
 
-/// Bytes of a file that are copied into a stream's send buffer together.
-const COPIED_BYTES: usize = 256 << 10;
-/// Timeout of the receiver's evidence, which has at most 1 % of the files' bytes, or 20 kB.
-const EVIDENCE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest rate that Tsunami's parameters can carry.
 const MAX_TSUNAMI_BPS: u64 = u32::MAX as u64;
 
@@ -86,7 +79,7 @@ pub fn send(
     stop: &AtomicBool,
 ) -> Result<Vec<FileReport>, Error> {
     check(options)?;
-    let files = expand(files, observer)?;
+    let files = list_files(files, observer)?;
     let stream = connect(options)?;
     if options.transport == Transport::Tcp && options.streams == 1 {
         set_up_tcp(&stream, options)?;
@@ -155,74 +148,6 @@ fn set_up_tcp(stream: &TcpStream, options: &SenderOptions) -> Result<(), Error> 
     Ok(())
 }
 
-/// A file to send, and its name at the receiver.
-#[derive(Debug)]
-struct Entry {
-    path: PathBuf,
-    name: String,
-}
-
-/// Lists the regular files among `files` and in its directories. The name of a file in a directory begins with the directory's name.
-fn expand(files: &[PathBuf], observer: &dyn Observer) -> Result<Vec<Entry>, Error> {
-    let mut entries = Vec::new();
-    for path in files {
-        let absolute = fs::canonicalize(path).map_err(failed(format!("open {}", path.display())))?;
-        let name = absolute.file_name().unwrap_or_default();
-        let name = name.to_str().ok_or_else(|| not_text(path))?;
-        add(path, name.to_string(), &mut entries, observer)?;
-    }
-    let mut names = BTreeMap::new();
-    for Entry { path, name } in &entries {
-        if let Some(other) = names.insert(name, path) {
-            let (other, path) = (other.display(), path.display());
-            let text = format!(
-                "{other} and {path} would both be {name:?} at the receiver: rename one, or send them into different directories"
-            );
-            return Err(Error::Input(text));
-        }
-    }
-    if entries.is_empty() {
-        return Err(Error::Input("there is no file to send".into()));
-    }
-    Ok(entries)
-}
-
-fn not_text(path: &Path) -> Error {
-    Error::Input(format!("the file name {} is not UTF-8, so it cannot be sent", path.display()))
-}
-
-fn add(path: &Path, name: String, entries: &mut Vec<Entry>, observer: &dyn Observer) -> Result<(), Error> {
-    let what = || format!("open {}", path.display());
-    let kind = fs::metadata(path).map_err(failed(what()))?.file_type();
-    if kind.is_file() {
-        entries.push(Entry { path: path.to_path_buf(), name });
-    } else if kind.is_dir() {
-        let mut inside: Vec<_> = fs::read_dir(path)
-            .and_then(Iterator::collect::<std::io::Result<Vec<_>>>)
-            .map_err(failed(what()))?;
-        inside.sort_by_key(fs::DirEntry::file_name);
-        for entry in inside {
-            let file_name = entry.file_name();
-            let part = file_name.to_str().ok_or_else(|| not_text(&entry.path()))?;
-            let kind = entry.file_type().map_err(failed(what()))?;
-            if name::is_temporary(part) {
-                observer.note(&format!(
-                    "{} is an incomplete file of a receiver, skipped",
-                    entry.path().display()
-                ));
-            } else if kind.is_file() || kind.is_dir() {
-                let name = if name.is_empty() { part.to_string() } else { format!("{name}/{part}") };
-                add(&entry.path(), name, entries, observer)?;
-            } else {
-                observer.note(&format!("{} is not a regular file, skipped", entry.path().display()));
-            }
-        }
-    } else {
-        return Err(Error::Input(format!("{} is neither a regular file nor a directory", path.display())));
-    }
-    Ok(())
-}
-
 /// This end of Tsunami.
 struct TsunamiSender {
     socket: Socket,
@@ -246,13 +171,14 @@ fn run<'scope, 'env>(
     };
     let agreement = agree(control, options, identity.as_ref())?;
     let peer = control.peer()?;
-    let Agreement { key, port, certificate, measures } = agreement;
+    let Agreement { key, port, certificate, numbering, measures } = agreement;
     let mut data = match (options.transport, port) {
         (Transport::Tcp, None) if options.streams == 1 => Data::Tcp,
         (Transport::Tcp, Some(port)) => {
             let peer = with_port(peer, port);
             let set_up = |stream: &TcpStream| set_up_tcp(stream, options);
-            Data::TcpStreams(TcpStreams::connect(peer, options.streams, key.as_bytes(), control, set_up)?)
+            let begins = (key.as_bytes(), numbering);
+            Data::TcpStreams(TcpStreams::connect(peer, options.streams, begins, control, set_up)?)
         }
         (Transport::Udt | Transport::Sabul, Some(port)) => {
             Data::Stream(connect_udt(control, peer, port, &key, options)?)
@@ -352,23 +278,23 @@ fn measured_session(
 /// The measurements of the receiver. The files are already stored: an error does not make the transfer fail.
 fn receive_evidence(control: &mut Control<'_>, observer: &dyn Observer) -> Option<EndEvidence> {
     let mut evidence = EndEvidence::default();
-    let begin = Instant::now();
-    let mut receive = || loop {
+    let mut receive = || {
         // A hostile peer can send messages without end.
-        if begin.elapsed() > EVIDENCE_TIMEOUT {
-            return Err(Error::Timeout { what: "evidence", after: EVIDENCE_TIMEOUT });
-        }
-        match control.receive_frame("evidence", HANDSHAKE_TIMEOUT)? {
-            Frame::Message(Message::Evidence { samples, activity, is_last }) => {
-                evidence.add(samples, activity);
-                if is_last {
-                    return Ok(());
+        for _ in 0..MAX_MESSAGES {
+            // The receiver reads this end's evidence first, and the path back can be much slower than that of the files.
+            match control.receive_slowly("evidence", IDLE_TIMEOUT)? {
+                Frame::Message(Message::Evidence { samples, activity, is_last }) => {
+                    evidence.add(samples, activity);
+                    if is_last {
+                        return Ok(());
+                    }
                 }
+                // A late report of SABUL's connection, which is closed.
+                Frame::Report(_) => {}
+                _ => return Err(Error::Protocol("the receiver's evidence was expected".into())),
             }
-            // A late report of SABUL's connection, which is closed.
-            Frame::Report(_) => {}
-            _ => return Err(Error::Protocol("the receiver's evidence was expected".into())),
         }
+        Err(Error::Protocol(format!("its evidence has more than {MAX_MESSAGES} messages")))
     };
     match receive() {
         Ok(()) => Some(evidence),
@@ -401,6 +327,7 @@ struct Agreement {
     /// The receiver's port for the data.
     port: Option<u16>,
     certificate: Option<Vec<u8>>,
+    numbering: Numbering,
     /// The receiver measures too.
     measures: bool,
 }
@@ -448,11 +375,12 @@ fn agree(
         },
         certificate: certificate.clone(),
         streams: (options.streams > 1).then_some(options.streams),
+        numbers_streams: options.streams > 1,
         evidence: true,
         requested_bps: requested_rate(options).map(|rate| rate.0),
     })?;
     let ready = control.receive("agreement", HANDSHAKE_TIMEOUT)?;
-    let Message::Ready { proof, key, port, certificate, evidence } = ready else {
+    let Message::Ready { proof, key, port, certificate, numbers_streams, evidence } = ready else {
         return Err(Error::Protocol("the receiver's agreement was expected".into()));
     };
     let agreed: Vec<&str> = certificate.iter().map(String::as_str).collect();
@@ -463,6 +391,7 @@ fn agree(
         key,
         port,
         certificate: certificate.and_then(|digits| HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).ok()),
+        numbering: Numbering::of(numbers_streams),
         measures: evidence,
     })
 }
@@ -489,119 +418,4 @@ fn connect_udt(
     };
     stream.write_all(key.as_bytes(), control)?;
     Ok(stream)
-}
-
-fn send_file(
-    control: &mut Control<'_>,
-    data: &mut Data,
-    entry: &Entry,
-    peer: SocketAddr,
-    observer: &dyn Observer,
-    (meter, counts): (&Arc<Meter>, &SharedCounts),
-) -> Result<FileReport, Error> {
-    let what = || format!("open {}", entry.path.display());
-    // Opening a FIFO must not wait for its writer.
-    let file = File::options()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(&entry.path)
-        .map_err(failed(what()))?;
-    let metadata = file.metadata().map_err(failed(what()))?;
-    let bytes = metadata.len();
-    let begin = Instant::now();
-    let announced = Message::File {
-        name: entry.name.clone(),
-        bytes,
-        mode: metadata.mode() & 0o777,
-        modified_ns: metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec()),
-    };
-    control.send(&announced)?;
-    let reply = meter.wait_for_reply(|| data.receive(control, "reply about the file"))?;
-    let Message::Resume { bytes: stored, hash } = reply else {
-        return Err(Error::Protocol("a reply about the file was expected".into()));
-    };
-    if stored > bytes {
-        return Err(Error::Protocol(format!("it claims to have {stored} of {bytes} bytes")));
-    }
-    let mut hasher = meter.wait_for_file(|| {
-        while_serving(control, data.stream(), |is_cancelled| {
-            hash_prefix(&file, &entry.path, stored, is_cancelled)
-        })
-    })?;
-    let is_same = hasher.finalize().to_hex().to_string() == hash;
-    let from = if is_same { stored } else { 0 };
-    if !is_same {
-        hasher = blake3::Hasher::new();
-    }
-    control.send(&Message::Begin { from })?;
-    // From now on the receiver takes everything on this connection for the file's data, also a report of a failure.
-    control.is_in_data = matches!(data, Data::Tcp);
-    observer.begin(&entry.name, bytes, from);
-    let before = data.stream().map(|stream| stream.packets());
-    let mut packets = None;
-    let mut reader = FileReader::start(file, entry.path.clone(), hasher, (from, bytes), meter)?;
-    let hash = match data {
-        Data::Tsunami(TsunamiSender { socket, key }) => {
-            let mut source = tsunami::Source::new(reader, bytes, counts);
-            let key = key.as_bytes();
-            packets =
-                Some(tsunami::serve(control, socket, peer, key, &mut source, |at| observer.progress(at))?);
-            source.finish()?
-        }
-        Data::TcpStreams(streams) => {
-            streams.send(control, &mut reader, from, |sent| observer.progress(sent))?;
-            reader.finish()?
-        }
-        Data::Tcp | Data::Stream(_) => {
-            let mut buffer = AlignedBuffer::with_capacity(COPIED_BYTES);
-            while let Some(part) = reader.next()? {
-                let end = part.end;
-                match data {
-                    Data::Stream(stream) => {
-                        for begin in part.step_by(COPIED_BYTES) {
-                            buffer.resize(COPIED_BYTES.min((end - begin) as usize));
-                            reader.read_at(begin, &mut buffer)?;
-                            stream.write_all(&buffer, control)?;
-                        }
-                    }
-                    _ => {
-                        control.send_part(&reader, part)?;
-                        control.check()?;
-                    }
-                }
-                let buffered = if let Data::Stream(stream) = data { stream.buffered_bytes() } else { 0 };
-                observer.progress(end.saturating_sub(buffered).max(from));
-            }
-            if let Data::Stream(stream) = data {
-                stream.flush(control)?;
-            }
-            control.is_in_data = false;
-            reader.finish()?
-        }
-    };
-    control.send(&Message::Sent { hash: hash.clone() })?;
-    let confirmation = confirm_file(&announced, &hash)?;
-    if let Data::Stream(stream) = data
-        && stream.is_authenticated()
-    {
-        stream.write_all(&confirmation, control)?;
-    }
-    let Message::Stored = meter.wait_for_reply(|| data.receive(control, "confirmation"))? else {
-        return Err(Error::Protocol("the receiver's confirmation was expected".into()));
-    };
-    if let (Data::Stream(stream), Some(before)) = (&mut *data, before) {
-        if stream.is_authenticated() {
-            let mut theirs = [0; CONFIRMATION_BYTES];
-            read_exact(stream.as_mut(), &mut theirs, control)?;
-            if theirs != confirmation {
-                return Err(Error::Protocol("the receiver does not confirm the file".into()));
-            }
-        }
-        let after = stream.packets();
-        packets = Some((after.0 - before.0, after.1 - before.1));
-    }
-    let mut report = FileReport::new(&entry.name, bytes, from, begin.elapsed(), hash);
-    (report.sent_packets, report.retransmitted_packets) = packets.unzip();
-    observer.end(&report);
-    Ok(report)
 }

@@ -30,6 +30,8 @@ pub(crate) const MAX_STREAMS: u16 = 64;
 const HEADER_BYTES: usize = 12;
 /// The largest block, bytes.
 const MAX_BLOCK_BYTES: u32 = 1 << 20;
+/// Maximum number of accepted connections whose key has not arrived.
+const MAX_WAITING: usize = 2 * MAX_STREAMS as usize;
 /// Reads from one connection before the next one.
 const READS_PER_TURN: usize = 8;
 /// Maximum number of separate parts of a file after its first gap: bounds the memory for a hostile sender's blocks.
@@ -62,6 +64,46 @@ impl Turns {
     }
 }
 
+/// How both ends number the connections, so that the samples of both ends of a connection have the same name. They are accepted in another order
+/// than they are opened in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Numbering {
+    /// The sender sends the number after the key: 16 bits, from 0.
+    Sent,
+    /// By the sender's ports, as earlier versions do. A NAT can change their order.
+    ByPort,
+}
+
+impl Numbering {
+    /// Whether the numbers are sent.
+    pub(crate) fn is_sent(self) -> bool {
+        self == Numbering::Sent
+    }
+
+    /// The numbering, by whether the numbers are sent.
+    pub(crate) fn of(is_sent: bool) -> Self {
+        if is_sent { Numbering::Sent } else { Numbering::ByPort }
+    }
+
+    /// The bytes with which a connection begins.
+    fn preface(self, key: &[u8], number: u16) -> Vec<u8> {
+        match self {
+            Numbering::Sent => [key, &number.to_be_bytes()[..]].concat(),
+            Numbering::ByPort => key.to_vec(),
+        }
+    }
+
+    /// The number in the bytes with which a connection begins, if they have the key; `None` if they do not. `next`: the number of the next
+    /// connection if none is sent.
+    fn number(self, preface: &[u8], key: &[u8], next: u16) -> Option<u16> {
+        let number = preface.strip_prefix(key)?;
+        match self {
+            Numbering::Sent => number.try_into().ok().map(u16::from_be_bytes),
+            Numbering::ByPort => Some(next),
+        }
+    }
+}
+
 /// Waits for a sender's connections. Each begins with the key of its session.
 pub(crate) struct StreamsListener(TcpListener);
 
@@ -77,23 +119,26 @@ impl StreamsListener {
     }
 
     /// Accepts `count` connections of expected addresses that begin with the session's key. Connections of other addresses cannot
-    /// delay them.
+    /// delay them, and neither can silent ones of the expected address, which may be that of a NAT.
     pub(crate) fn accept(
         self,
         count: u16,
-        key: &[u8],
+        (key, numbering): (&[u8], Numbering),
         is_expected: impl Fn(SocketAddr) -> bool,
         control: &mut Control<'_>,
     ) -> Result<TcpStreams, Error> {
         let begin = Instant::now();
-        let mut accepted = Vec::new();
+        let preface_bytes = numbering.preface(key, 0).len();
+        let mut accepted: BTreeMap<u16, TcpStream> = BTreeMap::new();
+        // The oldest first.
         let mut waiting: Vec<(TcpStream, Vec<u8>)> = Vec::new();
         while accepted.len() < usize::from(count) {
             control.check()?;
             if begin.elapsed() > HANDSHAKE_TIMEOUT {
                 return Err(Error::Timeout { what: "TCP connection", after: HANDSHAKE_TIMEOUT });
             }
-            loop {
+            // So few that each is read at least once before others replace it.
+            for _ in 0..MAX_WAITING / 2 {
                 let (stream, peer) = match self.0.accept() {
                     Ok(accepted) => accepted,
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -103,29 +148,31 @@ impl StreamsListener {
                         break;
                     }
                 };
-                if is_expected(peer)
-                    && waiting.len() < usize::from(2 * MAX_STREAMS)
-                    && stream.set_nonblocking(true).is_ok()
-                {
+                if is_expected(peer) && stream.set_nonblocking(true).is_ok() {
+                    if waiting.len() == MAX_WAITING {
+                        waiting.remove(0);
+                    }
                     waiting.push((stream, Vec::new()));
                 }
             }
             let mut index = 0;
             while index < waiting.len() {
                 let (stream, received) = &mut waiting[index];
-                let mut buffer = vec![0; key.len() - received.len()];
+                let mut buffer = vec![0; preface_bytes - received.len()];
                 match stream.read(&mut buffer) {
                     Err(error) if error.kind() == ErrorKind::WouldBlock => index += 1,
-                    Ok(count) if count > 0 => {
-                        received.extend_from_slice(&buffer[..count]);
-                        if received.len() == key.len() {
-                            let (stream, received) = waiting.swap_remove(index);
-                            if received == key {
-                                accepted.push(stream);
+                    Ok(bytes) if bytes > 0 => {
+                        received.extend_from_slice(&buffer[..bytes]);
+                        if received.len() == preface_bytes {
+                            let (stream, received) = waiting.remove(index);
+                            let number = numbering.number(&received, key, accepted.len() as u16);
+                            if let Some(number) = number.filter(|number| *number < count) {
+                                // A number that has already arrived is an error of the sender: the first connection remains.
+                                accepted.entry(number).or_insert(stream);
                             }
                         }
                     }
-                    _ => drop(waiting.swap_remove(index)),
+                    _ => drop(waiting.remove(index)),
                 }
             }
             if accepted.len() < usize::from(count) {
@@ -135,8 +182,7 @@ impl StreamsListener {
                 os::wait_any(&files, CHECK_INTERVAL).map_err(failed("wait for the sender"))?;
             }
         }
-        accepted.truncate(usize::from(count));
-        TcpStreams::new(accepted, TcpStream::peer_addr)
+        TcpStreams::new(accepted.into_values().collect(), numbering, TcpStream::peer_addr)
     }
 }
 
@@ -150,13 +196,15 @@ impl TcpStreams {
         &self.streams
     }
 
-    /// Both ends number the connections by the sender's ports, so that the samples of both ends of a connection have the same name.
-    /// They are accepted in another order than they are opened in.
+    /// `streams` are in the order of the numbers, if these are sent.
     fn new(
         mut streams: Vec<TcpStream>,
+        numbering: Numbering,
         sender_address: fn(&TcpStream) -> std::io::Result<SocketAddr>,
     ) -> Result<Self, Error> {
-        streams.sort_by_cached_key(|stream| sender_address(stream).map_or(0, |address| address.port()));
+        if numbering == Numbering::ByPort {
+            streams.sort_by_cached_key(|stream| sender_address(stream).map_or(0, |address| address.port()));
+        }
         for stream in &streams {
             stream.set_nonblocking(true).map_err(failed("set up a socket"))?;
         }
@@ -167,7 +215,7 @@ impl TcpStreams {
     pub(crate) fn connect(
         peer: SocketAddr,
         count: u16,
-        key: &[u8],
+        (key, numbering): (&[u8], Numbering),
         control: &mut Control<'_>,
         set_up: impl Fn(&TcpStream) -> Result<(), Error>,
     ) -> Result<Self, Error> {
@@ -181,7 +229,7 @@ impl TcpStreams {
         };
         let streams: std::io::Result<Vec<TcpStream>> = (0..count).map(open).collect();
         let streams = streams.map_err(failed(what()))?;
-        for stream in &streams {
+        for (number, stream) in (0..).zip(&streams) {
             while !os::wait_writable(&[stream.as_fd()], CHECK_INTERVAL)
                 .map_err(failed("wait for a connection"))?
                 .contains(&true)
@@ -197,9 +245,9 @@ impl TcpStreams {
             set_up(stream)?;
             // The send buffer of a new connection has space.
             let mut stream = stream;
-            stream.write_all(key).map_err(failed("send"))?;
+            stream.write_all(&numbering.preface(key, number)).map_err(failed("send"))?;
         }
-        TcpStreams::new(streams, TcpStream::local_addr)
+        TcpStreams::new(streams, numbering, TcpStream::local_addr)
     }
 
     /// Sends the file from byte `from`.
@@ -459,8 +507,67 @@ mod tests {
 
     use super::*;
 
+    /// Opens the connections of both ends; those of the sender are to the address that `through` returns for the receiver's.
+    fn connected(
+        numbering: Numbering,
+        through: impl FnOnce(SocketAddr) -> SocketAddr,
+    ) -> (TcpStreams, TcpStreams) {
+        let stop = AtomicBool::new(false);
+        let control = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(control.local_addr().unwrap()).unwrap();
+        let mut far = Control::new(control.accept().unwrap().0, &stop).unwrap();
+        let mut near = Control::new(near, &stop).unwrap();
+        let listener = StreamsListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let to = through(SocketAddr::from(([127, 0, 0, 1], listener.port().unwrap())));
+        let key = [b'k'; 64];
+        let sender = TcpStreams::connect(to, 8, (&key[..], numbering), &mut near, |_| Ok(())).unwrap();
+        let receiver = listener.accept(8, (&key[..], numbering), |_| true, &mut far).unwrap();
+        (sender, receiver)
+    }
+
     #[test]
     fn both_ends_number_the_connections_alike() {
+        for numbering in [Numbering::Sent, Numbering::ByPort] {
+            let (sender, receiver) = connected(numbering, |to| to);
+            let address = |stream: &TcpStream| stream.local_addr().unwrap();
+            let sent: Vec<SocketAddr> = sender.connections().iter().map(address).collect();
+            let peer = |stream: &TcpStream| stream.peer_addr().unwrap();
+            let received: Vec<SocketAddr> = receiver.connections().iter().map(peer).collect();
+            assert_eq!(sent, received, "{numbering:?}");
+        }
+    }
+
+    /// A NAT replaces the sender's ports, so their order is another one at the receiver.
+    #[test]
+    fn both_ends_number_the_connections_alike_behind_a_nat() {
+        let (sender, receiver) = connected(Numbering::Sent, |to| {
+            let outside = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = outside.local_addr().unwrap();
+            std::thread::spawn(move || {
+                let mut inner: Vec<TcpStream> = (0..8).map(|_| outside.accept().unwrap().0).collect();
+                // The outer ports have the opposite order.
+                inner.sort_by_key(|stream| stream.peer_addr().unwrap().port());
+                let mut outer: Vec<TcpStream> = (0..8).map(|_| TcpStream::connect(to).unwrap()).collect();
+                outer.sort_by_key(|stream| std::cmp::Reverse(stream.local_addr().unwrap().port()));
+                for (mut from, mut to) in inner.into_iter().zip(outer) {
+                    std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+                }
+            });
+            address
+        });
+        for (number, mut stream) in (0u8..).zip(sender.connections()) {
+            stream.write_all(&[number]).unwrap();
+        }
+        for (number, stream) in (0u8..).zip(receiver.connections()) {
+            stream.set_nonblocking(false).unwrap();
+            let (mut stream, mut received) = (stream, [0]);
+            stream.read_exact(&mut received).unwrap();
+            assert_eq!(received, [number]);
+        }
+    }
+
+    #[test]
+    fn silent_connections_do_not_keep_out_those_of_the_session() {
         let stop = AtomicBool::new(false);
         let control = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(control.local_addr().unwrap()).unwrap();
@@ -469,13 +576,17 @@ mod tests {
         let listener = StreamsListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let to = SocketAddr::from(([127, 0, 0, 1], listener.port().unwrap()));
         let key = [b'k'; 64];
-        let sender = TcpStreams::connect(to, 8, &key, &mut near, |_| Ok(())).unwrap();
-        let receiver = listener.accept(8, &key, |_| true, &mut far).unwrap();
-        let sent: Vec<SocketAddr> =
-            sender.connections().iter().map(|stream| stream.local_addr().unwrap()).collect();
-        let received: Vec<SocketAddr> =
-            receiver.connections().iter().map(|stream| stream.peer_addr().unwrap()).collect();
-        assert_eq!(sent, received);
+        let begins = (&key[..], Numbering::Sent);
+        let accepted = std::thread::scope(|scope| {
+            let accepting = scope.spawn(|| listener.accept(8, begins, |_| true, &mut far));
+            let silent: Vec<TcpStream> =
+                (0..MAX_WAITING + 70).map(|_| TcpStream::connect(to).unwrap()).collect();
+            let _sender = TcpStreams::connect(to, 8, begins, &mut near, |_| Ok(())).unwrap();
+            let accepted = accepting.join().unwrap();
+            drop(silent);
+            accepted
+        });
+        assert_eq!(accepted.unwrap().connections().len(), 8);
     }
 
     fn arrived() -> ArrivedBlocks {

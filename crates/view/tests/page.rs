@@ -117,6 +117,42 @@ fn no_key_names_a_file_outside_the_runs_directory() {
 }
 
 #[test]
+fn lists_show_no_summary_of_a_file_outside_the_runs_directory() {
+    let site = Site::start();
+    // Records within the directory, of which one has a file outside, and one a link to another record of the directory.
+    let secret = site.dir.path().join("outside/two/secret/summary.json");
+    let within = site.runs_dir().join(site.key()).join("summary.json");
+    for (name, summary) in [("mixed", &secret), ("shared", &within)] {
+        let record = site.runs_dir().join("two").join(name);
+        std::fs::create_dir(&record).unwrap();
+        std::os::unix::fs::symlink(summary, record.join("summary.json")).unwrap();
+    }
+    // The record outside has a point of a sweep and a published figure, which no list may show.
+    let mut summary: serde_json::Value = serde_json::from_str(record::EXAMPLE_SUMMARY).unwrap();
+    summary["runs"][0]["sweep"] = json!({ "links.secret.forward.queue": "7p" });
+    let figure = json!({ "id": "secret", "metric": "flows.a.goodput", "unit": "bit/s", "tolerance": 0.1, "verdict": "within" });
+    summary["published"] = json!([figure]);
+    assert!(serde_json::from_value::<schema::Summary>(summary.clone()).is_ok(), "it is a summary");
+    std::fs::write(&secret, summary.to_string()).unwrap();
+
+    let runs = site.get("/api/runs");
+    let item = |id: &str| {
+        let of_id = |run: &&serde_json::Value| run["id"] == id;
+        runs["runs"].as_array().unwrap().iter().find(of_id).cloned().unwrap()
+    };
+    for id in ["linked", "mixed"] {
+        let error = item(id)["error"].as_str().map(str::to_owned).unwrap();
+        assert!(error.contains("outside the directory of records"), "{error}");
+        assert!(item(id)["engine"].is_null(), "{}", item(id));
+    }
+    assert!(item("shared")["error"].is_null(), "{}", item("shared"));
+    for path in ["/api/sweeps", "/api/published"] {
+        let text = site.get(path).to_string();
+        assert!(!text.contains("secret") && !text.contains("two/mixed"), "{path}: {text}");
+    }
+}
+
+#[test]
 fn invalid_requests_are_refused_and_the_server_continues() {
     let site = Site::start();
     let request = |from: f64, to: f64, measure: &str| {

@@ -1,8 +1,8 @@
 // The series of a computed run, as the server of records returns them. Measures are those of crates/view/src/page/measure.rs; a test
 // compares the charts of a record with those of the same run computed here.
 import type { Mark } from '../api';
-import type { CauseShares, Curve, Points, Series, SeriesRequest } from '../client';
-import { breakAt, gapsIn } from '../gaps';
+import type { CauseShares, Curve, Series, SeriesRequest } from '../client';
+import { breakAt, gapsIn, pointsOf } from '../gaps';
 import { page } from '../page.svelte';
 import type { ComputedRun } from './computer';
 
@@ -67,15 +67,12 @@ async function curveOf(
     Cells,
     ...Cells[],
   ];
-  const [xs, ys]: [number[], number[]] = [[], []];
+  const samples: [number, number][] = [];
   times.forEach((us, row) => {
     const t = us / 1e6;
-    const y = value(...cells.map((column) => column[row] ?? NaN));
-    if (t < from_s || t > to_s || Number.isNaN(y)) return;
-    xs.push(t);
-    ys.push(y);
+    if (t >= from_s && t <= to_s) samples.push([t, value(...cells.map((column) => column[row] ?? NaN))]);
   });
-  const all: Points = { xs: Float64Array.from(xs), ys: Float64Array.from(ys) };
+  const all = pointsOf(samples);
   const gaps = gapsIn(all);
   return { of, subject, measure, ...breakAt(all, gaps), mean: null, gaps };
 }

@@ -24,7 +24,7 @@ pub use latency_echo::{LATENCY_ECHO_BYTES, LatencyEcho};
 pub use params::{Params, Refusal, STREAMS_MAX, default_udp_rate};
 pub use queue_notice::{QUEUE_NOTICE, QUEUE_NOTICE_BYTES, QueueNotice};
 pub use results::{Results, StreamResult};
-pub use samples::Samples;
+pub use samples::{Samples, is_possible_time};
 pub use state::State;
 
 pub use crate::spec::default_block;

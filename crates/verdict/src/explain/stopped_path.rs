@@ -4,7 +4,7 @@ use schema::FlowSample;
 use units::{Bytes, three_digits};
 
 use super::Explanation;
-use crate::FlowContext;
+use crate::{FlowContext, series::Cumulative};
 
 /// A path has stopped if it carries nothing during at least this share of the samples' time, until their end.
 const STOPPED_SHARE: f64 = 0.5;
@@ -56,9 +56,11 @@ pub(super) fn explain(rows: &[&FlowSample], context: &FlowContext) -> Option<Exp
 
 /// The last value of a counter, and the time of the first sample with this value, microseconds since the run's start.
 fn last_value(rows: &[&FlowSample], value: fn(&FlowSample) -> Option<i64>) -> Option<(i64, i64)> {
-    let last = rows.iter().rev().find_map(|row| value(row))?;
-    let first = rows.iter().rev().take_while(|row| value(row).is_none_or(|value| value == last)).last()?;
-    Some((first.time_us, last))
+    let mut counter = Cumulative::default();
+    let known = rows.iter().filter_map(|row| Some((row.time_us, value(row)?)));
+    known.for_each(|(time_us, value)| counter.push(time_us, value as f64));
+    let (_, end_us) = counter.span_us()?;
+    Some((counter.unchanged_since(end_us)?, counter.at(end_us) as i64))
 }
 
 /// Whether a counter that stayed the same since `since_us` shows that the path has stopped.
@@ -95,6 +97,15 @@ mod tests {
             format!("{}; {}", explanation.evidence.join("; "), explanation.remedy.unwrap())
         };
         explained(&rows).map(text)
+    }
+
+    #[test]
+    fn a_sample_without_the_counter_does_not_show_since_when_it_is_unchanged() {
+        let row = |(time_us, bytes_received)| FlowSample { time_us, bytes_received, ..FlowSample::default() };
+        let rows = [(0, Some(1)), (1, None), (2, Some(5)), (3, None), (4, Some(5)), (5, None)].map(row);
+        let rows: Vec<&FlowSample> = rows.iter().collect();
+        let last = |count: usize| last_value(&rows[..count], |row| row.bytes_received);
+        assert_eq!((last(6), last(1), last(0)), (Some((2, 5)), Some((0, 1)), None));
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! The records that the page has open. It can open only those of one directory or object store.
 
+use std::fs::{self, DirEntry};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use record::{RUN_PARTITION, Run, RunsLocation, TableName};
+use record::{RUN_PARTITION, Run, RunEntry, RunsLocation, TableName};
 use schema::RunSummary;
 
 use super::documents::PublishedRow;
@@ -75,16 +77,27 @@ impl Store {
         Ok(RunList {
             runs_dir: self.runs.to_string(),
             requested: self.requested.clone(),
-            runs: self.runs.list()?.iter().map(RunItem::of).collect(),
+            runs: self.entries()?.iter().map(RunItem::of).collect(),
         })
     }
 
     pub(crate) fn sweeps(&self) -> Result<Vec<SweepDocument>, Refusal> {
-        Ok(sweeps::sweeps(&self.runs.list()?))
+        Ok(sweeps::sweeps(&self.entries()?))
     }
 
     pub(crate) fn published(&self) -> Result<Vec<PublishedRow>, Refusal> {
-        Ok(sweeps::published(&self.runs.list()?))
+        Ok(sweeps::published(&self.entries()?))
+    }
+
+    /// All records. Those with files outside the runs directory have an error in place of a summary, and count as partial.
+    fn entries(&self) -> Result<Vec<RunEntry>, Refusal> {
+        let mut entries = self.runs.list()?;
+        let root = self.root();
+        for entry in entries.iter_mut().filter(|entry| reads_outside(root.as_deref(), &entry.path)) {
+            entry.run = Err(record::Error::Outside { path: entry.path.clone() });
+            entry.partial = true;
+        }
+        Ok(entries)
     }
 
     /// The runs with these keys, without their series.
@@ -107,8 +120,7 @@ impl Store {
         open.flows.update(&run, &[], false)?;
         open.links.update(&run, &[], false)?;
         open.trace.update(&run, &[], false)?;
-        let scenario_toml =
-            self.inside(&run.file("scenario.toml")?).and_then(|path| std::fs::read_to_string(path).ok());
+        let scenario_toml = fs::read_to_string(run.file("scenario.toml")?).ok();
         let summary = run.run().clone();
         Ok(RunDetail {
             key: key.to_owned(),
@@ -197,7 +209,7 @@ impl Store {
         wire::encode(&head, &curves, &causes).map_err(|e| Refusal::Bad(e.to_string()))
     }
 
-    /// The record that a key names. With all symbolic links followed, it and its files must be below the runs directory.
+    /// The record that a key names. It is refused if it [`reads_outside`] the runs directory.
     fn find(&self, key: &str) -> Result<Run, Refusal> {
         let none = || Refusal::NoRun(key.to_owned());
         let (scenario, id) = key.split_once('/').ok_or_else(none)?;
@@ -214,22 +226,15 @@ impl Store {
             // have yet.
             None => self.runs.refresh().map(|()| existing())?.ok_or_else(none)?,
         };
-        self.inside(path).ok_or_else(none)?;
-        let files = std::fs::read_dir(path).map_err(|_| none())?;
-        // Only links are resolved: other files of a run in progress may be renamed meanwhile.
-        let is_outside = |file: std::fs::DirEntry| {
-            file.file_type().is_ok_and(|kind| kind.is_symlink()) && self.inside(&file.path()).is_none()
-        };
-        if files.flatten().any(is_outside) {
-            return Err(none());
+        match reads_outside(self.root().as_deref(), path) {
+            true => Err(none()),
+            false => Ok(self.runs.open(path)?),
         }
-        Ok(self.runs.open(path)?)
     }
 
-    /// `path` with all symbolic links followed, where it exists and is below the runs directory.
-    fn inside(&self, path: &Path) -> Option<PathBuf> {
-        let (root, path) = (self.runs.readable().canonicalize().ok()?, path.canonicalize().ok()?);
-        path.starts_with(root).then_some(path)
+    /// The runs directory with all symbolic links followed; `None` if it cannot be resolved.
+    fn root(&self) -> Option<PathBuf> {
+        self.runs.readable().canonicalize().ok()
     }
 
     /// The run's cached series. The least recently used run is evicted.
@@ -247,6 +252,25 @@ impl Store {
         }
         run
     }
+}
+
+/// Whether a record's directory, or a file in it, is outside `root` once all symbolic links are followed. The runs directory itself may be
+/// a link, and links between records are followed too: only places outside it are not served, because readers of the page may have fewer
+/// permissions than the user who serves it.
+fn reads_outside(root: Option<&Path>, record: &Path) -> bool {
+    // Only links are resolved: other files of a run in progress may be renamed meanwhile.
+    let is_link = |file: &DirEntry| file.file_type().is_ok_and(|kind| kind.is_symlink());
+    leads_outside(root, record)
+        || match fs::read_dir(record) {
+            Ok(files) => files.flatten().any(|file| is_link(&file) && leads_outside(root, &file.path())),
+            // A run in progress has just been renamed. Any other directory that cannot be read may have links.
+            Err(error) => error.kind() != ErrorKind::NotFound,
+        }
+}
+
+/// Whether a path is outside `root` once its symbolic links are followed. A path that cannot be resolved cannot be read either.
+fn leads_outside(root: Option<&Path>, path: &Path) -> bool {
+    path.canonicalize().is_ok_and(|path| root.is_none_or(|root| !path.starts_with(root)))
 }
 
 /// Whether a text is a single component of a path, and not hidden.

@@ -411,7 +411,7 @@ impl Observer for Display<'_> {
         current.shown = Instant::now();
         let Current { name, progress, began, .. } = &*current;
         let (percent, goodput) = (progress.percent(bytes), progress.goodput(bytes, began.elapsed()));
-        let name = output::printable(name);
+        let name = in_one_line(name);
         output::rewrite_line(&format!("{name}: {percent:.0} % of {}, {goodput}", Bytes(progress.bytes)));
     }
 
@@ -442,11 +442,16 @@ impl Observer for Display<'_> {
     }
 }
 
+/// The name of a file without line ends and other control characters: a sender could imitate the lines of other files.
+fn in_one_line(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
 /// One line per file.
 fn line(verb: &str, report: &FileReport) -> String {
     let rate = BitRate(three_digits(report.goodput_bps));
-    let mut line =
-        format!("{verb} {}: {} in {:.1} s, {rate}", report.name, Bytes(report.bytes), report.duration_s);
+    let name = in_one_line(&report.name);
+    let mut line = format!("{verb} {name}: {} in {:.1} s, {rate}", Bytes(report.bytes), report.duration_s);
     if report.resumed_bytes > 0 {
         line += &format!(", {} of it by an earlier transfer", Bytes(report.resumed_bytes));
     }
@@ -469,6 +474,23 @@ mod tests {
         assert_eq!(host_and_directory("[::1]:a"), Some(("::1", "a")));
         assert_eq!(host_and_directory("file"), None);
         assert_eq!(host_and_directory(":a"), None);
+    }
+
+    #[test]
+    fn a_file_has_one_line_whatever_its_name_is() {
+        let report = FileReport {
+            name: "a\nreceived b: 1 GB\r\u{1b}[2J".into(),
+            bytes: 1,
+            resumed_bytes: 0,
+            duration_s: 1.0,
+            goodput_bps: 8.0,
+            blake3: "00".into(),
+            sent_packets: None,
+            retransmitted_packets: None,
+        };
+        let line = line("received", &report);
+        assert!(line.starts_with("received a?received b: 1 GB??[2J: "), "{line}");
+        assert_eq!(line.matches(char::is_control).collect::<Vec<_>>(), ["\n"]);
     }
 
     #[test]

@@ -36,8 +36,8 @@ class PathEnv(gymnasium.Env):
 
     Action: the binary logarithm of the factor by which the window or the rate changes, from -1 to 1. Observation: the columns
     :data:`OBSERVATION`, or :data:`PACING_OBSERVATION` with ``action="pacing"``, as numbers; absent ones are 0. Other flows of the
-    scenario have their own congestion controls. An episode is truncated at the end of the scenario's duration. ``reset(seed=...)``
-    sets the seed of the scenario's random losses.
+    scenario have their own congestion controls. An episode is truncated at the end of the scenario's duration. Each episode has other
+    random losses, and ``reset(seed=...)`` begins a sequence of episodes that can be repeated.
 
     :param flow: the name of the controlled flow.
     :param action: ``cwnd``: the congestion window, without pacing; ``pacing``: the pacing rate, with a window of ``max_cwnd``.
@@ -84,14 +84,29 @@ class PathEnv(gymnasium.Env):
         if not 1 <= self._limits[0] <= self._initial <= self._limits[1]:
             raise BadInput(f"the initial value {self._initial} is not from {self._limits[0]} to {self._limits[1]}")
         self._simulation: Optional[_native.Stepped] = None
+        # Whether the sequence of the episodes' seeds has begun.
+        self._is_seeded = False
         self._value = float(self._initial)
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
         self.observation_space = gymnasium.spaces.Box(0.0, np.inf, (self._shown,), np.float64)
 
     def reset(self, *, seed: Optional[int] = None, options: Optional[dict[str, Any]] = None) -> tuple[np.ndarray, dict]:
+        """Begins an episode. Returns the observation of the flow's first sample, and ``time_s`` and ``sample`` as a dictionary.
+
+        :param seed: seed of this episode's random numbers; those of the next episodes follow from it. ``None`` in the first episode: the
+            scenario's seed.
+        """
+        scenario = self._scenario
+        if seed is not None:
+            scenario = scenario.with_(seed=seed)
+        elif not self._is_seeded:
+            variants = [] if self._variant is None else [self._variant]
+            *_, seed = _native.plan(scenario._native, [], "sim", variants, 1)[0]
+        else:
+            scenario = scenario.with_(seed=int(self.np_random.integers(2**31)))
         super().reset(seed=seed)
+        self._is_seeded = True
         self.close()
-        scenario = self._scenario if seed is None else self._scenario.with_(seed=seed)
         self._value = float(self._initial)
         self._simulation = _native.Stepped(
             scenario._native, self._variant, self._flow, list(self._columns), *self._control()
@@ -102,6 +117,11 @@ class PathEnv(gymnasium.Env):
         return self._result(sample)
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+        """Changes the window or the rate, and simulates until the flow's next sample.
+
+        Returns the observation, the reward, False (an episode never terminates), whether the scenario has ended, and the dictionary
+        of :meth:`reset`.
+        """
         if self._simulation is None:
             raise RuntimeError("call reset first")
         factor = 2.0 ** min(max(float(np.asarray(action).reshape(-1)[0]), -1.0), 1.0)
@@ -126,6 +146,7 @@ class PathEnv(gymnasium.Env):
         return self._last
 
     def close(self) -> None:
+        """Ends the simulation."""
         if self._simulation is not None:
             self._simulation.close()
             self._simulation = None

@@ -86,6 +86,27 @@ def test_episodes_with_the_same_seed_are_equal():
     assert episode(1) == episode(1)
 
 
+def test_episodes_without_a_seed_continue_the_sequence_of_the_last_one():
+    scenario = longfat.Scenario.path("100mbit", "20ms", loss="1%", duration="1s").with_(sample="20ms", seed=7)
+
+    def episodes(*seeds):
+        from longfat.gym import PathEnv
+
+        one = PathEnv(scenario, "bulk")
+        rewards = []
+        for seed in seeds:
+            one.reset(seed=seed)
+            rewards.append([one.step(np.array([0.2]))[1] for _ in range(40)])
+        one.close()
+        return rewards
+
+    first, second, third = episodes(1, None, None)
+    assert first != second != third != first
+    assert episodes(1, None, None) == [first, second, third]
+    # Without any seed the sequence begins with that of the scenario.
+    assert episodes(None, None) == episodes(7, None)
+
+
 def test_ctrl_c_ends_a_step():
     # Without the interruption, the first sample of the flow would take minutes.
     code = """

@@ -1,13 +1,21 @@
 //! Executes the commands of docs/tutorials as a reader would.
 
-use std::path::Path;
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use testing::Missing;
 
 use crate::common::{CommandOutput, TestDir, lab::lab_name, lab_slots::acquire_lab_slot};
 
+fn file_of_repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
 /// The lines of a tutorial's shell examples.
 fn commands(tutorial: &str) -> Vec<String> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tutorials").join(tutorial);
-    let text = std::fs::read_to_string(page).unwrap();
+    let text = std::fs::read_to_string(file_of_repository("docs/tutorials").join(tutorial)).unwrap();
     let blocks = text.split("\n```").skip(1).step_by(2);
     let examples = blocks.filter_map(|block| block.strip_prefix("sh\n"));
     examples.flat_map(str::lines).map(Into::into).collect()
@@ -86,4 +94,38 @@ fn the_tutorial_on_a_slow_transfer_finds_and_fixes_it() {
         disturbed = format!("{goodputs:?}, receive buffer named: {found}, failed: {failed:?}");
     }
     panic!("{disturbed}");
+}
+
+/// What `scripts/tutorial-script.py` prints.
+fn script(argument: &str) -> String {
+    let printed =
+        Command::new(file_of_repository("scripts/tutorial-script.py")).arg(argument).output().unwrap();
+    assert!(printed.status.success(), "{argument}: {printed:?}");
+    String::from_utf8(printed.stdout).unwrap()
+}
+
+/// `scripts/test-tutorials.sh` executes these scripts in a clean root.
+#[test]
+fn the_scripts_of_the_tutorials_have_all_commands() {
+    if !Command::new("python3").arg("--version").output().is_ok_and(|found| found.status.success()) {
+        testing::skip(Missing::Tool, "there is no python3");
+        return;
+    }
+    let dir = TestDir::new("");
+    let pages = script("--list");
+    let pages: Vec<&str> = pages.lines().collect();
+    for tutorial in std::fs::read_dir(file_of_repository("docs/tutorials")).unwrap() {
+        let name = tutorial.unwrap().file_name().into_string().unwrap();
+        let page = format!("docs/tutorials/{name}");
+        assert!(pages.contains(&page.as_str()), "{page} is not below Tutorials in site/mkdocs.yml");
+        let script = script(&page);
+        for line in commands(&name) {
+            assert!(script.lines().any(|found| found == line), "{page}: {line}");
+        }
+    }
+    for page in pages.into_iter().chain(["README.md"]) {
+        std::fs::write(dir.path("script"), script(page)).unwrap();
+        let checked = CommandOutput::from(dir.with_longfat("bash").args(["-n", "script"]).output().unwrap());
+        assert_eq!(checked.code, 0, "{page}: {checked:?}");
+    }
 }

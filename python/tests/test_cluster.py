@@ -5,6 +5,7 @@ LONGFAT_REPEAT=125 LONGFAT_DURATION=1s makes sweeps of 10,000 runs.
 """
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -18,7 +19,7 @@ from pathlib import Path
 import pytest
 
 import longfat
-from conftest import TEXT
+from conftest import ROOT, TEXT
 from test_sweep import stored
 
 pytestmark = pytest.mark.slow
@@ -276,12 +277,23 @@ if __name__ == "__main__":
 """
 
 
-def test_mpi(by_program, tmp_path):
+def run_with_mpi(program, folder):
+    """Executes the text of a Python program by three processes, of which two are workers."""
     pytest.importorskip("mpi4py.futures")
     launcher = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if launcher is None:
         pytest.skip("there is no mpiexec")
-    script = tmp_path / "sweep.py"
-    script.write_text(MPI_SWEEP.format(tests=str(Path(__file__).parent), runs=str(tmp_path / "runs")))
-    subprocess.run([launcher, "-n", "3", sys.executable, "-m", "mpi4py.futures", str(script)], check=True, cwd=tmp_path)
+    script = folder / "sweep.py"
+    script.write_text(program)
+    subprocess.run([launcher, "-n", "3", sys.executable, "-m", "mpi4py.futures", str(script)], check=True, cwd=folder)
+
+
+def test_mpi(by_program, tmp_path):
+    run_with_mpi(MPI_SWEEP.format(tests=str(Path(__file__).parent), runs=str(tmp_path / "runs")), tmp_path)
     assert stored(tmp_path / "runs") == by_program
+
+
+def test_the_example_with_mpi_runs(tmp_path):
+    [example] = re.findall(r"^```python mpi\n(.*?)^```$", (ROOT / "docs/python.md").read_text(), re.M | re.S)
+    run_with_mpi(f"import longfat\n{example}", tmp_path)
+    assert len(stored(tmp_path / "runs")) == len(longfat.sweep("dsl", {"flows.upload.cc": ["cubic", "bbr"]}, runs=None))

@@ -135,9 +135,16 @@ def test_progress_is_reported_and_an_exception_in_it_ends_the_run(scenario):
         longfat.run(scenario.with_(duration="100000s"), progress=stop)
 
 
-@pytest.mark.parametrize("call", ["longfat.run(scenario)", '_run_chunk(scenario, "sim", [(0, None, (), 1)])'])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "longfat.run(scenario)",
+        'longfat.sweep(scenario, {"flows.bulk.cc": ["cubic", "reno", "bbr"]}, runs=None).run()',
+        '_run_chunk(scenario, "sim", [(0, None, (), 1)])',
+    ],
+)
 def test_ctrl_c_ends_a_run(call):
-    """The second call is the one that a sweep's worker executes in another process."""
+    """The last call is the one that a sweep's worker executes in another process."""
     code = f"""
 import longfat
 from longfat._sweep import _run_chunk

@@ -89,6 +89,18 @@ def test_records_are_written_on_request_and_opened(scenario, tmp_path):
         longfat.open("none", runs=tmp_path)
 
 
+def test_records_of_version_0_1_are_opened():
+    runs = ROOT / "crates/cli/tests/records-0.1"
+    records = sorted(runs.glob("*/*"))
+    assert len(records) == 3
+    for record in records:
+        run = longfat.open(record)
+        assert run.flow("bulk")["goodput_bps"] > 1e6 and run.verdict and not run.partial
+        if run.summary["engine"] != "model":
+            assert len(run.flows) > 10 and "<svg" in run.plot().svg
+            assert run.flows.to_arrow().column("snd_cwnd_segs")[-1].as_py() > 0
+
+
 def test_runs_are_compared(scenario):
     one, other = longfat.run(scenario), longfat.run(scenario.with_({"links.h1-h2.forward.rate": "50mbit"}))
     comparison = longfat.compare(one, other)

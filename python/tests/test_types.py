@@ -61,6 +61,13 @@ def test_stubs_have_the_functions_and_classes_of_the_native_module():
                 assert parameters_of_stub(one) == parameters_of_native(found), f"{name}.{member}"
 
 
+def test_the_package_has_the_syntax_of_python_3_9():
+    files = [*STUBS.parent.glob("*.py"), STUBS]
+    assert len(files) > 10
+    for file in files:
+        ast.parse(file.read_text(), file.name, feature_version=(3, 9))
+
+
 def seen_by_users():
     """What the modules export, and the public members of their classes."""
     for module in MODULES:

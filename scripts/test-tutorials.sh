@@ -105,7 +105,8 @@ echo 'reader ALL=(ALL) NOPASSWD: ALL' >"$root/etc/sudoers.d/reader"
 # Installs the programs that the page names in its text.
 prepare() {
     case $1 in
-    docs/write-your-own-cc.md) install_packages clang-16 ;;
+    # With recommended packages, as by the page's command.
+    docs/write-your-own-cc.md) setup apt-get install -y -qq clang-16 ;;
     docs/tutorials/sweep-with-pandas.md)
         install_packages python3-venv ca-certificates
         # With certificates that were added on this machine.

@@ -38,13 +38,13 @@ failed() {{
     echo "exit code $1: $2"
     exit "$1"
 }}
-# At most ten minutes.
+# At most 15 minutes: the demo of a mesh needs five on an idle machine.
 wait_until() {{
-    for ((tried = 0; tried < 1200; tried++)); do
+    for ((tried = 0; tried < 1800; tried++)); do
         if "$@" >/dev/null 2>&1; then return 0; fi
         sleep 0.5
     done
-    echo "not within ten minutes: $*"
+    echo "not within 15 minutes: $*"
     return 1
 }}
 refused() {{

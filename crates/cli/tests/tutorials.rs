@@ -67,7 +67,7 @@ fn the_commands_of_the_class_tutorial_work_without_a_lab() {
     assert!(dir.path("lab8.html").exists() && dir.path("buffers.svg").exists());
 }
 
-/// Examples that need no other host, no lab and no file but these: the scenarios of the repository, and two simple paths.
+/// Examples that need no other host and no lab, and only these files: the repository's scenarios, two simple paths, and a record of lab8.
 #[test]
 fn the_examples_of_other_pages_work() {
     let docs = std::fs::read_dir(file_of_repository("docs")).unwrap().map(|entry| entry.unwrap().path());
@@ -84,18 +84,19 @@ fn the_examples_of_other_pages_work() {
         let files = [
             "longfat scenario new s.toml --rate 10mbit --rtt 20ms --duration 2s",
             "longfat scenario new back-to-back.toml --rate 1gbit --rtt 200us --duration 500ms",
+            "longfat run lab8 --variant tuned --engine sim --set duration=1s --trace bulk",
         ];
         all_succeed(&dir, &files.map(String::from));
         all_succeed(&dir, &examples);
-        // Options of a command that end in a picture or a report.
+        // Their output files.
         for word in examples.iter().flat_map(|line| line.split_whitespace()) {
-            if word.ends_with(".svg") || word.ends_with(".html") {
+            if [".svg", ".html", ".parquet", ".xpl"].iter().any(|end| word.ends_with(end)) {
                 assert!(dir.path(word).exists(), "{}: {word}", page.display());
             }
         }
         executed.extend(examples);
     }
-    assert!(executed.len() >= 12, "{executed:?}");
+    assert!(executed.len() >= 20, "{executed:?}");
 }
 
 /// The goodput in Mb/s of a test's summary line for the receiver.

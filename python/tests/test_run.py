@@ -68,7 +68,14 @@ def test_pandas_polars_and_duckdb_read_series(scenario):
     assert {"start", "stop"} <= kinds
 
 
-def test_a_plot_equals_the_programs_svg(scenario, tmp_path):
+def test_a_plot_equals_the_programs_svg(program, scenario, tmp_path):
+    recorded = longfat.run(scenario, runs=tmp_path / "runs")
+    command = [program, "plot", str(recorded.path), "--metric", "goodput,cwnd,rtt", "-o", str(tmp_path / "program.svg")]
+    subprocess.run(command, check=True, capture_output=True)
+    assert recorded.plot().svg == (tmp_path / "program.svg").read_text()
+
+
+def test_a_plot_has_options_and_is_saved(scenario, tmp_path):
     run = longfat.run(scenario)
     plot = run.plot("cwnd", title="Window", width=500)
     assert plot._repr_svg_().startswith("<svg") and "Window" in plot.svg

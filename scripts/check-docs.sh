@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks the documentation: links to files and to headings are valid, and README.md has at most 900 words.
+# Checks the documentation: links to files and to headings are valid, the site's navigation has all pages of docs/, and README.md has at
+# most 900 words.
 #   check-docs.sh [DIRECTORY]   the documentation of the repository, or the one in a directory
 set -eu
 cd "${1:-$(dirname "$0")/..}"
@@ -32,6 +33,15 @@ while IFS=: read -r page link; do
         fi
     fi
 done < <(pages "$@" | xargs grep -oHE '\]\([^) ]+\)')
+# Packages have no site.
+if [ -e site/mkdocs.yml ]; then
+    for page in docs/*.md docs/tutorials/*.md; do
+        if ! grep -q "[- ]$page\$" site/mkdocs.yml; then
+            echo "site/mkdocs.yml lacks $page" >&2
+            failed=1
+        fi
+    done
+fi
 words=$(wc -w <README.md)
 if [ "$words" -gt 900 ]; then
     echo "README.md has $words words; the limit is 900" >&2

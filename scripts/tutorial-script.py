@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.M | re.S)
-# The tutorial within a page that also is a reference: the headings at its begin and after its end.
+# The tutorial within a page that also is a reference: the texts at its beginning and after its end.
 PARTS = {
     "README.md": ("## Install", "**From source**"),
     "docs/agent.md": ("## A mesh in one command", "## Commands"),
@@ -58,9 +58,11 @@ run_until() {{
     shift
     "$@" >output 2>&1 &
     job=$!
-    wait_until grep -qF "$text" output || {{ cat output; return 1; }}
-    kill -INT $job
+    # Until then, or until the command ends by itself.
+    wait_until eval 'grep -qF "$text" output || ! kill -0 $job' || {{ cat output; return 1; }}
+    kill -INT $job 2>/dev/null || true
     wait $job || code=$?
+    grep -qF "$text" output || [ $code != 0 ] || code=1
     cat output
     return $code
 }}

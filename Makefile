@@ -4,10 +4,10 @@ TARGET ?= $(or $(CARGO_TARGET_DIR),target)
 LONGFAT = $(TARGET)/release/longfat
 DEMO = $(TARGET)/demo
 
-.PHONY: help demo test web playground test-web instructions bench fidelity lint format fuzz build dist test-dist wheel test-python release site setup install docs-pictures reproduced clean
+.PHONY: help demo test web playground test-web instructions bench fidelity lint format fuzz build dist test-dist test-tutorials wheel test-wheel test-python release site setup install docs-pictures reproduced clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-15s %s\n", $$1, $$2 }'
 
 demo: build ## install missing packages, build, run Lab 8, print where the report is
 	@mkdir -p $(DEMO)
@@ -104,9 +104,17 @@ dist: ## build a static program, an OCI image and a .deb in target/dist
 test-dist: dist ## install, run and remove the .deb in a clean root, check that nothing is left
 	@scripts/test-deb.sh
 
+# After make dist wheel. Needs root, Debian's mirror and PyPI; about half an hour.
+test-tutorials: ## follow README.md's installation and the tutorials in a clean root with the packages of target/dist
+	@scripts/test-tutorials.sh
+
 # Needs Python 3.9 with venv, and PyPI for maturin.
 wheel: setup ## build the Python package, with the program, in target/dist
 	@scripts/wheel.sh
+
+# After make wheel. Needs PyPI.
+test-wheel: ## test the wheel of target/dist in a new virtual environment, print the cost of an import and of a run
+	@scripts/test-python.sh wheel
 
 # Part of `make test`, without the slow ones. `scripts/test-python.sh slow` needs PyPI for Ray and Dask.
 test-python: setup ## test the Python package from the sources

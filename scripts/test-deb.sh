@@ -5,14 +5,10 @@
 set -eu
 cd "$(dirname "$0")/.."
 deb=${1:-$(ls "${CARGO_TARGET_DIR:-target}"/dist/longfat_*_"$(dpkg --print-architecture)".deb)}
-[ "$(id -u)" = 0 ] || { echo "test-deb: root is needed to make a clean Debian root" >&2; exit 4; }
-command -v debootstrap >/dev/null || apt-get install -y -qq --no-install-recommends debootstrap >/dev/null
-mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | head -1)
-suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
+. scripts/clean-root.sh
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
-debootstrap --variant=minbase "$suite" "$root" "$mirror" >"$root.log" 2>&1 || { tail "$root.log" >&2; rm -f "$root.log"; exit 1; }
-rm -f "$root.log"
+make_clean_root "$root"
 # dpkg's own state and log do not count as leftovers of the package.
 files() { (cd "$root" && find . -path ./var/lib/dpkg -prune -o -path ./var/log/dpkg.log -prune -o -path ./test -prune -o -print | LC_ALL=C sort); }
 in_root() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"; }

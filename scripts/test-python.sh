@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Tests the Python package from the sources with a debug build.
+# Tests the Python package from the sources, with a debug build or with that of cargo's profile LONGFAT_PROFILE.
 #   test-python.sh [PYTEST OPTIONS]   builds the module and the program, then runs python/tests
 #   test-python.sh built ...          with LONGFAT_MODULE and LONGFAT, as `cargo test -p longfat-python` does
-#   test-python.sh slow ...           the slow tests: sweeps by Ray and Dask, with workers that are killed
+#   test-python.sh wheel [FILE] ...   with a wheel (that of target/dist) in a new virtual environment; prints what an import and a run cost
+#   test-python.sh slow ...           the slow tests: sweeps by Ray, Dask, Slurm and MPI, with workers that are killed
 #   test-python.sh environment        makes the virtual environment in target/python/venv and nothing else
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -28,6 +29,25 @@ environment)
 built)
     shift
     ;;
+wheel)
+    shift
+    wheel=$(ls "$target"/dist/longfat-*.whl 2>/dev/null | head -1)
+    case ${1:-} in *.whl)
+        wheel=$(realpath "$1")
+        shift
+        ;;
+    esac
+    [ -n "$wheel" ] || { echo "test-python: there is no wheel in $target/dist: make wheel" >&2; exit 1; }
+    venv=$venv-wheel
+    rm -rf "$venv"
+    environment requirements
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$wheel"
+    # Not the package of the sources.
+    cd "$target/python"
+    LONGFAT=$venv/bin/longfat PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" -m pytest -c "$root/python/pyproject.toml" \
+        --rootdir "$root/python" -p no:cacheprovider "$root/python/tests" "$@"
+    exec "$venv/bin/python" "$root/python/tests/costs.py"
+    ;;
 *)
     lists=(requirements)
     if [ "$mode" = slow ]; then
@@ -38,9 +58,10 @@ built)
     fi
     environment "${lists[@]}"
     cd "$root"
-    cargo build --locked -p longfat -p longfat-python
-    LONGFAT_MODULE=$target/debug/liblongfat_python.so
-    export LONGFAT=$target/debug/longfat
+    profile=${LONGFAT_PROFILE:-dev} built=${LONGFAT_PROFILE:-debug}
+    cargo build --locked --profile "$profile" -p longfat -p longfat-python
+    LONGFAT_MODULE=$target/$built/liblongfat_python.so
+    export LONGFAT=$target/$built/longfat
     ;;
 esac
 # The package as it is installed: the pure part beside the module.

@@ -27,6 +27,7 @@ class RayExecutor(Executor):
         self._call = ray.remote(**{"max_retries": -1, **(options or {})})(_call)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
+        """Calls a function in a worker; its arguments and its result are pickled."""
         return self._call.remote(fn, args, kwargs).future()
 
 

@@ -96,6 +96,12 @@ class PathEnv(gymnasium.Env):
         self.observation_space = gymnasium.spaces.Box(0.0, np.inf, (self._shown,), np.float64)
 
     def reset(self, *, seed: Optional[int] = None, options: Optional[dict[str, Any]] = None) -> tuple[np.ndarray, dict]:
+        """Begins an episode. Returns the observation of the flow's first sample, and a dictionary with ``time_s``, ``sample`` and
+        the episode's ``seed``.
+
+        :param seed: seed of this episode's random numbers; those of the next episodes follow from it. ``None``: drawn from the
+            environment's generator.
+        """
         super().reset(seed=seed)
         self.close()
         if seed is None:
@@ -112,6 +118,11 @@ class PathEnv(gymnasium.Env):
         return observation, {**info, "seed": seed}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+        """Changes the window or the rate, and simulates until the flow's next sample.
+
+        Returns the observation, the reward, False (an episode never terminates), whether the scenario has ended, and the dictionary
+        of :meth:`reset`.
+        """
         if self._simulation is None:
             raise RuntimeError("call reset first")
         factor = 2.0 ** min(max(float(np.asarray(action).reshape(-1)[0]), -1.0), 1.0)
@@ -136,6 +147,7 @@ class PathEnv(gymnasium.Env):
         return self._last
 
     def close(self) -> None:
+        """Ends the simulation."""
         if self._simulation is not None:
             self._simulation.close()
             self._simulation = None

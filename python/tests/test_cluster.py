@@ -1,23 +1,25 @@
 """Sweeps by Ray, Dask, Slurm and MPI with two workers each, one of which is killed in the middle (not with MPI, which
-ends with its workers).
+ends with its workers), and their cost beside that of two threads.
 
 LONGFAT_REPEAT=125 LONGFAT_DURATION=1s makes sweeps of 10,000 runs.
 """
 
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import longfat
-from conftest import TEXT
+from conftest import ROOT, TEXT
 from test_sweep import stored
 
 pytestmark = pytest.mark.slow
@@ -29,6 +31,10 @@ OVER = {
 }
 REPEAT = int(os.environ.get("LONGFAT_REPEAT", 5))
 RUNS = 80 * REPEAT
+# Longer than any of these sweeps takes on a busy machine, seconds.
+TIMEOUT_S = 3600
+# Results after which a worker is killed: the others take some time to arrive.
+BEFORE_KILL = RUNS // 4
 # Runs are long enough for workers to be busy when one is killed.
 LONG_TEXT = TEXT.replace('duration = "1s"', f'duration = "{os.environ.get("LONGFAT_DURATION", "4s")}"')
 
@@ -51,23 +57,47 @@ def program_sweep(path, runs):
     return [os.environ["LONGFAT"], "--runs", str(runs), "sweep", str(path), *over, f"--repeat={REPEAT}"]
 
 
-def sweep_and_kill(executor, kill, runs):
-    """Sweeps, and calls `kill` when the first runs are done."""
+def sweep_by(executor, runs, **options):
     scenario = longfat.Scenario.from_text(LONG_TEXT, "short")
-    sweep = longfat.sweep(scenario, OVER, repeat=REPEAT, executor=executor, runs=runs, chunk=5)
+    return longfat.sweep(scenario, OVER, repeat=REPEAT, executor=executor, runs=runs, **options)
+
+
+def sweep_and_kill(executor, kill, runs):
+    """Sweeps, and calls `kill` when a part of the runs is done."""
+    sweep = sweep_by(executor, runs, chunk=5)
     indices = []
     for point in sweep:
         indices.append(point.index)
-        if len(indices) == 1:
+        if len(indices) == BEFORE_KILL:
             kill()
     assert sorted(indices) == list(range(RUNS)), "each run is there once"
+    assert sweep.executed == RUNS
+    # A second start executes nothing.
+    assert sweep_by(None, runs).run().executed == 0
     return stored(runs)
 
 
-def test_dask(by_program, tmp_path):
+@contextmanager
+def dask_workers():
     from dask.distributed import Client
 
     with Client(n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
+        yield client
+
+
+@contextmanager
+def ray_workers():
+    import ray
+
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        yield longfat.executors.RayExecutor()
+    finally:
+        ray.shutdown()
+
+
+def test_dask(by_program, tmp_path):
+    with dask_workers() as client:
 
         def kill():
             os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
@@ -77,21 +107,50 @@ def test_dask(by_program, tmp_path):
 
 
 def test_ray(by_program, tmp_path):
-    import ray
-
+    # Ray sends functions of a test to its workers, but not those of a module, which they could not import.
     def worker_process():
         """The worker's process, returned after a while, so that other workers get such a task too."""
         time.sleep(0.5)
         return os.getpid()
 
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-    try:
-        executor = longfat.executors.RayExecutor()
+    with ray_workers() as executor:
         workers = {future.result() for future in [executor.submit(worker_process) for _ in range(8)]}
         results = sweep_and_kill(executor, lambda: kill_one(workers), tmp_path)
-    finally:
-        ray.shutdown()
     assert results == by_program
+
+
+@contextmanager
+def dask_executor():
+    with dask_workers() as client:
+        yield client.get_executor()
+
+
+# Two workers of each kind.
+WORKERS = {"processes": lambda: ProcessPoolExecutor(2), "dask": dask_executor, "ray": ray_workers}
+
+
+@pytest.mark.parametrize("kind", WORKERS)
+def test_the_cost_of_workers_is_printed(kind, by_program, tmp_path, capsys):
+    """Beside two threads of this process. The smaller of two durations each, alternately, because other programs disturb them."""
+
+    def seconds(executor, name):
+        begin = time.perf_counter()
+        sweep = sweep_by(executor, tmp_path / name)
+        sweep.run()
+        duration = time.perf_counter() - begin
+        assert sweep.executed == RUNS and stored(tmp_path / name) == by_program
+        return duration
+
+    with ThreadPoolExecutor(2) as threads, WORKERS[kind]() as executor:
+        # Workers load longfat before their time is measured.
+        longfat.sweep(longfat.Scenario.from_text(LONG_TEXT, "short"), repeat=16, executor=executor, runs=None, chunk=1).run()
+        durations = [(seconds(threads, f"threads{round}"), seconds(executor, f"workers{round}")) for round in (1, 2)]
+    by_threads, by_workers = map(min, zip(*durations))
+    with capsys.disabled():
+        print(
+            f"\n{RUNS} runs by two workers ({kind}): {by_workers:.1f} s; by two threads: {by_threads:.1f} s; "
+            f"overhead {by_workers / by_threads - 1:+.1%}"
+        )
 
 
 def kill_one(workers):
@@ -168,7 +227,11 @@ def free_ports(count):
 
 
 def kill_a_shard(runs):
-    """Kills a process of the program that executes a shard of the sweep."""
+    """Kills a process of the program that executes a shard of the sweep, when a part of the runs is done."""
+    begin = time.monotonic()
+    while sum(1 for _ in runs.glob(".points/*/*.json")) < BEFORE_KILL:
+        assert time.monotonic() - begin < TIMEOUT_S, "the shards store nothing"
+        time.sleep(0.1)
     for _ in range(2000):
         for entry in Path("/proc").iterdir():
             try:
@@ -193,7 +256,7 @@ def test_slurm(by_program, tmp_path):
         command = ["sbatch", "--wait", "--requeue", "--array=1-8", f"--output={tmp_path}/%a", f"--wrap={line} {again}"]
         with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as array:
             kill_a_shard(runs)
-            assert array.wait(timeout=3600) == 0
+            assert array.wait(timeout=TIMEOUT_S) == 0
         assert "Requeuing JobId" in (tmp_path / "slurmctld.log").read_text(), "a task was started again"
     gathered = subprocess.run([*program_sweep(path, runs), "--gather"], check=True, capture_output=True, text=True)
     assert f"{RUNS} of {RUNS}" in gathered.stdout + gathered.stderr, gathered
@@ -214,12 +277,23 @@ if __name__ == "__main__":
 """
 
 
-def test_mpi(by_program, tmp_path):
+def run_with_mpi(program, folder):
+    """Executes the text of a Python program by three processes, of which two are workers."""
     pytest.importorskip("mpi4py.futures")
     launcher = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if launcher is None:
         pytest.skip("there is no mpiexec")
-    script = tmp_path / "sweep.py"
-    script.write_text(MPI_SWEEP.format(tests=str(Path(__file__).parent), runs=str(tmp_path / "runs")))
-    subprocess.run([launcher, "-n", "3", sys.executable, "-m", "mpi4py.futures", str(script)], check=True, cwd=tmp_path)
+    script = folder / "sweep.py"
+    script.write_text(program)
+    subprocess.run([launcher, "-n", "3", sys.executable, "-m", "mpi4py.futures", str(script)], check=True, cwd=folder)
+
+
+def test_mpi(by_program, tmp_path):
+    run_with_mpi(MPI_SWEEP.format(tests=str(Path(__file__).parent), runs=str(tmp_path / "runs")), tmp_path)
     assert stored(tmp_path / "runs") == by_program
+
+
+def test_the_example_with_mpi_runs(tmp_path):
+    [example] = re.findall(r"^```python mpi\n(.*?)^```$", (ROOT / "docs/python.md").read_text(), re.M | re.S)
+    run_with_mpi(f"import longfat\n{example}", tmp_path)
+    assert len(stored(tmp_path / "runs")) == len(longfat.sweep("dsl", {"flows.upload.cc": ["cubic", "bbr"]}, runs=None))

@@ -1,9 +1,12 @@
 """Executes the examples of the documentation."""
 
 import ast
+import json
 import os
 import re
 import runpy
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -35,9 +38,49 @@ def test_examples_run(page, count, tmp_path, monkeypatch):
     assert execute(page, False, tmp_path, monkeypatch) >= count
 
 
+# Pages whose examples the tests of this file, of test_agent and of test_cluster execute.
+EXECUTED = {"docs/python.md", "docs/record.md", "docs/tutorials/sweep-with-pandas.md", "python/README.md"}
+
+
+def test_no_other_page_has_python_examples():
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("python/*.md")]
+    found = {str(page.relative_to(ROOT)) for page in pages if "\n```python" in page.read_text()}
+    assert found == EXECUTED
+    words = re.findall(r"^```python(.*)$", (ROOT / "docs/python.md").read_text(), re.M)
+    assert set(words) == {"", " slow", " agent", " mpi"}
+
+
 @pytest.mark.slow
 def test_examples_with_clusters_run(tmp_path, monkeypatch):
     assert execute("docs/python.md", True, tmp_path, monkeypatch) >= 12
+
+
+def test_the_examples_of_the_record_page_read_records(program, tmp_path, monkeypatch):
+    """Its SQL by DuckDB. A copy of the records, with the directories of an object store, stands for the store."""
+    duckdb = pytest.importorskip("duckdb")
+    monkeypatch.setenv("PATH", f"{Path(program).parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+    for line in ("run lab8 --engine sim --set duration=1s", "export table lab8/ -o runs.parquet"):
+        subprocess.run([program, *line.split()], check=True, capture_output=True)
+    records = json.loads(subprocess.check_output([program, "ls", "--json"]))
+    for record in records:
+        shutil.copytree(record["path"], tmp_path / f"store/lab8/run={record['id']}")
+    names: dict = {}
+    results = []
+    text = (ROOT / "docs/record.md").read_text()
+    for language, example in re.findall(r"^```(python|sql)\n(.*?)^```$", text, re.M | re.S):
+        example = example.replace("lab8/ID/", f"lab8/{records[0]['id']}/").replace("s3://lab/runs", str(tmp_path / "store"))
+        if language == "sql":
+            results.append(duckdb.sql(example).fetchall())
+        else:
+            exec(compile(example, "docs/record.md", "exec"), names)
+    by_variant, by_run = results
+    assert sorted(row[1] for row in by_variant) == ["default", "tuned"]
+    assert sorted(row[0] for row in by_run) == sorted(record["id"] for record in records) and len(records) == 2
+    assert len(names["cwnd"]) > 10 and names["cwnd"]["snd_cwnd_segs"].max() > 10
+    assert set(names["rows"]["variant"]) == {"default", "tuned"}
+    assert set(names["flows"].collect()["run"]) == {record["id"] for record in records}
+    assert set(names["runs"]["variant"]) == {"default", "tuned"} and (names["runs"]["goodput_bps"] > 1e9).all()
 
 
 def test_the_example_of_lab8_runs(tmp_path, monkeypatch, capsys):

@@ -1,3 +1,5 @@
+from concurrent.futures import ProcessPoolExecutor
+
 import pytest
 
 import longfat
@@ -22,6 +24,9 @@ def test_known_values_are_recovered(scenario, tmp_path):
     assert found.executed == len(found.tried) > 10 and seen
     again = longfat.fit(scenario, unknowns, figures, **options)
     assert again.executed == 0 and again.values == found.values
+    with ProcessPoolExecutor(2) as processes:
+        by_processes = longfat.fit(scenario, unknowns, figures, **{**options, "runs": None, "executor": processes})
+    assert by_processes.tried == found.tried and by_processes.executed == found.executed
 
 
 def test_invalid_searches_are_refused(scenario):

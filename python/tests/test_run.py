@@ -68,7 +68,14 @@ def test_pandas_polars_and_duckdb_read_series(scenario):
     assert {"start", "stop"} <= kinds
 
 
-def test_a_plot_equals_the_programs_svg(scenario, tmp_path):
+def test_a_plot_equals_the_programs_svg(program, scenario, tmp_path):
+    recorded = longfat.run(scenario, runs=tmp_path / "runs")
+    command = [program, "plot", str(recorded.path), "--metric", "goodput,cwnd,rtt", "-o", str(tmp_path / "program.svg")]
+    subprocess.run(command, check=True, capture_output=True)
+    assert recorded.plot().svg == (tmp_path / "program.svg").read_text()
+
+
+def test_a_plot_has_options_and_is_saved(scenario, tmp_path):
     run = longfat.run(scenario)
     plot = run.plot("cwnd", title="Window", width=500)
     assert plot._repr_svg_().startswith("<svg") and "Window" in plot.svg
@@ -87,6 +94,18 @@ def test_records_are_written_on_request_and_opened(scenario, tmp_path):
         assert opened.summary["flows"] == run.summary["flows"]
     with pytest.raises(longfat.BadInput):
         longfat.open("none", runs=tmp_path)
+
+
+def test_records_of_version_0_1_are_opened():
+    runs = ROOT / "crates/cli/tests/records-0.1"
+    records = sorted(runs.glob("*/*"))
+    assert len(records) == 3
+    for record in records:
+        run = longfat.open(record)
+        assert run.flow("bulk")["goodput_bps"] > 1e6 and run.verdict and not run.partial
+        if run.summary["engine"] != "model":
+            assert len(run.flows) > 10 and "<svg" in run.plot().svg
+            assert run.flows.to_arrow().column("snd_cwnd_segs")[-1].as_py() > 0
 
 
 def test_runs_are_compared(scenario):
@@ -135,9 +154,16 @@ def test_progress_is_reported_and_an_exception_in_it_ends_the_run(scenario):
         longfat.run(scenario.with_(duration="100000s"), progress=stop)
 
 
-@pytest.mark.parametrize("call", ["longfat.run(scenario)", '_run_chunk(scenario, "sim", [(0, None, (), 1)])'])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "longfat.run(scenario)",
+        'longfat.sweep(scenario, {"flows.bulk.cc": ["cubic", "reno", "bbr"]}, runs=None).run()',
+        '_run_chunk(scenario, "sim", [(0, None, (), 1)])',
+    ],
+)
 def test_ctrl_c_ends_a_run(call):
-    """The second call is the one that a sweep's worker executes in another process."""
+    """The last call is the one that a sweep's worker executes in another process."""
     code = f"""
 import longfat
 from longfat._sweep import _run_chunk

@@ -230,9 +230,25 @@ mod tests {
 
     use super::*;
 
-    /// The longfat commands of a page's shell examples, each with its line number, without `sudo` and
-    /// redirections.
-    fn commands(page: &str) -> Vec<(usize, Vec<String>)> {
+    /// The longfat commands of a line of shell, without `sudo` and redirections.
+    fn commands_of(line: &str) -> Vec<Vec<String>> {
+        // `shlex::split` drops comments.
+        let words = shlex::split(line).unwrap_or_default();
+        let words = words.iter().flat_map(|word| match word.strip_suffix(';') {
+            Some(last) => vec![last, ";"],
+            None => vec![word.as_str()],
+        });
+        let words: Vec<&str> = words.collect();
+        let commands = words.split(|word| [";", "|", "&", "&&", ">", ">>", "<"].contains(word));
+        let own = commands.filter_map(|command| {
+            let first = command.iter().position(|word| *word != "sudo" && !word.contains('='))?;
+            (command[first] == "longfat").then(|| &command[first..])
+        });
+        own.map(|command| command.iter().map(|word| (*word).to_owned()).collect()).collect()
+    }
+
+    /// The longfat commands of a page's shell examples, each with its line number.
+    fn commands_in_examples(page: &str) -> Vec<(usize, Vec<String>)> {
         let mut in_example = false;
         let mut found = Vec::new();
         let mut continued = String::new();
@@ -250,19 +266,22 @@ mod tests {
                 continued.pop();
                 continue;
             }
-            // `shlex::split` drops comments.
-            let words = shlex::split(&std::mem::take(&mut continued)).unwrap_or_default();
-            let words = words.iter().flat_map(|word| match word.strip_suffix(';') {
-                Some(last) => vec![last, ";"],
-                None => vec![word.as_str()],
-            });
-            for command in
-                words.collect::<Vec<_>>().split(|word| [";", "|", "&", "&&", ">", ">>", "<"].contains(word))
-            {
-                let own = command.iter().position(|word| *word != "sudo" && !word.contains('='));
-                if let Some(own) = own.filter(|own| command[*own] == "longfat") {
-                    found.push((index + 1, command[own..].iter().map(|word| (*word).to_owned()).collect()));
-                }
+            let commands = commands_of(&std::mem::take(&mut continued));
+            found.extend(commands.into_iter().map(|words| (index + 1, words)));
+        }
+        found
+    }
+
+    /// The longfat commands in a page's prose (inline code), each with its line number.
+    fn commands_in_prose(page: &str) -> Vec<(usize, Vec<String>)> {
+        let mut in_example = false;
+        let mut found = Vec::new();
+        for (index, line) in page.lines().enumerate() {
+            if line.trim_start().starts_with("```") {
+                in_example = !in_example;
+            } else if !in_example {
+                let code = line.split('`').skip(1).step_by(2);
+                found.extend(code.flat_map(commands_of).map(|words| (index + 1, words)));
             }
         }
         found
@@ -271,23 +290,43 @@ mod tests {
     #[test]
     fn commands_in_the_docs_have_valid_arguments() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let docs = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+        let docs = ["docs", "docs/tutorials"].map(|folder| fs::read_dir(root.join(folder)).unwrap());
+        let docs = docs.into_iter().flatten().map(|entry| entry.unwrap().path());
         let pages = docs.filter(|path| path.extension().is_some_and(|end| end == "md"));
-        let (mut wrong, mut checked) = (Vec::new(), 0);
+        let (mut wrong, mut in_examples, mut in_prose) = (Vec::new(), 0, 0);
         for page in pages.chain([root.join("README.md")]) {
-            for (line, words) in commands(&fs::read_to_string(&page).unwrap()) {
-                checked += 1;
-                let Err(error) = Cli::try_parse_from(&words) else { continue };
-                // Values are often placeholders.
-                let is_about_values = [ErrorKind::ValueValidation, ErrorKind::InvalidValue];
-                let is_help = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion];
-                if ![is_about_values, is_help].concat().contains(&error.kind()) {
+            let text = fs::read_to_string(&page).unwrap();
+            let mut check = |line: usize, words: &[String], is_wrong: &dyn Fn(ErrorKind) -> bool| {
+                let Err(error) = Cli::try_parse_from(words) else { return };
+                if is_wrong(error.kind()) {
                     let first = error.to_string().lines().next().unwrap_or_default().to_owned();
                     wrong.push(format!("{}:{line}: {}: {first}", page.display(), words.join(" ")));
                 }
+            };
+            for (line, words) in commands_in_examples(&text) {
+                in_examples += 1;
+                // Values are often placeholders.
+                let allowed = [
+                    ErrorKind::ValueValidation,
+                    ErrorKind::InvalidValue,
+                    ErrorKind::DisplayHelp,
+                    ErrorKind::DisplayVersion,
+                ];
+                check(line, &words, &|kind| !allowed.contains(&kind));
+            }
+            for (line, words) in commands_in_prose(&text) {
+                // Prose names commands and options without their values. `COMMAND` is any command.
+                if words.get(1).is_some_and(|word| word != "COMMAND") {
+                    in_prose += 1;
+                    let refused = [ErrorKind::UnknownArgument, ErrorKind::InvalidSubcommand];
+                    check(line, &words, &|kind| refused.contains(&kind));
+                }
             }
         }
-        assert!(checked > 100, "{checked} commands");
+        assert!(
+            in_examples > 100 && in_prose > 100,
+            "{in_examples} commands in examples, {in_prose} in prose"
+        );
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 }

@@ -143,7 +143,7 @@ pub fn judged_figure(result: &PublishedResult, engine: &EngineName, kernel: Opti
     }
 }
 
-/// Why engines do not apply, and the documented causes of misses: a sentence each.
+/// Why engines do not apply, and the documented causes of misses with their experiments: a sentence each.
 pub fn judged_reasons(result: &PublishedResult) -> Vec<String> {
     let reason = |one: &schema::EngineVerdict| {
         let why = one.why.as_ref()?;
@@ -154,10 +154,19 @@ pub fn judged_reasons(result: &PublishedResult) -> Vec<String> {
         };
         Some(match one.verdict {
             PublishedVerdict::DoesNotApply => format!("the {engine} does not apply: {why}"),
-            _ => format!("the {engine} misses the figure; documented cause: {why}"),
+            _ => {
+                let shown = one.experiment.as_ref().map(|by| format!("; experiment: {}", experiment(by)));
+                let shown = shown.unwrap_or_default();
+                format!("the {engine} misses the figure; documented cause: {why}{shown}")
+            }
         })
     };
     result.judged.iter().filter_map(reason).collect()
+}
+
+/// An experiment: a command, or a variant of the figure's scenario.
+fn experiment(text: &str) -> String {
+    if text.starts_with("longfat ") { text.to_owned() } else { format!("variant {text}") }
 }
 
 /// A published figure: a value or a bound, as in `below 20 Mb/s`.

@@ -490,6 +490,12 @@ why = "because"
         assert_eq!(of("known_miss = { sim = \"a\" }"), None);
         assert_eq!(of("known_miss = { sim = \"a\", model = \"b\" }").as_deref(), Some("b; a"));
         assert_eq!(of("known_miss = \"c\"").as_deref(), Some("c"));
+        // Also that of the lab, beside an engine that agrees.
+        let runs = [run("sim", 1e9, true), run("lab", 2e9, true)];
+        let of = |cause: &str| compare_replaced("why = \"because\"", cause, &runs);
+        let undocumented = of("known_miss = { sim = \"a\" }");
+        assert_eq!((undocumented.verdict, undocumented.known_miss), (PublishedVerdict::Missed, None));
+        assert_eq!(of("known_miss = { lab = \"b\" }").known_miss.as_deref(), Some("b"));
     }
 
     #[test]

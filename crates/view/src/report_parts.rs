@@ -9,7 +9,7 @@ use schema::{
 use crate::escape::escape;
 use crate::label::fairness;
 use crate::number;
-use crate::reproduction::KernelPair;
+use crate::reproduction::{KernelPair, Reproduced};
 use crate::style::cause_class;
 use crate::table::sustainable;
 use crate::words;
@@ -211,10 +211,30 @@ pub(crate) fn published_table(results: &[PublishedResult]) -> String {
     table.finish()
 }
 
+/// The figures that each engine has of each result, and why it has no others.
+pub(crate) fn coverage_table(results: &[Reproduced]) -> String {
+    let covered = || results.iter().filter(|result| !result.engines.is_empty());
+    let Some(first) = covered().next() else { return String::new() };
+    let mut table = Table::new(&["", "figures"]);
+    table.head(first.engines.iter().map(|one| words::engine_heading(&one.engine)), false);
+    for result in covered() {
+        table.cell(&format!("<b>{}</b>", escape(&result.id)));
+        table.number(&result.engines[0].figures.to_string());
+        for engine in &result.engines {
+            table.cell(&escape(&words::coverage(engine)));
+        }
+        table.end_row();
+    }
+    table.finish()
+}
+
 /// Figures with the source's kernel and with today's.
 pub(crate) fn kernel_table<'a>(pairs: impl Iterator<Item = KernelPair<'a>>) -> String {
+    let pairs: Vec<KernelPair<'a>> = pairs.collect();
+    let has_lab = pairs.iter().any(|pair| pair.lab().is_some());
     let mut table = Table::new(&[""]);
     table.head(["source\u{2019}s kernel", "today\u{2019}s kernel"], true);
+    table.head(has_lab.then_some("in the lab"), true);
     for pair in pairs {
         let figure = &pair.today.figure;
         let variant = figure.variant.as_deref().unwrap_or_default();
@@ -225,7 +245,8 @@ pub(crate) fn kernel_table<'a>(pairs: impl Iterator<Item = KernelPair<'a>>) -> S
             escape(pair.source_variant),
             escape(variant)
         ));
-        for text in [pair.source.clone(), pair.today()] {
+        let lab = has_lab.then(|| pair.lab());
+        for text in [pair.source.clone(), pair.today()].into_iter().chain(lab) {
             table.number(&escape(text.as_deref().unwrap_or("\u{2013}")));
         }
         table.end_row();

@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-use schema::{FigureKind, PublishedResult};
+use schema::{EngineCoverage, EngineName, FigureKind, PublishedResult};
 use serde::Serialize;
 
 use crate::escape::escape;
 use crate::report::{ReportExtra, page_head, section};
-use crate::report_parts::{kernel_table, published_table};
+use crate::report_parts::{coverage_table, kernel_table, published_table};
 use crate::words;
 
 /// A published result.
@@ -23,9 +23,18 @@ pub struct Reproduced {
     /// The evidence of a result without runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shown: Option<String>,
+    /// The figures that each engine has, and why it has no others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub engines: Vec<EngineCoverage>,
     /// Its figures beside those of the runs.
     pub figures: Vec<ReproducedFigure>,
 }
+
+/// The title of the table of engines and results.
+pub(crate) const COVERAGE_TITLE: &str = "Which engine has which figures";
+/// The explanation of that table.
+pub(crate) const COVERAGE_ABOUT: &str = "For each result: how many of its figures each engine computed or measured reliably, and why it has no others. \
+     \u{201c}Can run\u{201d}: the engine was not requested here. Unreliable figures count as neither within nor missed.";
 
 /// A figure of a published result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -59,6 +68,7 @@ pub fn reproduction(results: &[Reproduced], sections: &[String], extra: &ReportE
             section(&mut page, part.title(), part.about(), &table);
         }
     }
+    section(&mut page, COVERAGE_TITLE, COVERAGE_ABOUT, &coverage_table(results));
     section(&mut page, "Not compared with a run", "", &facts(results));
     sections.iter().for_each(|section| page.push_str(section));
     let _ = write!(
@@ -113,8 +123,8 @@ impl FigurePart {
             }
             FigurePart::WithoutFigure => "There is nothing to compare these with.",
             FigurePart::TodaysKernel => {
-                "The same experiments, simulated with the kernel of the source and with today\u{2019}s. The sources are older than today\u{2019}s \
-                 kernel, so they have no figure for it."
+                "The same experiments with the kernel of the source (simulated) and with today\u{2019}s (simulated, and in the lab if it was \
+                 run). The sources are older than today\u{2019}s kernel, so they have no figure for it."
             }
             FigurePart::Regression => {
                 "No reproduction: these compare this program with an earlier measurement."
@@ -137,6 +147,11 @@ impl KernelPair<'_> {
     /// Our figure with today's kernel in its unit; `None` without a run.
     pub(crate) fn today(&self) -> Option<String> {
         simulated(self.today)
+    }
+
+    /// The lab's figure with today's kernel; `None` without a run.
+    pub(crate) fn lab(&self) -> Option<String> {
+        words::judged_figure(&self.today.figure, &EngineName::Lab, None)
     }
 }
 

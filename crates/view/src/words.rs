@@ -1,7 +1,8 @@
 //! Causes and verdicts in words.
 
 use schema::{
-    Cause, EngineName, FigureKind, FlowSummary, PublishedResult, PublishedVerdict, ReceiverFinding,
+    Cause, EngineCoverage, EngineName, FigureKind, FlowSummary, PublishedResult, PublishedVerdict,
+    ReceiverFinding,
 };
 
 /// A cause's short name, as in legends.
@@ -122,8 +123,35 @@ pub const PUBLISHED_ENGINES: [(EngineName, &str); 4] = [
     (EngineName::Hosts, "hosts"),
 ];
 
-/// An engine's figure of a published result, with its verdict if that differs from the result's; `None` without
-/// either.
+/// The figures of a result that an engine has, and why it has no others: `2 of 7; needs Linux 2.4 (5)`.
+pub fn coverage(engine: &EngineCoverage) -> String {
+    let mut parts = Vec::new();
+    if engine.reliable + engine.unreliable > 0 {
+        parts.push(format!("{} of {}", engine.reliable, engine.figures));
+    }
+    if engine.unreliable > 0 {
+        parts.push(format!("unreliable ({})", engine.unreliable));
+    }
+    parts.extend(engine.others.iter().map(|other| match other.figures == engine.figures {
+        true => other.reason.clone(),
+        false => format!("{} ({})", other.reason, other.figures),
+    }));
+    parts.join("; ")
+}
+
+/// The headings of the engines of published results.
+pub fn engine_heading(engine: &EngineName) -> &str {
+    match engine {
+        EngineName::Kernel => "guest kernel",
+        other => {
+            let known = PUBLISHED_ENGINES.iter().find(|(engine, _)| engine == other);
+            known.map_or(other.name(), |(_, heading)| *heading)
+        }
+    }
+}
+
+/// An engine's figure of a published result, with its verdict if that differs from the result's or if the figure is unreliable;
+/// `None` without either.
 pub fn judged_figure(result: &PublishedResult, engine: &EngineName, kernel: Option<&str>) -> Option<String> {
     let Some(judged) = result.judged(engine, kernel) else {
         let known = match engine {
@@ -137,7 +165,7 @@ pub fn judged_figure(result: &PublishedResult, engine: &EngineName, kernel: Opti
     };
     let Some(value) = judged.figure else { return Some(verdict(judged.verdict).to_owned()) };
     let value = figure(value, &result.unit);
-    match judged.verdict == result.verdict {
+    match judged.verdict == result.verdict && !judged.verdict.is_inconclusive() {
         true => Some(value),
         false => Some(format!("{value} ({})", verdict(judged.verdict))),
     }

@@ -4,15 +4,18 @@ use std::{collections::BTreeSet, num::NonZeroUsize, path::PathBuf, sync::atomic:
 
 use clap::Args;
 use experiment::{
-    CompletedRun, EngineChoice, EngineChoices, Experiment, LabSetup, Retention, RunOptions, now,
-    reproduce::{CATALOGUE, Plan, experiments, studies},
+    CompletedRun, EngineChoice, EngineChoices, Experiment, Job, LabSetup, Retention, RunOptions, now,
+    reproduce::{CATALOGUE, Plan, SkippedRun, coverage, experiments, recorded, studies},
     run_all,
 };
 use record::{Run, RunsLocation};
 use schema::{RunSummary, Summary, nearest_names};
 use serde_json::json;
 use units::Time;
-use view::{LoadedRun, ReportExtra, Reproduced};
+use view::{
+    LoadedRun, ReportExtra, Reproduced,
+    reproduced_tables::{self, PagePart},
+};
 
 use super::{
     real_hosts::RealHostFlags,
@@ -37,13 +40,17 @@ pub struct ReproduceArgs {
     /// Ids of published results (L8-default) or prefixes of ids (L8, G) [default: all]
     #[arg(value_name = "ID")]
     ids: Vec<String>,
-    /// Engines, separated by commas: model, sim, kernel or kernel:VERSION (a guest kernel in virtual time), and hosts for real hosts
-    /// (see --at): the experiments whose hosts all have an address
+    /// Engines, separated by commas: model, sim, lab (for 10 min, or see --lab), kernel or kernel:VERSION (a guest kernel in virtual
+    /// time), and hosts for real hosts (see --at): the experiments whose hosts all have an address
     #[arg(long, value_delimiter = ',', default_value = "model,sim", value_name = "ENGINES")]
     engine: Vec<EngineChoices>,
     /// Also run in the lab, shortest experiments first, as many as fit in this time (10 min if none is given)
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "10min", require_equals = true)]
     lab: Option<Time>,
+    /// Judge recorded runs of the lab and of guests again instead of repeating them: complete, reliable ones with the same settings,
+    /// machine and kernel, recorded since the program was built
+    #[arg(long)]
+    reuse: bool,
     /// Use the scenarios of this directory instead of the built-in ones
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -56,7 +63,8 @@ pub struct ReproduceArgs {
     /// Also write an HTML page with all tables and plots
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Also write the tables to a Markdown file: between its markers, or to a new file (as for docs/reproduced.md)
+    /// Also write the tables to a Markdown file: between its markers, or to a new file (as for docs/reproduced.md). Without model and
+    /// sim, the tables of real kernels, which have other markers
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
     /// Exit with code 5 if a measurement is unreliable
@@ -78,7 +86,9 @@ pub fn run(args: &ReproduceArgs, config: &Config, runs: &RunsLocation, json: boo
     let plan = Plan::new(&experiments, &requested, &engines, lab, args.longest_sim, &locations)?;
     let hosts = args.real_hosts.setup(&engines, plan.jobs.iter().map(|job| &job.scenario), config)?;
     args.real_hosts.check_load(&plan.jobs, Duration::ZERO)?;
-    let markdown = args.markdown.as_ref().map(|path| MarkdownPage::open(path, args)).transpose()?;
+    let is_computed = engines.iter().any(EngineChoice::is_computed);
+    let part = if is_computed { PagePart::Computed } else { PagePart::RealKernels };
+    let markdown = args.markdown.as_ref().map(|path| MarkdownPage::open(path, args, part)).transpose()?;
     let job_engines: Vec<EngineChoice> = plan.jobs.iter().map(|job| job.engine.clone()).collect();
     let records = RecordsDirectory::choose(runs, &job_engines, false)?;
     if args.report.is_some() {
@@ -96,16 +106,31 @@ pub fn run(args: &ReproduceArgs, config: &Config, runs: &RunsLocation, json: boo
         parallel_runs: args.jobs,
         ..RunOptions::default()
     };
-    let mut completed = run_all(&plan.jobs, &options)?;
-    records.name_records(&mut completed);
-    let failed = completed.iter_mut().find_map(|one| one.failed.take());
+    let known = match args.reuse {
+        true => recorded(&plan.jobs, runs)?,
+        false => vec![None; plan.jobs.len()],
+    };
+    let new: Vec<Job<'_>> = plan
+        .jobs
+        .iter()
+        .zip(&known)
+        .filter(|(_, known)| known.is_none())
+        .map(|(job, _)| job.clone())
+        .collect();
+    if new.len() < plan.jobs.len() {
+        output::note(&format!("longfat: {} recorded runs are judged again", plan.jobs.len() - new.len()));
+    }
+    let mut executed = run_all(&new, &options)?;
+    records.name_records(&mut executed);
+    let failed = executed.iter_mut().find_map(|one| one.failed.take());
+    let completed = in_order(known, executed);
     let summaries = summaries(&experiments, &plan, &completed);
-    let results = results(&requested, &summaries);
+    let results = results(&requested, &experiments, &plan, &summaries);
     let printed = match json {
         true => output::json(&document(&lab::host_info(), &results, &summaries, &plan.skipped)),
         false => {
-            let mut text = view::reproduced_tables::reproduced(&results, output::width());
-            plan.skipped.iter().for_each(|left| text.push_str(&format!("not run: {left}\n")));
+            let mut text = reproduced_tables::reproduced(&results, output::width());
+            plan.skipped.iter().for_each(|run| text.push_str(&format!("not run: {run}\n")));
             output::prose(&text)
         }
     };
@@ -134,23 +159,33 @@ pub fn run(args: &ReproduceArgs, config: &Config, runs: &RunsLocation, json: boo
     printed
 }
 
+/// The recorded runs and those that were executed, in the order of the jobs. An interruption leaves out all after the first run
+/// that was not executed.
+fn in_order(known: Vec<Option<RunSummary>>, executed: Vec<CompletedRun>) -> Vec<CompletedRun> {
+    let mut executed = executed.into_iter();
+    let of = |summary| CompletedRun { summary, rows: None, failed: None };
+    known.into_iter().map_while(|known| known.map(of).or_else(|| executed.next())).collect()
+}
+
 /// A Markdown file whose tables the command writes.
 struct MarkdownPage<'a> {
     path: &'a std::path::Path,
     /// Its text; empty for a new file.
     text: String,
+    /// The part that is written.
+    part: PagePart,
 }
 
 impl<'a> MarkdownPage<'a> {
     /// Reads the file before the first run, so that a mistake is reported immediately.
-    fn open(path: &'a std::path::Path, args: &ReproduceArgs) -> anyhow::Result<Self> {
+    fn open(path: &'a std::path::Path, args: &ReproduceArgs, part: PagePart) -> anyhow::Result<Self> {
         check_directory(path)?;
         if !path.exists() {
-            return Ok(MarkdownPage { path, text: String::new() });
+            return Ok(MarkdownPage { path, text: String::new(), part });
         }
         let text = std::fs::read_to_string(path)
             .map_err(|error| Exit::BadInput(format!("--markdown {}: {error}", path.display())))?;
-        if !view::reproduced_tables::has_marks(&text) {
+        if !reproduced_tables::has_marks(&text, part) {
             let name = path.display();
             return Err(Exit::BadInput(format!(
                 "--markdown {name}: the file exists and has no markers of an earlier --markdown; name another file"
@@ -161,12 +196,12 @@ impl<'a> MarkdownPage<'a> {
             let message = "--markdown replaces all tables of the file: omit the ids, or name a new file";
             return Err(Exit::BadInput(message.into()).into());
         }
-        Ok(MarkdownPage { path, text })
+        Ok(MarkdownPage { path, text, part })
     }
 
     fn write(&self, results: &[Reproduced]) -> anyhow::Result<()> {
-        let tables = view::reproduced_tables::markdown(results);
-        output::file(self.path, view::reproduced_tables::with_generated(&self.text, &tables))?;
+        let tables = reproduced_tables::markdown(results, self.part);
+        output::file(self.path, reproduced_tables::with_generated(&self.text, &tables, self.part))?;
         output::note(&format!("tables: {}", self.path.display()));
         Ok(())
     }
@@ -205,7 +240,12 @@ fn summaries(experiments: &[Experiment], plan: &Plan<'_>, completed: &[Completed
 }
 
 /// Each requested result with its figures, in the order of the catalogue.
-fn results(requested: &BTreeSet<&str>, summaries: &[Summary]) -> Vec<Reproduced> {
+fn results(
+    requested: &BTreeSet<&str>,
+    experiments: &[Experiment],
+    plan: &Plan<'_>,
+    summaries: &[Summary],
+) -> Vec<Reproduced> {
     let entries = CATALOGUE.iter().filter(|entry| requested.contains(entry.id));
     entries
         .map(|entry| Reproduced {
@@ -217,6 +257,7 @@ fn results(requested: &BTreeSet<&str>, summaries: &[Summary]) -> Vec<Reproduced>
                 .as_ref()
                 .map(experiment::reproduce::NotRun::shown_by)
                 .filter(|by| !by.is_empty()),
+            engines: coverage(entry.id, experiments, plan, summaries),
             figures: summaries
                 .iter()
                 .flat_map(|s| s.published.iter().map(|figure| (s.scenario.clone(), figure.clone())))
@@ -231,7 +272,7 @@ fn document(
     host: &schema::HostInfo,
     results: &[Reproduced],
     summaries: &[Summary],
-    skipped: &[String],
+    skipped: &[SkippedRun],
 ) -> serde_json::Value {
     let run = |scenario: &str, run: &RunSummary| {
         json!({
@@ -241,6 +282,7 @@ fn document(
         })
     };
     let runs: Vec<_> = summaries.iter().flat_map(|s| s.runs.iter().map(|r| run(&s.scenario, r))).collect();
+    let skipped: Vec<String> = skipped.iter().map(ToString::to_string).collect();
     json!({ "schema": SCHEMA, "host": host, "results": results, "runs": runs, "not_in_the_lab": skipped })
 }
 

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The built-in scenarios with published figures.
-const WITH_FIGURES: [&str; 26] = [
+const WITH_FIGURES: [&str; 27] = [
     "areas",
     "closed-forms",
     "g-endbuf",
@@ -29,6 +29,7 @@ const WITH_FIGURES: [&str; 26] = [
     "h-burst",
     "h-gigabit",
     "h-lab",
+    "h-pathbuff",
     "h-pe1650",
     "h-transpac",
     "l8-hol",

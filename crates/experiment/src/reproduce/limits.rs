@@ -12,13 +12,13 @@ const OLDEST_GUEST: KernelVersion = KernelVersion::new(5, 3);
 
 /// Why the lab of a machine with the kernel `machine` cannot run the scenario; `None` if it can.
 pub(super) fn of_lab(scenario: &Scenario, machine: Option<KernelVersion>) -> Option<String> {
-    let has = |needed| machine.is_some_and(|own| is_same(own, needed));
+    let has = |needed: KernelVersion| machine.is_some_and(|own| is_same(own, needed));
     missing_kernel(scenario, has).or_else(|| check_flows(scenario).err().map(|error| error.to_string()))
 }
 
 /// Why a guest cannot run the scenario; `None` if it can. `guest` is its kernel; `None`: any kernel that guests can have.
 pub(super) fn of_guest(scenario: &Scenario, guest: Option<KernelVersion>) -> Option<String> {
-    let has = |needed| guest.map_or(needed >= OLDEST_GUEST, |guest| is_same(guest, needed));
+    let has = |needed: KernelVersion| guest.map_or(needed >= OLDEST_GUEST, |guest| is_same(guest, needed));
     missing_kernel(scenario, has)
         .or_else(|| {
             let name = scenario.flows.iter().find_map(foreign_control)?;

@@ -4,9 +4,9 @@ use std::{collections::BTreeSet, num::NonZeroUsize, path::PathBuf, sync::atomic:
 
 use clap::Args;
 use experiment::{
-    CompletedRun, EngineChoice, EngineChoices, Experiment, Job, LabSetup, Retention, RunOptions, now,
+    CompletedRun, EngineChoice, EngineChoices, Error, Experiment, Job, LabSetup, Retention, RunOptions, now,
     reproduce::{CATALOGUE, Plan, SkippedRun, coverage, experiments, recorded, studies},
-    run_all,
+    run_each,
 };
 use record::{Run, RunsLocation};
 use schema::{RunSummary, Summary, nearest_names};
@@ -83,7 +83,7 @@ pub fn run(args: &ReproduceArgs, config: &Config, runs: &RunsLocation, json: boo
     engines.retain(|engine| *engine != EngineChoice::Lab);
     let experiments = experiments(args.dir.as_deref())?;
     let locations = args.real_hosts.locations();
-    let plan = Plan::new(&experiments, &requested, &engines, lab, args.longest_sim, &locations)?;
+    let mut plan = Plan::new(&experiments, &requested, &engines, lab, args.longest_sim, &locations)?;
     let hosts = args.real_hosts.setup(&engines, plan.jobs.iter().map(|job| &job.scenario), config)?;
     args.real_hosts.check_load(&plan.jobs, Duration::ZERO)?;
     let is_computed = engines.iter().any(EngineChoice::is_computed);
@@ -110,20 +110,11 @@ pub fn run(args: &ReproduceArgs, config: &Config, runs: &RunsLocation, json: boo
         true => recorded(&plan.jobs, runs)?,
         false => vec![None; plan.jobs.len()],
     };
-    let new: Vec<Job<'_>> = plan
-        .jobs
-        .iter()
-        .zip(&known)
-        .filter(|(_, known)| known.is_none())
-        .map(|(job, _)| job.clone())
-        .collect();
-    if new.len() < plan.jobs.len() {
-        output::note(&format!("longfat: {} recorded runs are judged again", plan.jobs.len() - new.len()));
-    }
-    let mut executed = run_all(&new, &options)?;
-    records.name_records(&mut executed);
-    let failed = executed.iter_mut().find_map(|one| one.failed.take());
-    let completed = in_order(known, executed);
+    let executed = execute(&plan, known, &options)?;
+    executed.failures.iter().for_each(|(index, error)| plan.note_failed(*index, error));
+    let mut completed = executed.runs;
+    completed.iter_mut().flatten().for_each(|run| records.name_records(std::slice::from_mut(run)));
+    let failed = executed.failures.into_iter().next().map(|(_, error)| error);
     let summaries = summaries(&experiments, &plan, &completed);
     let results = results(&requested, &experiments, &plan, &summaries);
     let printed = match json {
@@ -145,11 +136,13 @@ pub fn run(args: &ReproduceArgs, config: &Config, runs: &RunsLocation, json: boo
         output::file(path, config.theme().apply(page))?;
         output::note(&format!("report: {}", path.display()));
     }
+    // The tables of real kernels state which runs failed.
+    let is_complete = failed.is_none() || part == PagePart::RealKernels;
+    if let Some(page) = markdown.filter(|_| is_complete && !stop.load(Ordering::Relaxed)) {
+        page.write(&results)?;
+    }
     if let Some(error) = failed {
         return Err(error.into());
-    }
-    if let Some(page) = markdown.filter(|_| !stop.load(Ordering::Relaxed)) {
-        page.write(&results)?;
     }
     if stop.load(Ordering::Relaxed) {
         return Err(Exit::Interrupted.into());
@@ -159,12 +152,40 @@ pub fn run(args: &ReproduceArgs, config: &Config, runs: &RunsLocation, json: boo
     printed
 }
 
-/// The recorded runs and those that were executed, in the order of the jobs. An interruption leaves out all after the first run
-/// that was not executed.
-fn in_order(known: Vec<Option<RunSummary>>, executed: Vec<CompletedRun>) -> Vec<CompletedRun> {
-    let mut executed = executed.into_iter();
-    let of = |summary| CompletedRun { summary, rows: None, failed: None };
-    known.into_iter().map_while(|known| known.map(of).or_else(|| executed.next())).collect()
+/// The runs of a plan.
+struct Executed {
+    /// Recorded and executed runs in the order of the jobs; `None`: failed or not executed.
+    runs: Vec<Option<CompletedRun>>,
+    /// The indexes of the jobs that failed, also of single flows, with their errors.
+    failures: Vec<(usize, Error)>,
+}
+
+/// Executes the jobs without a recorded run in `known`.
+fn execute(
+    plan: &Plan<'_>,
+    known: Vec<Option<RunSummary>>,
+    options: &RunOptions<'_>,
+) -> anyhow::Result<Executed> {
+    let new: Vec<usize> = (0..plan.jobs.len()).filter(|index| known[*index].is_none()).collect();
+    if new.len() < plan.jobs.len() {
+        output::note(&format!("longfat: {} recorded runs are judged again", plan.jobs.len() - new.len()));
+    }
+    let jobs: Vec<Job<'_>> = new.iter().map(|index| plan.jobs[*index].clone()).collect();
+    let recorded = |summary| CompletedRun { summary, rows: None, failed: None };
+    let mut runs: Vec<Option<CompletedRun>> = known.into_iter().map(|one| one.map(recorded)).collect();
+    let mut failures = Vec::new();
+    for (index, result) in new.into_iter().zip(run_each(&jobs, options)?) {
+        match result {
+            None => {}
+            Some(Ok(mut run)) => {
+                failures.extend(run.failed.take().map(|error| (index, error)));
+                runs[index] = Some(run);
+            }
+            Some(Err(error)) if plan.jobs[index].engine.is_computed() => return Err(error.into()),
+            Some(Err(error)) => failures.push((index, error)),
+        }
+    }
+    Ok(Executed { runs, failures })
 }
 
 /// A Markdown file whose tables the command writes.
@@ -230,10 +251,14 @@ fn requested_ids(arguments: &[String]) -> anyhow::Result<BTreeSet<&'static str>>
 }
 
 /// A summary per scenario file that was run, in the order of the files.
-fn summaries(experiments: &[Experiment], plan: &Plan<'_>, completed: &[CompletedRun]) -> Vec<Summary> {
+fn summaries(
+    experiments: &[Experiment],
+    plan: &Plan<'_>,
+    completed: &[Option<CompletedRun>],
+) -> Vec<Summary> {
     let of = |one: &Experiment| {
         let own = plan.jobs.iter().zip(completed).filter(|(job, _)| std::ptr::eq(job.experiment, one));
-        let runs: Vec<RunSummary> = own.map(|(_, completed)| completed.summary.clone()).collect();
+        let runs: Vec<RunSummary> = own.filter_map(|(_, run)| Some(run.as_ref()?.summary.clone())).collect();
         (!runs.is_empty()).then(|| one.summary(runs))
     };
     experiments.iter().filter_map(of).collect()

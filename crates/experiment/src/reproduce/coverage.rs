@@ -11,6 +11,8 @@ const ENGINES: [EngineName; 5] =
     [EngineName::Model, EngineName::Sim, EngineName::Lab, EngineName::Kernel, EngineName::Hosts];
 /// The reason for an engine that was not requested.
 const CAN_RUN: &str = "can run";
+/// The same for real hosts.
+const NEEDS_HOSTS: &str = "needs two or more real hosts (--at)";
 
 /// What an engine has of a figure.
 enum Coverage {
@@ -109,7 +111,8 @@ fn reason(engine: &EngineName, experiment: &Experiment, published: &Published, p
         return "not run".into();
     }
     let limit = variants.iter().find_map(|variant| limit(engine, experiment, *variant));
-    limit.unwrap_or_else(|| CAN_RUN.to_owned())
+    let needed = if *engine == EngineName::Hosts { NEEDS_HOSTS } else { CAN_RUN };
+    limit.unwrap_or_else(|| needed.to_owned())
 }
 
 /// Why an engine that was not requested cannot run a variant on this machine; `None` if it can.
@@ -198,6 +201,6 @@ mod tests {
         let lab = of(&all, &EngineName::Lab);
         assert_eq!((lab.reliable, lab.others.len()), (0, 1), "{lab:?}");
         assert!(lab.others[0].reason.contains("more than remains"), "{lab:?}");
-        assert_eq!(of(&all, &EngineName::Hosts).others[0].reason, CAN_RUN);
+        assert_eq!(of(&all, &EngineName::Hosts).others[0].reason, NEEDS_HOSTS);
     }
 }

@@ -10,7 +10,7 @@ use schema::EngineName;
 use units::Time;
 
 use super::limits;
-use crate::{EngineChoice, Experiment, Job, Result, Selection, congestion, find_guest};
+use crate::{EngineChoice, Error, Experiment, Job, Result, Selection, congestion, error::chain, find_guest};
 
 /// Time for set-up and clean-up of a lab run, in addition to its duration, seconds.
 const LAB_OVERHEAD_S: f64 = 2.0;
@@ -167,6 +167,13 @@ impl<'a> Plan<'a> {
                 Some(why) => self.skip(&job, why),
                 None => self.jobs.push(job),
             }
+        }
+    }
+
+    /// Notes that the run of the job with this index failed: it counts as skipped.
+    pub fn note_failed(&mut self, index: usize, error: &Error) {
+        if let Some(job) = self.jobs.get(index).cloned() {
+            self.skip(&job, format!("failed: {}", chain(error)));
         }
     }
 

@@ -4,7 +4,7 @@ TARGET ?= $(or $(CARGO_TARGET_DIR),target)
 LONGFAT = $(TARGET)/release/longfat
 DEMO = $(TARGET)/demo
 
-.PHONY: help demo test web playground test-web instructions bench fidelity lint format fuzz build dist test-dist test-tutorials wheel test-wheel test-python release site setup install docs-pictures reproduced clean
+.PHONY: help demo test web playground test-web instructions bench fidelity lint format fuzz build dist test-dist test-tutorials wheel test-wheel test-python release site setup install docs-pictures reproduced reproduced-lab clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-15s %s\n", $$1, $$2 }'
@@ -138,6 +138,9 @@ docs-pictures: build ## redraw the pictures of README and docs from fresh runs
 
 reproduced: build ## run all published experiments, write their tables in docs/reproduced.md
 	$(LONGFAT) reproduce --markdown docs/reproduced.md
+
+reproduced-lab: build ## measure published experiments in the lab, as root on an idle machine, and write their tables
+	$(LONGFAT) reproduce --engine lab --lab=3h --reuse --markdown docs/reproduced.md
 
 clean: ## remove everything that was built
 	cargo clean

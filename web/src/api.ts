@@ -281,6 +281,7 @@ export interface EngineVerdict {
   figure: number | null;
   verdict: string;
   why?: string;
+  experiment?: string;
 }
 
 export interface PartGoodput {

@@ -285,6 +285,10 @@ fn an_error_is_one_json_document() {
         ran.stdout.contains("x: the model misses the figure; documented cause: the source used another link"),
         "{ran:?}"
     );
+    // With another value the figure is no miss, so it has no cause.
+    let ran = missed.run(&["run", "s.toml", "--engine", "model", "--set", "flows.bulk.cc=reno"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stdout.contains("differs") && !ran.stdout.contains("documented cause"), "{ran:?}");
 }
 
 #[test]

@@ -63,21 +63,50 @@ impl Experiment {
     }
 }
 
+/// The result of a job; `None` if it was skipped.
+pub type JobResult = Option<Result<CompletedRun>>;
+
 /// Executes jobs and returns their runs in the same order. The remaining jobs are skipped after an interruption, after a run with
 /// a failed flow, and after an error.
 ///
 /// # Errors
 /// The error of the first run without a result.
 pub fn run_all(jobs: &[Job<'_>], options: &RunOptions<'_>) -> Result<Vec<CompletedRun>> {
+    execute_all(jobs, options, AfterFailure::SkipRemaining)?.into_iter().flatten().collect()
+}
+
+/// Executes jobs as [`run_all`] does and returns the result of each, but a failure of a run with a real kernel does not end the batch.
+///
+/// # Errors
+/// The threads for the runs cannot be started.
+pub fn run_each(jobs: &[Job<'_>], options: &RunOptions<'_>) -> Result<Vec<JobResult>> {
+    execute_all(jobs, options, AfterFailure::SkipIfComputed)
+}
+
+/// What follows a failed run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AfterFailure {
+    /// The remaining runs are skipped.
+    SkipRemaining,
+    /// The remaining runs are skipped if the model or the simulator failed.
+    SkipIfComputed,
+}
+
+fn execute_all(
+    jobs: &[Job<'_>],
+    options: &RunOptions<'_>,
+    after_failure: AfterFailure,
+) -> Result<Vec<JobResult>> {
     options.observer.begin(jobs.len());
     let skip_remaining = AtomicBool::new(false);
-    let execute = |(index, job)| {
+    let execute = |(index, job): (usize, &Job<'_>)| {
         if skip_remaining.load(Ordering::Relaxed) || options.stop.load(Ordering::Relaxed) {
             return None;
         }
         let result = run_job(job, options);
         options.observer.run_ended();
-        if result.as_ref().map_or(true, |run| run.failed.is_some()) {
+        let has_failed = result.as_ref().map_or(true, |run| run.failed.is_some());
+        if has_failed && (after_failure == AfterFailure::SkipRemaining || job.engine.is_computed()) {
             skip_remaining.store(true, Ordering::Relaxed);
         }
         Some((index, result))
@@ -98,8 +127,11 @@ pub fn run_all(jobs: &[Job<'_>], options: &RunOptions<'_>) -> Result<Vec<Complet
         all.extend(execute(job));
     }
     options.observer.end();
-    all.sort_by_key(|(index, _)| *index);
-    all.into_iter().map(|(_, result)| result).collect()
+    let mut results: Vec<JobResult> = jobs.iter().map(|_| None).collect();
+    for (index, result) in all {
+        results[index] = Some(result);
+    }
+    Ok(results)
 }
 
 /// Waits for `time`, or until `stop` is set.
@@ -147,5 +179,24 @@ mod tests {
         let begun = Instant::now();
         assert!(matches!(run_all(&jobs, &options), Err(Error::BadInput(_))));
         assert!(begun.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn a_failed_run_of_a_real_kernel_does_not_end_the_batch() {
+        let experiment = Experiment::from_file("dsl").unwrap();
+        let jobs = |engine, repeat| {
+            let selection = Selection { repeat: Some(repeat), ..Selection::with_engine(engine) };
+            experiment.jobs(&selection).unwrap()
+        };
+        let mut both = jobs(EngineChoice::Lab, 2);
+        let labs = both.len();
+        both.extend(jobs(EngineChoice::Model, 1));
+        // Without a set-up of the lab its runs fail.
+        let results = run_each(&both, &RunOptions::default()).unwrap();
+        assert_eq!(results.len(), both.len());
+        let has_run = |result: &JobResult| matches!(result, Some(Ok(_)));
+        let has_failed = |result: &JobResult| matches!(result, Some(Err(Error::BadInput(_))));
+        assert!(results[..labs].iter().all(has_failed), "all lab runs were tried");
+        assert!(results[labs..].iter().all(has_run));
     }
 }

@@ -71,9 +71,9 @@ macro_rules! texts {
 pub const BUILT_IN: &[BuiltIn] = texts![
     Experiments in "": "areas", "cc-differential", "closed-forms", "g-endbuf", "g-mtu", "g-mtufair",
         "g-mtufair-short", "g-multi", "g-multi-transfer", "g-recover", "g-rttfair", "g-rttfair-short", "h-100m",
-        "h-900", "h-burst", "h-gigabit", "h-lab", "h-pe1650", "h-transpac", "l8-hol", "lab13", "lab8",
-        "lab8-kernel-6-1", "lab8-ping", "loss-law", "u-buffers", "u-runs", "u-web100", "verdicts", "xcp",
-        "zero-window";
+        "h-900", "h-burst", "h-gigabit", "h-lab", "h-pathbuff", "h-pe1650", "h-transpac", "l8-hol", "lab13",
+        "lab8", "lab8-kernel-6-1", "lab8-ping", "loss-law", "u-buffers", "u-runs", "u-web100", "verdicts",
+        "xcp", "zero-window";
     Gallery in "gallery/": "chain", "dsl", "e-vlbi", "incast", "leo", "transatlantic";
     Faults in "faults/": "cpu-bound-receiver", "ecn-marks", "half-speed-hop", "healthy",
         "lossy-link", "mtu-black-hole", "own-queue", "policer", "small-rmem", "small-switch-buffer",

@@ -88,6 +88,20 @@ pub(crate) fn check_names(job: &Job<'_>) -> Result<()> {
     }
 }
 
+/// Why this process cannot register the congestion controls that a lab run of the scenario needs and the kernel lacks; `None` if it
+/// can, or if the kernel has all.
+pub(crate) fn missing_requirement(scenario: &Scenario) -> Option<String> {
+    let is_of_kernel = |cc: &Cc| match cc {
+        Cc::Named(name) => lab::has_congestion_control(name).unwrap_or(false),
+        Cc::Own { .. } | Cc::File { .. } => false,
+    };
+    let mut tcp = flows_with_cc(scenario).filter(|(flow, _)| matches!(flow.kind, FlowKind::Tcp(_)));
+    match tcp.any(|(_, cc)| !is_of_kernel(cc)) {
+        true => kernel::missing_requirement().map(|missing| missing.to_string()),
+        false => None,
+    }
+}
+
 /// The congestion controls of a run. They stay registered until this value is dropped.
 #[derive(Default)]
 pub struct Registered {

@@ -109,8 +109,12 @@ impl Experiment {
 
 /// A miss with values changed by `--set` does not contradict the published figure.
 fn excuse_miss(result: &mut PublishedResult) {
-    let missed = result.judged.iter_mut().filter(|one| one.verdict == PublishedVerdict::Missed);
-    missed.for_each(|one| one.verdict = PublishedVerdict::Differs);
+    for one in result.judged.iter_mut().filter(|one| one.verdict == PublishedVerdict::Missed) {
+        one.verdict = PublishedVerdict::Differs;
+        // The documented cause is that of the unchanged scenario.
+        (one.why, one.experiment) = (None, None);
+    }
+    result.known_miss = None;
     if result.verdict == PublishedVerdict::Missed {
         result.verdict = PublishedVerdict::Differs;
         result.why = Some("the scenario was changed with --set".into());

@@ -61,7 +61,7 @@ mod stepped;
 mod sweep;
 mod validation;
 
-pub use batch::run_all;
+pub use batch::{JobResult, run_all, run_each};
 pub use computed_runs::{EngineChoice, EngineChoices, flow_context};
 pub use engine_outcome::Outcome;
 pub use engines::{HostsSetup, LabSetup, check_guest, clean_journal, find_guest, guest};

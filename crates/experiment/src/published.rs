@@ -1,6 +1,6 @@
 //! Compares published figures with measured and predicted ones.
 
-use scenario::{Across, Comparison, KNEE_TOLERANCE, Kind, Published};
+use scenario::{Across, Comparison, KNEE_TOLERANCE, Kind, PerEngine, Published};
 use schema::{
     EngineName, EngineVerdict, FigureBound, FigureKind, KernelFigure, PublishedResult, PublishedVerdict,
     RunSummary,
@@ -95,11 +95,7 @@ fn compare_one(
     PublishedResult {
         id: published.id.clone(),
         metric: published.metric_path(),
-        kind: match published.kind {
-            Kind::Published => FigureKind::Published,
-            Kind::Derived => FigureKind::Derived,
-            Kind::MeasuredByUs => FigureKind::MeasuredByUs,
-        },
+        kind: figure_kind(published.kind),
         claim: published.claim.clone(),
         variant: published.variant.clone(),
         beside: published.beside.clone(),
@@ -127,9 +123,9 @@ fn compare_one(
         } else {
             predictions.model(published)
         },
-        faults: match verdict {
-            PublishedVerdict::Unreliable | PublishedVerdict::Untrusted => unreliable.faults,
-            _ => Vec::new(),
+        faults: match judged.iter().any(|one| one.verdict.is_inconclusive()) {
+            true => unreliable.faults,
+            false => Vec::new(),
         },
         // The miss is documented only if that of each engine is.
         known_miss: causes.filter(|causes| !causes.is_empty()).map(|mut causes| {
@@ -140,6 +136,15 @@ fn compare_one(
         contradiction: published.contradiction.clone(),
         why: published.why.clone(),
         judged,
+    }
+}
+
+/// The kind of a figure as results have it.
+pub(crate) fn figure_kind(kind: Kind) -> FigureKind {
+    match kind {
+        Kind::Published => FigureKind::Published,
+        Kind::Derived => FigureKind::Derived,
+        Kind::MeasuredByUs => FigureKind::MeasuredByUs,
     }
 }
 
@@ -207,6 +212,7 @@ impl Candidate<'_> {
             figure,
             verdict,
             why,
+            experiment: None,
         };
         if let Some(why) = ignored {
             return (of(None, PublishedVerdict::DoesNotApply, Some(why)), Unreliability::default());
@@ -217,18 +223,24 @@ impl Candidate<'_> {
                 Unreliability::default(),
             );
         };
+        if !unreliable.has_faults() && published.agrees(figure) == Some(false) {
+            let busy = self.runs.iter().filter(|_| published.is_across_variants());
+            busy.filter_map(|run| reliability::busy(run)).for_each(|fault| unreliable.merge(fault));
+        }
         let verdict = match () {
-            () if published.value.is_none() => PublishedVerdict::NoFigure,
-            // Even if it agrees: an unreliable figure proves nothing.
+            // Even if it agrees, and even if there is no figure to compare with: an unreliable figure proves nothing.
             () if unreliable.has_faults() && unreliable.disturbed => PublishedVerdict::Unreliable,
             () if unreliable.has_faults() => PublishedVerdict::Untrusted,
+            () if published.value.is_none() => PublishedVerdict::NoFigure,
             () if published.agrees(figure) == Some(true) => PublishedVerdict::Within,
             () if published.contradiction.is_some() => PublishedVerdict::Contradicted,
             () if !self.is_applicable => PublishedVerdict::Differs,
             () => PublishedVerdict::Missed,
         };
-        let cause = published.known_miss.of(engine).filter(|_| verdict == PublishedVerdict::Missed);
-        (of(Some(figure), verdict, cause.map(str::to_owned)), unreliable)
+        let is_missed = verdict == PublishedVerdict::Missed;
+        let text = |texts: &PerEngine| texts.of(engine).filter(|_| is_missed).map(str::to_owned);
+        let judged = of(Some(figure), verdict, text(&published.known_miss));
+        (EngineVerdict { experiment: text(&published.experiment), ..judged }, unreliable)
     }
 }
 
@@ -349,6 +361,35 @@ why = "because"
     }
 
     #[test]
+    fn an_unreliable_figure_is_neither_within_nor_missed() {
+        let runs = [run("sim", 1e9, true), run("lab", 2e9, false)];
+        let result = compare_replaced("why", "why", &runs);
+        assert_eq!((result.verdict, result.faults), (PublishedVerdict::Within, vec!["late".to_owned()]));
+        let lab = result.judged.iter().find(|one| one.engine == EngineName::Lab).unwrap();
+        assert_eq!((lab.verdict, lab.figure), (PublishedVerdict::Unreliable, Some(2e9)));
+        // Also where the source gives no figure to compare with.
+        let result =
+            compare_replaced("value = \"1gbit\"\ntolerance = \"10%\"", "value = \"none\"", &runs[1..]);
+        assert_eq!(result.verdict, PublishedVerdict::Unreliable);
+    }
+
+    #[test]
+    fn a_miss_of_several_runs_on_a_busy_machine_is_unreliable() {
+        let claim = "variant = \"b10\"\nagainst = \"b30\"\nvalue = \"<50%\"\nclaim = \"poor\"";
+        let of = |goodput: f64, busy: f64| {
+            let file = parse(&format!("{SEVERAL}{claim}"));
+            let of =
+                |name: &str, goodput| RunSummary { variant: Some(name.into()), ..run("lab", goodput, true) };
+            let mut runs = [of("b10", goodput), of("b30", 1e9)];
+            runs[1].quality.other_programs_cpu = Some(busy);
+            compare(file.published(), &runs, "6.1.0", &Fixed::default()).remove(0).verdict
+        };
+        assert_eq!(of(6e8, 0.02), PublishedVerdict::Missed);
+        assert_eq!(of(6e8, 0.6), PublishedVerdict::Unreliable);
+        assert_eq!(of(4e8, 0.6), PublishedVerdict::Within, "agreement");
+    }
+
+    #[test]
     fn the_prediction_for_the_published_kernel_is_added_if_the_kernel_differs() {
         let file = parse(PUBLISHED);
         let known = Fixed { figure: Some(0.9e9), ..Fixed::default() };
@@ -449,6 +490,24 @@ why = "because"
         assert_eq!(of("known_miss = { sim = \"a\" }"), None);
         assert_eq!(of("known_miss = { sim = \"a\", model = \"b\" }").as_deref(), Some("b; a"));
         assert_eq!(of("known_miss = \"c\"").as_deref(), Some("c"));
+        // Also that of the lab, beside an engine that agrees.
+        let runs = [run("sim", 1e9, true), run("lab", 2e9, true)];
+        let of = |cause: &str| compare_replaced("why = \"because\"", cause, &runs);
+        let undocumented = of("known_miss = { sim = \"a\" }");
+        assert_eq!((undocumented.verdict, undocumented.known_miss), (PublishedVerdict::Missed, None));
+        assert_eq!(of("known_miss = { lab = \"b\" }").known_miss.as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn a_miss_has_its_experiment() {
+        let keys = "known_miss = \"a\"\nexperiment = { sim = \"longfat run x --set seed=2\" }";
+        let of = |goodput| {
+            let runs = [run("sim", goodput, true), run("lab", 2e9, true)];
+            let judged = compare_replaced("why = \"because\"", keys, &runs).judged;
+            judged.into_iter().map(|one| one.experiment).collect::<Vec<_>>()
+        };
+        assert_eq!(of(2e9), [Some("longfat run x --set seed=2".to_owned()), None]);
+        assert_eq!(of(1e9), [None, None], "no miss");
     }
 
     #[test]

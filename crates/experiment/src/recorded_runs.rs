@@ -1,4 +1,4 @@
-//! Recorded runs, which a sweep reuses after an interruption.
+//! Recorded runs, which a sweep reuses after an interruption, and `reproduce` on request.
 
 use std::time::SystemTime;
 
@@ -7,8 +7,7 @@ use schema::RunSummary;
 
 use crate::{Job, PointStore, Result, congestion, instant::rfc3339, job::simulated_kernel};
 
-/// Complete, reliable results of sweep runs: records of one scenario, written since this program was built, or a store of
-/// points.
+/// Complete, reliable results of runs: records of one scenario, written since this program was built, or a store of points of sweeps.
 pub struct RecordedRuns {
     source: Source,
 }
@@ -24,12 +23,24 @@ impl RecordedRuns {
         RecordedRuns { source: Source::Records(Vec::new()) }
     }
 
-    /// Reads the records of the scenario called `name`. Ignores records older than the program, because another build wrote
-    /// them.
+    /// Reads the records of the points of sweeps of the scenario called `name`. Ignores records older than the program, because
+    /// another build wrote them.
     ///
     /// # Errors
     /// The records cannot be read.
     pub fn read(runs: &RunsLocation, name: &str) -> Result<Self> {
+        Self::read_if(runs, name, |run| !run.sweep.is_empty())
+    }
+
+    /// Reads the records of the scenario's runs outside sweeps, as [`Self::read`] does for sweeps.
+    ///
+    /// # Errors
+    /// The records cannot be read.
+    pub fn read_outside_sweeps(runs: &RunsLocation, name: &str) -> Result<Self> {
+        Self::read_if(runs, name, |run| run.sweep.is_empty())
+    }
+
+    fn read_if(runs: &RunsLocation, name: &str, is_wanted: impl Fn(&RunSummary) -> bool) -> Result<Self> {
         let program = std::env::current_exe().and_then(|path| path.metadata()).and_then(|m| m.modified());
         let built = program.ok().and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
         let since = built.and_then(|t| jiff::Timestamp::from_second(t.as_secs().try_into().ok()?).ok());
@@ -38,7 +49,7 @@ impl RecordedRuns {
         let is_reusable = |run: &Run| {
             !run.partial
                 && run.run().quality.is_reliable()
-                && !run.run().sweep.is_empty()
+                && is_wanted(run.run())
                 && run.run().started >= since
         };
         let runs = entries.filter_map(|entry| entry.run.ok()).filter(is_reusable).collect();

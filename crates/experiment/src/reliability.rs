@@ -54,16 +54,14 @@ pub fn judge(published: &Published, run: &RunSummary) -> Unreliability {
     }
     // On a busy machine, agreement counts as evidence, a miss does not.
     let is_missed = published_value(published, run).and_then(|ours| published.agrees(ours)) == Some(false);
-    if is_missed && run.quality.is_busy() {
-        return Unreliability {
-            faults: vec![format!(
-                "other programs used {:.0} % of the processors",
-                run.quality.other_programs_cpu.unwrap_or(0.0) * 100.0
-            )],
-            disturbed: true,
-        };
-    }
-    Unreliability::default()
+    busy(run).filter(|_| is_missed).unwrap_or_default()
+}
+
+/// The load of other programs during a run, if it was so high that a missed figure proves nothing.
+pub fn busy(run: &RunSummary) -> Option<Unreliability> {
+    let share = run.quality.other_programs_cpu.unwrap_or(0.0);
+    let faults = vec![format!("other programs used {:.0} % of the processors", share * 100.0)];
+    run.quality.is_busy().then_some(Unreliability { faults, disturbed: true })
 }
 
 /// Whether the comparison with the published figure depends on the amount that stalls can have added to the measured one.

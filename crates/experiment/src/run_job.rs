@@ -178,7 +178,7 @@ fn note_discarded(summary: &mut RunSummary, discarded: &[DiscardedRun]) {
 }
 
 /// Why a lab run must be repeated: the machine disturbed one of its figures that has a published counterpart.
-fn disturbed(job: &Job<'_>, run: &RunSummary) -> Option<DiscardedRun> {
+pub(crate) fn disturbed(job: &Job<'_>, run: &RunSummary) -> Option<DiscardedRun> {
     if job.engine != EngineChoice::Lab || job.point.is_some() || job.experiment.is_changed() {
         return None;
     }

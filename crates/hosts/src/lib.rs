@@ -33,7 +33,7 @@ mod test_support;
 pub use error::Error;
 pub use host_locations::HostLocations;
 pub use measured::{HostReport, Measured, Observer, RunOptions};
-pub use plan::check;
+pub use plan::{check, check_flows};
 pub use run::run;
 pub use scenario::{Address, HostLocation};
 pub use service::HostService;

@@ -56,6 +56,14 @@ pub fn check(scenario: &Scenario, locations: &HostLocations) -> Result<(), Error
             "hosts {first} and {second} would both be this machine; state where one of them is, as in --at {second}=node2.example.org"
         ));
     }
+    check_flows(scenario)
+}
+
+/// Checks that real hosts can run the flows of a scenario, wherever they are.
+///
+/// # Errors
+/// A flow cannot be run.
+pub fn check_flows(scenario: &Scenario) -> Result<(), Error> {
     for flow in &scenario.flows {
         let not_here = match &flow.kind {
             FlowKind::Xcp(_) => Some("real hosts have no XCP"),
@@ -77,7 +85,8 @@ pub fn check(scenario: &Scenario, locations: &HostLocations) -> Result<(), Error
             _ => None,
         };
         if let Some(why) = not_here {
-            return bad(format!("flow {}: engine hosts cannot run it: {why}", flow.name));
+            let message = format!("flow {}: engine hosts cannot run it: {why}", flow.name);
+            return Err(Error::BadInput(message));
         }
     }
     Ok(())

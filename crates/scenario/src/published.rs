@@ -34,6 +34,7 @@ pub(crate) const PUBLISHED: Keys = Keys {
         "holds_for",
         "contradiction",
         "known_miss",
+        "experiment",
         "does_not_apply",
         "why",
     ],
@@ -78,6 +79,8 @@ pub struct Published {
     pub contradiction: Option<String>,
     /// Why an engine's value does not agree although it should, if that is documented: then it is not a failure.
     pub known_miss: PerEngine,
+    /// The experiment that shows the cause of an engine's miss: a command, or the name of a variant.
+    pub experiment: PerEngine,
     /// Why an engine's value does not apply to the figure: the engine ignores the effect that determines it.
     pub does_not_apply: PerEngine,
     /// Why our value may differ, for the reader.
@@ -299,6 +302,7 @@ fn decode_published_figure(
     let tolerance = reader.share("tolerance");
     let contradiction = reader.text("contradiction");
     let known_miss = decode_per_engine("known_miss", &mut reader);
+    let experiment = decode_per_engine("experiment", &mut reader);
     let does_not_apply = decode_per_engine("does_not_apply", &mut reader);
     let why = reader.text("why");
     let holds_for_kernel = reader.node("holds_for").and_then(|n| decode_holds_for(n, reader.problems()));
@@ -320,6 +324,7 @@ fn decode_published_figure(
         holds_for_kernel,
         contradiction,
         known_miss,
+        experiment,
         does_not_apply,
         why,
     })

@@ -158,7 +158,7 @@ f.toml:10:1: unknown key "nams" in switches; did you mean "names"?"#,
             "tolerance =",
             "tolerance_percent = ",
             r#"f.toml:32:1: a published figure needs "tolerance"; for example tolerance = "10%"
-f.toml:37:1: unknown key "tolerance_percent" in a published figure; expected one of: id, kind, claim, variant, against, beside, variants, knee_over, metric, between, over, window, value, tolerance, holds_for, contradiction, known_miss, does_not_apply, why"#,
+f.toml:37:1: unknown key "tolerance_percent" in a published figure; expected one of: id, kind, claim, variant, against, beside, variants, knee_over, metric, between, over, window, value, tolerance, holds_for, contradiction, known_miss, experiment, does_not_apply, why"#,
         ),
     ]);
 }

@@ -32,7 +32,10 @@ pub use link_sample::LinkSample;
 pub use link_summary::LinkSummary;
 pub use name::{EngineName, FigureBound, FlowKind, LinkDirection};
 pub use nearest::{by_similarity, nearest_names};
-pub use published::{EngineVerdict, FigureKind, KernelFigure, PublishedResult, PublishedVerdict};
+pub use published::{
+    EngineCoverage, EngineVerdict, FigureKind, KernelFigure, PublishedResult, PublishedVerdict,
+    UncoveredFigures,
+};
 pub use quality::{BUSY_SHARE, DiscardedRun, Quality, Reliability};
 pub use receiver_verdict::{ReceiverFinding, ReceiverVerdict};
 pub use stream_summary::StreamSummary;

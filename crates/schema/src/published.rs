@@ -52,7 +52,7 @@ pub struct PublishedResult {
     /// The verdict on the figure of each engine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub judged: Vec<EngineVerdict>,
-    /// Why our figure is unreliable, if that is the verdict.
+    /// Why the figures of engines are unreliable, if some are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<String>,
     /// How the source contradicts itself, if it does.
@@ -93,6 +93,39 @@ pub struct EngineVerdict {
     /// Why the engine's figure does not apply, or the documented cause of its miss.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// The experiment that shows the cause of the miss.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experiment: Option<String>,
+}
+
+/// How many figures of a published result an engine has, and why it has no others.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EngineCoverage {
+    /// The engine; all guest kernels together.
+    pub engine: EngineName,
+    /// Number of figures of the result.
+    pub figures: usize,
+    /// Number of figures that the engine computed or measured reliably.
+    pub reliable: usize,
+    /// Number of figures that the engine measured unreliably: neither within nor missed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unreliable: usize,
+    /// Why the engine has no others: each reason once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<UncoveredFigures>,
+}
+
+/// Figures that an engine does not have for the same reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UncoveredFigures {
+    /// The reason, as in `needs Linux 2.4`.
+    pub reason: String,
+    /// Number of figures.
+    pub figures: usize,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 impl PublishedResult {
@@ -127,10 +160,10 @@ pub enum PublishedVerdict {
     NoFigure,
     /// Outside the tolerance: a failure, unless `known_miss` has the cause.
     Missed,
-    /// The machine was busy in each attempt, in a way that may have changed the figure: inconclusive, and no
-    /// failure.
+    /// The machine was busy in each attempt, in a way that may have changed the figure: inconclusive, neither within nor
+    /// missed.
     Unreliable,
-    /// The measurement is invalid for another reason than a busy machine: inconclusive, and no failure.
+    /// The measurement is invalid for another reason than a busy machine: inconclusive, neither within nor missed.
     Untrusted,
     /// Not run on this machine.
     NotRun,
@@ -139,14 +172,20 @@ pub enum PublishedVerdict {
 }
 
 impl PublishedVerdict {
-    /// All verdicts. If the engines' verdicts differ, the first one in this list is the verdict of the result. A figure outside
-    /// the tolerance for a known reason, or of an engine that does not apply, counts only if no other engine has a figure.
+    /// Whether it is of a figure of an unreliable measurement.
+    pub fn is_inconclusive(self) -> bool {
+        matches!(self, PublishedVerdict::Unreliable | PublishedVerdict::Untrusted)
+    }
+
+    /// All verdicts. If the engines' verdicts differ, the first one in this list is the verdict of the result. An unreliable figure,
+    /// one outside the tolerance for a known reason, or one of an engine that does not apply, counts only if no other engine has a
+    /// figure.
     const BY_WEIGHT: [PublishedVerdict; 9] = [
         PublishedVerdict::Missed,
-        PublishedVerdict::Unreliable,
-        PublishedVerdict::Untrusted,
         PublishedVerdict::Contradicted,
         PublishedVerdict::Within,
+        PublishedVerdict::Unreliable,
+        PublishedVerdict::Untrusted,
         PublishedVerdict::Differs,
         PublishedVerdict::NoFigure,
         PublishedVerdict::NotRun,
@@ -163,7 +202,7 @@ impl PublishedVerdict {
 
 #[cfg(test)]
 mod tests {
-    use super::PublishedVerdict::{Contradicted, Differs, DoesNotApply, Missed, NotRun, Within};
+    use super::PublishedVerdict::{Contradicted, Differs, DoesNotApply, Missed, NotRun, Unreliable, Within};
     use super::*;
 
     #[test]
@@ -174,5 +213,14 @@ mod tests {
         assert_eq!(worst(&[Differs, Within]), Within, "differs: another kernel than the published one");
         assert_eq!(worst(&[Contradicted, Within]), Contradicted);
         assert_eq!((worst(&[DoesNotApply]), worst(&[])), (NotRun, NotRun));
+    }
+
+    #[test]
+    fn an_unreliable_figure_counts_as_neither_within_nor_missed() {
+        let worst = |all: &[PublishedVerdict]| PublishedVerdict::worst(all.iter().copied());
+        assert_eq!(worst(&[Within, Unreliable]), Within, "the other engine's verdict");
+        assert_eq!(worst(&[Unreliable, Missed]), Missed);
+        assert_eq!(worst(&[Unreliable, DoesNotApply]), Unreliable, "no engine has a reliable figure");
+        assert!(Unreliable.is_inconclusive() && !Missed.is_inconclusive());
     }
 }

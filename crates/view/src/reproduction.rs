@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use schema::{FigureKind, PublishedResult};
+use schema::{EngineCoverage, EngineName, FigureKind, PublishedResult};
 use serde::Serialize;
 
 use crate::escape::escape;
@@ -24,9 +24,18 @@ pub struct Reproduced {
     /// The evidence of a result without runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shown: Option<String>,
+    /// The figures that each engine has, and why it has no others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub engines: Vec<EngineCoverage>,
     /// Its figures beside those of the runs.
     pub figures: Vec<ReproducedFigure>,
 }
+
+/// The title of the table of engines and results.
+pub(crate) const COVERAGE_TITLE: &str = "Which engine has which figures";
+/// The explanation of that table.
+pub(crate) const COVERAGE_ABOUT: &str = "For each result: how many of its figures each engine computed or measured reliably, and why it has no others. \
+     \u{201c}Can run\u{201d}: the engine was not requested here. Unreliable figures count as neither within nor missed.";
 
 /// A figure of a published result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -60,6 +69,7 @@ pub fn reproduction(results: &[Reproduced], sections: &[String], extra: &ReportE
             section(&mut page, part.title(), part.about(), &table);
         }
     }
+    section(&mut page, COVERAGE_TITLE, COVERAGE_ABOUT, &coverage_table(results));
     section(&mut page, "Not compared with a run", "", &facts(results));
     sections.iter().for_each(|section| page.push_str(section));
     let _ = write!(
@@ -114,8 +124,8 @@ impl FigurePart {
             }
             FigurePart::WithoutFigure => "There is nothing to compare these with.",
             FigurePart::TodaysKernel => {
-                "The same experiments, simulated with the kernel of the source and with today\u{2019}s. The sources are older than today\u{2019}s \
-                 kernel, so they have no figure for it."
+                "The same experiments with the kernel of the source (simulated) and with today\u{2019}s (simulated, and in the lab if it was \
+                 run). The sources are older than today\u{2019}s kernel, so they have no figure for it."
             }
             FigurePart::Regression => {
                 "No reproduction: these compare this program with an earlier measurement."
@@ -138,6 +148,11 @@ impl KernelPair<'_> {
     /// Our figure with today's kernel in its unit; `None` without a run.
     pub(crate) fn today(&self) -> Option<String> {
         simulated(self.today)
+    }
+
+    /// The lab's figure with today's kernel; `None` without a run.
+    pub(crate) fn lab(&self) -> Option<String> {
+        words::judged_figure(&self.today.figure, &EngineName::Lab, None)
     }
 }
 
@@ -204,4 +219,47 @@ fn facts(results: &[Reproduced]) -> String {
         );
     }
     if items.is_empty() { items } else { format!("<ul>\n{items}</ul>\n") }
+}
+
+/// The figures that each engine has of each result, and why it has no others.
+fn coverage_table(results: &[Reproduced]) -> String {
+    let covered = || results.iter().filter(|result| !result.engines.is_empty());
+    let Some(first) = covered().next() else { return String::new() };
+    let mut table = HtmlTable::new(&["", "figures"]);
+    table.head(first.engines.iter().map(|one| words::engine_heading(&one.engine)), false);
+    for result in covered() {
+        table.cell(&format!("<b>{}</b>", escape(&result.id)));
+        table.number(&result.engines[0].figures.to_string());
+        for engine in &result.engines {
+            table.cell(&escape(&words::coverage(engine)));
+        }
+        table.end_row();
+    }
+    table.finish()
+}
+
+/// Figures with the source's kernel and with today's.
+fn kernel_table<'a>(pairs: impl Iterator<Item = KernelPair<'a>>) -> String {
+    let pairs: Vec<KernelPair<'a>> = pairs.collect();
+    let has_lab = pairs.iter().any(|pair| pair.lab().is_some());
+    let mut table = HtmlTable::new(&[""]);
+    table.head(["source\u{2019}s kernel", "today\u{2019}s kernel"], true);
+    table.head(has_lab.then_some("in the lab"), true);
+    for pair in pairs {
+        let figure = &pair.today.figure;
+        let variant = figure.variant.as_deref().unwrap_or_default();
+        table.cell(&format!(
+            "<b>{}</b><br><small><code>{}</code> ({}, {})</small>",
+            escape(&figure.id),
+            escape(&words::metric_scope(&figure.metric)),
+            escape(pair.source_variant),
+            escape(variant)
+        ));
+        let lab = has_lab.then(|| pair.lab());
+        for text in [pair.source.clone(), pair.today()].into_iter().chain(lab) {
+            table.number(&escape(text.as_deref().unwrap_or("\u{2013}")));
+        }
+        table.end_row();
+    }
+    table.finish()
 }

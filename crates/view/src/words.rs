@@ -1,7 +1,8 @@
 //! Causes and verdicts in words.
 
 use schema::{
-    Cause, EngineName, FigureKind, FlowSummary, PublishedResult, PublishedVerdict, ReceiverFinding,
+    Cause, EngineCoverage, EngineName, FigureKind, FlowSummary, PublishedResult, PublishedVerdict,
+    ReceiverFinding,
 };
 
 /// A cause's short name, as in legends.
@@ -122,8 +123,35 @@ pub const PUBLISHED_ENGINES: [(EngineName, &str); 4] = [
     (EngineName::Hosts, "hosts"),
 ];
 
-/// An engine's figure of a published result, with its verdict if that differs from the result's; `None` without
-/// either.
+/// The figures of a result that an engine has, and why it has no others: `2 of 7; needs Linux 2.4 (5)`.
+pub fn coverage(engine: &EngineCoverage) -> String {
+    let mut parts = Vec::new();
+    if engine.reliable + engine.unreliable > 0 {
+        parts.push(format!("{} of {}", engine.reliable, engine.figures));
+    }
+    if engine.unreliable > 0 {
+        parts.push(format!("unreliable ({})", engine.unreliable));
+    }
+    parts.extend(engine.others.iter().map(|other| match other.figures == engine.figures {
+        true => other.reason.clone(),
+        false => format!("{} ({})", other.reason, other.figures),
+    }));
+    parts.join("; ")
+}
+
+/// The headings of the engines of published results.
+pub fn engine_heading(engine: &EngineName) -> &str {
+    match engine {
+        EngineName::Kernel => "guest kernel",
+        other => {
+            let known = PUBLISHED_ENGINES.iter().find(|(engine, _)| engine == other);
+            known.map_or(other.name(), |(_, heading)| *heading)
+        }
+    }
+}
+
+/// An engine's figure of a published result, with its verdict if that differs from the result's or if the figure is unreliable;
+/// `None` without either.
 pub fn judged_figure(result: &PublishedResult, engine: &EngineName, kernel: Option<&str>) -> Option<String> {
     let Some(judged) = result.judged(engine, kernel) else {
         let known = match engine {
@@ -137,13 +165,13 @@ pub fn judged_figure(result: &PublishedResult, engine: &EngineName, kernel: Opti
     };
     let Some(value) = judged.figure else { return Some(verdict(judged.verdict).to_owned()) };
     let value = figure(value, &result.unit);
-    match judged.verdict == result.verdict {
+    match judged.verdict == result.verdict && !judged.verdict.is_inconclusive() {
         true => Some(value),
         false => Some(format!("{value} ({})", verdict(judged.verdict))),
     }
 }
 
-/// Why engines do not apply, and the documented causes of misses: a sentence each.
+/// Why engines do not apply, and the documented causes of misses with their experiments: a sentence each.
 pub fn judged_reasons(result: &PublishedResult) -> Vec<String> {
     let reason = |one: &schema::EngineVerdict| {
         let why = one.why.as_ref()?;
@@ -154,10 +182,19 @@ pub fn judged_reasons(result: &PublishedResult) -> Vec<String> {
         };
         Some(match one.verdict {
             PublishedVerdict::DoesNotApply => format!("the {engine} does not apply: {why}"),
-            _ => format!("the {engine} misses the figure; documented cause: {why}"),
+            _ => {
+                let shown = one.experiment.as_ref().map(|by| format!("; experiment: {}", experiment(by)));
+                let shown = shown.unwrap_or_default();
+                format!("the {engine} misses the figure; documented cause: {why}{shown}")
+            }
         })
     };
     result.judged.iter().filter_map(reason).collect()
+}
+
+/// An experiment: a command, or a variant of the figure's scenario.
+fn experiment(text: &str) -> String {
+    if text.starts_with("longfat ") { text.to_owned() } else { format!("variant {text}") }
 }
 
 /// A published figure: a value or a bound, as in `below 20 Mb/s`.

@@ -239,6 +239,7 @@ fn summary_with_all_texts(run: &LoadedRun) -> Summary {
             figure: None,
             verdict: schema::PublishedVerdict::DoesNotApply,
             why: text(),
+            experiment: text(),
         }];
     }
     summary

@@ -4,15 +4,18 @@ use std::{collections::BTreeSet, num::NonZeroUsize, path::PathBuf, sync::atomic:
 
 use clap::Args;
 use experiment::{
-    CompletedRun, EngineChoice, EngineChoices, Experiment, LabSetup, Retention, RunOptions, now,
-    reproduce::{CATALOGUE, Plan, experiments, studies},
-    run_all,
+    CompletedRun, EngineChoice, EngineChoices, Error, Experiment, Job, LabSetup, Retention, RunOptions, now,
+    reproduce::{CATALOGUE, Plan, SkippedRun, coverage, experiments, recorded, studies},
+    run_each,
 };
 use record::{Run, RunsLocation};
 use schema::{RunSummary, Summary, nearest_names};
 use serde_json::json;
 use units::Time;
-use view::{LoadedRun, ReportExtra, Reproduced};
+use view::{
+    LoadedRun, ReportExtra, Reproduced,
+    reproduced_tables::{self, PagePart},
+};
 
 use super::{
     real_hosts::RealHostFlags,
@@ -37,13 +40,17 @@ pub struct ReproduceArgs {
     /// Ids of published results (L8-default) or prefixes of ids (L8, G) [default: all]
     #[arg(value_name = "ID")]
     ids: Vec<String>,
-    /// Engines, separated by commas: model, sim, kernel or kernel:VERSION (a guest kernel in virtual time), and hosts for real hosts
-    /// (see --at): the experiments whose hosts all have an address
+    /// Engines, separated by commas: model, sim, lab (for 10 min, or see --lab), kernel or kernel:VERSION (a guest kernel in virtual
+    /// time), and hosts for real hosts (see --at): the experiments whose hosts all have an address
     #[arg(long, value_delimiter = ',', default_value = "model,sim", value_name = "ENGINES")]
     engine: Vec<EngineChoices>,
     /// Also run in the lab, shortest experiments first, as many as fit in this time (10 min if none is given)
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "10min", require_equals = true)]
     lab: Option<Time>,
+    /// Judge recorded runs of the lab and of guests again instead of repeating them: complete, reliable ones with the same settings,
+    /// machine and kernel, recorded since the program was built
+    #[arg(long)]
+    reuse: bool,
     /// Use the scenarios of this directory instead of the built-in ones
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -56,7 +63,8 @@ pub struct ReproduceArgs {
     /// Also write an HTML page with all tables and plots
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Also write the tables to a Markdown file: between its markers, or to a new file (as for docs/reproduced.md)
+    /// Also write the tables to a Markdown file: between its markers, or to a new file (as for docs/reproduced.md). Without model and
+    /// sim, the tables of real kernels, which have other markers
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
     /// Exit with code 5 if a measurement is unreliable
@@ -75,10 +83,12 @@ pub fn run(args: &ReproduceArgs, config: &Config, runs: &RunsLocation, json: boo
     engines.retain(|engine| *engine != EngineChoice::Lab);
     let experiments = experiments(args.dir.as_deref())?;
     let locations = args.real_hosts.locations();
-    let plan = Plan::new(&experiments, &requested, &engines, lab, args.longest_sim, &locations)?;
+    let mut plan = Plan::new(&experiments, &requested, &engines, lab, args.longest_sim, &locations)?;
     let hosts = args.real_hosts.setup(&engines, plan.jobs.iter().map(|job| &job.scenario), config)?;
     args.real_hosts.check_load(&plan.jobs, Duration::ZERO)?;
-    let markdown = args.markdown.as_ref().map(|path| MarkdownPage::open(path, args)).transpose()?;
+    let is_computed = engines.iter().any(EngineChoice::is_computed);
+    let part = if is_computed { PagePart::Computed } else { PagePart::RealKernels };
+    let markdown = args.markdown.as_ref().map(|path| MarkdownPage::open(path, args, part)).transpose()?;
     let job_engines: Vec<EngineChoice> = plan.jobs.iter().map(|job| job.engine.clone()).collect();
     let records = RecordsDirectory::choose(runs, &job_engines, false)?;
     if args.report.is_some() {
@@ -96,16 +106,22 @@ pub fn run(args: &ReproduceArgs, config: &Config, runs: &RunsLocation, json: boo
         parallel_runs: args.jobs,
         ..RunOptions::default()
     };
-    let mut completed = run_all(&plan.jobs, &options)?;
-    records.name_records(&mut completed);
-    let failed = completed.iter_mut().find_map(|one| one.failed.take());
+    let known = match args.reuse {
+        true => recorded(&plan.jobs, runs)?,
+        false => vec![None; plan.jobs.len()],
+    };
+    let executed = execute(&plan, known, &options)?;
+    executed.failures.iter().for_each(|(index, error)| plan.note_failed(*index, error));
+    let mut completed = executed.runs;
+    completed.iter_mut().flatten().for_each(|run| records.name_records(std::slice::from_mut(run)));
+    let failed = executed.failures.into_iter().next().map(|(_, error)| error);
     let summaries = summaries(&experiments, &plan, &completed);
-    let results = results(&requested, &summaries);
+    let results = results(&requested, &experiments, &plan, &summaries);
     let printed = match json {
         true => output::json(&document(&lab::host_info(), &results, &summaries, &plan.skipped)),
         false => {
-            let mut text = view::reproduced_tables::reproduced(&results, output::width());
-            plan.skipped.iter().for_each(|left| text.push_str(&format!("not run: {left}\n")));
+            let mut text = reproduced_tables::reproduced(&results, output::width());
+            plan.skipped.iter().for_each(|run| text.push_str(&format!("not run: {run}\n")));
             output::prose(&text)
         }
     };
@@ -120,11 +136,13 @@ pub fn run(args: &ReproduceArgs, config: &Config, runs: &RunsLocation, json: boo
         output::file(path, config.theme().apply(page))?;
         output::note(&format!("report: {}", path.display()));
     }
+    // The tables of real kernels state which runs failed.
+    let is_complete = failed.is_none() || part == PagePart::RealKernels;
+    if let Some(page) = markdown.filter(|_| is_complete && !stop.load(Ordering::Relaxed)) {
+        page.write(&results)?;
+    }
     if let Some(error) = failed {
         return Err(error.into());
-    }
-    if let Some(page) = markdown.filter(|_| !stop.load(Ordering::Relaxed)) {
-        page.write(&results)?;
     }
     if stop.load(Ordering::Relaxed) {
         return Err(Exit::Interrupted.into());
@@ -134,23 +152,61 @@ pub fn run(args: &ReproduceArgs, config: &Config, runs: &RunsLocation, json: boo
     printed
 }
 
+/// The runs of a plan.
+struct Executed {
+    /// Recorded and executed runs in the order of the jobs; `None`: failed or not executed.
+    runs: Vec<Option<CompletedRun>>,
+    /// The indexes of the jobs that failed, also of single flows, with their errors.
+    failures: Vec<(usize, Error)>,
+}
+
+/// Executes the jobs without a recorded run in `known`.
+fn execute(
+    plan: &Plan<'_>,
+    known: Vec<Option<RunSummary>>,
+    options: &RunOptions<'_>,
+) -> anyhow::Result<Executed> {
+    let new: Vec<usize> = (0..plan.jobs.len()).filter(|index| known[*index].is_none()).collect();
+    if new.len() < plan.jobs.len() {
+        output::note(&format!("longfat: {} recorded runs are judged again", plan.jobs.len() - new.len()));
+    }
+    let jobs: Vec<Job<'_>> = new.iter().map(|index| plan.jobs[*index].clone()).collect();
+    let recorded = |summary| CompletedRun { summary, rows: None, failed: None };
+    let mut runs: Vec<Option<CompletedRun>> = known.into_iter().map(|one| one.map(recorded)).collect();
+    let mut failures = Vec::new();
+    for (index, result) in new.into_iter().zip(run_each(&jobs, options)?) {
+        match result {
+            None => {}
+            Some(Ok(mut run)) => {
+                failures.extend(run.failed.take().map(|error| (index, error)));
+                runs[index] = Some(run);
+            }
+            Some(Err(error)) if plan.jobs[index].engine.is_computed() => return Err(error.into()),
+            Some(Err(error)) => failures.push((index, error)),
+        }
+    }
+    Ok(Executed { runs, failures })
+}
+
 /// A Markdown file whose tables the command writes.
 struct MarkdownPage<'a> {
     path: &'a std::path::Path,
     /// Its text; empty for a new file.
     text: String,
+    /// The part that is written.
+    part: PagePart,
 }
 
 impl<'a> MarkdownPage<'a> {
     /// Reads the file before the first run, so that a mistake is reported immediately.
-    fn open(path: &'a std::path::Path, args: &ReproduceArgs) -> anyhow::Result<Self> {
+    fn open(path: &'a std::path::Path, args: &ReproduceArgs, part: PagePart) -> anyhow::Result<Self> {
         check_directory(path)?;
         if !path.exists() {
-            return Ok(MarkdownPage { path, text: String::new() });
+            return Ok(MarkdownPage { path, text: String::new(), part });
         }
         let text = std::fs::read_to_string(path)
             .map_err(|error| Exit::BadInput(format!("--markdown {}: {error}", path.display())))?;
-        if !view::reproduced_tables::has_marks(&text) {
+        if !reproduced_tables::has_marks(&text, part) {
             let name = path.display();
             return Err(Exit::BadInput(format!(
                 "--markdown {name}: the file exists and has no markers of an earlier --markdown; name another file"
@@ -161,12 +217,12 @@ impl<'a> MarkdownPage<'a> {
             let message = "--markdown replaces all tables of the file: omit the ids, or name a new file";
             return Err(Exit::BadInput(message.into()).into());
         }
-        Ok(MarkdownPage { path, text })
+        Ok(MarkdownPage { path, text, part })
     }
 
     fn write(&self, results: &[Reproduced]) -> anyhow::Result<()> {
-        let tables = view::reproduced_tables::markdown(results);
-        output::file(self.path, view::reproduced_tables::with_generated(&self.text, &tables))?;
+        let tables = reproduced_tables::markdown(results, self.part);
+        output::file(self.path, reproduced_tables::with_generated(&self.text, &tables, self.part))?;
         output::note(&format!("tables: {}", self.path.display()));
         Ok(())
     }
@@ -195,17 +251,26 @@ fn requested_ids(arguments: &[String]) -> anyhow::Result<BTreeSet<&'static str>>
 }
 
 /// A summary per scenario file that was run, in the order of the files.
-fn summaries(experiments: &[Experiment], plan: &Plan<'_>, completed: &[CompletedRun]) -> Vec<Summary> {
+fn summaries(
+    experiments: &[Experiment],
+    plan: &Plan<'_>,
+    completed: &[Option<CompletedRun>],
+) -> Vec<Summary> {
     let of = |one: &Experiment| {
         let own = plan.jobs.iter().zip(completed).filter(|(job, _)| std::ptr::eq(job.experiment, one));
-        let runs: Vec<RunSummary> = own.map(|(_, completed)| completed.summary.clone()).collect();
+        let runs: Vec<RunSummary> = own.filter_map(|(_, run)| Some(run.as_ref()?.summary.clone())).collect();
         (!runs.is_empty()).then(|| one.summary(runs))
     };
     experiments.iter().filter_map(of).collect()
 }
 
 /// Each requested result with its figures, in the order of the catalogue.
-fn results(requested: &BTreeSet<&str>, summaries: &[Summary]) -> Vec<Reproduced> {
+fn results(
+    requested: &BTreeSet<&str>,
+    experiments: &[Experiment],
+    plan: &Plan<'_>,
+    summaries: &[Summary],
+) -> Vec<Reproduced> {
     let entries = CATALOGUE.iter().filter(|entry| requested.contains(entry.id));
     entries
         .map(|entry| Reproduced {
@@ -217,6 +282,7 @@ fn results(requested: &BTreeSet<&str>, summaries: &[Summary]) -> Vec<Reproduced>
                 .as_ref()
                 .map(experiment::reproduce::NotRun::shown_by)
                 .filter(|by| !by.is_empty()),
+            engines: coverage(entry.id, experiments, plan, summaries),
             figures: summaries
                 .iter()
                 .flat_map(|s| s.published.iter().map(|figure| (s.scenario.clone(), figure.clone())))
@@ -231,7 +297,7 @@ fn document(
     host: &schema::HostInfo,
     results: &[Reproduced],
     summaries: &[Summary],
-    skipped: &[String],
+    skipped: &[SkippedRun],
 ) -> serde_json::Value {
     let run = |scenario: &str, run: &RunSummary| {
         json!({
@@ -241,6 +307,7 @@ fn document(
         })
     };
     let runs: Vec<_> = summaries.iter().flat_map(|s| s.runs.iter().map(|r| run(&s.scenario, r))).collect();
+    let skipped: Vec<String> = skipped.iter().map(ToString::to_string).collect();
     json!({ "schema": SCHEMA, "host": host, "results": results, "runs": runs, "not_in_the_lab": skipped })
 }
 

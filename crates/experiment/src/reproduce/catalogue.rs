@@ -208,14 +208,7 @@ pub const CATALOGUE: &[CatalogueEntry] = &[
     figure("H-transpac", "HighSpeed TCP from Tokyo to Indianapolis, an hour"),
     figure("H-lab", "800 Mb/s and 88 ms: four congestion controls, two queues"),
     figure("H-buf", "a small queue and a large one"),
-    fact(
-        "H-pathbuff",
-        "a bottleneck's buffer from a packet train's delay",
-        "needs two hosts, or two in a lab",
-        &[],
-        &["longfat probe"],
-        &["probe.md"],
-    ),
+    figure("H-pathbuff", "a bottleneck's buffer from a packet train's delay"),
     fact(
         "H-evlbi",
         "the map of slide 19: sites, links, kinds of server",

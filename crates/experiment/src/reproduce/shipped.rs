@@ -11,22 +11,25 @@ use crate::{
     scenario_file,
 };
 
-/// The built-in scenarios with published figures, without excerpts of others.
-const WITH_FIGURES: [&str; 24] = [
+/// The built-in scenarios with published figures.
+const WITH_FIGURES: [&str; 27] = [
     "areas",
     "closed-forms",
     "g-endbuf",
     "g-mtu",
     "g-mtufair",
+    "g-mtufair-short",
     "g-multi",
     "g-multi-transfer",
     "g-recover",
     "g-rttfair",
+    "g-rttfair-short",
     "h-100m",
     "h-900",
     "h-burst",
     "h-gigabit",
     "h-lab",
+    "h-pathbuff",
     "h-pe1650",
     "h-transpac",
     "l8-hol",
@@ -77,8 +80,8 @@ mod tests {
     use super::*;
     use crate::reproduce::CATALOGUE;
 
-    /// Excerpts at a tenth of the rate for the lab; they have the ids of other scenarios.
-    const EXCERPTS: [&str; 2] = ["g-mtufair-short", "g-rttfair-short"];
+    /// The engines of the texts per engine.
+    const ENGINES: [&str; 5] = ["model", "sim", "lab", "kernel", "hosts"];
 
     #[test]
     fn all_scenarios_with_published_figures_are_built_in() {
@@ -86,9 +89,7 @@ mod tests {
         let names = |all: Vec<Experiment>| -> BTreeSet<String> {
             all.iter().map(|one| one.file.name().to_owned()).collect()
         };
-        let mut in_folder = names(experiments(Some(&dir)).unwrap());
-        in_folder.retain(|name| !EXCERPTS.contains(&name.as_str()));
-        assert_eq!(names(experiments(None).unwrap()), in_folder);
+        assert_eq!(names(experiments(None).unwrap()), names(experiments(Some(&dir)).unwrap()));
     }
 
     #[test]
@@ -101,6 +102,42 @@ mod tests {
         }
         for id in with {
             assert!(CATALOGUE.iter().any(|entry| entry.id == id), "{id} is not in the catalogue");
+        }
+    }
+
+    /// An experiment that shows the cause of a miss can be repeated: it is a variant of the file, or a command with a built-in scenario.
+    fn check_experiment(file: &ScenarioFile, id: &str, text: &str) {
+        let variants = |file: &ScenarioFile| file.variants().map(str::to_owned).collect::<Vec<_>>();
+        let words: Vec<&str> = text.split(' ').collect();
+        let ["longfat", command, name, options @ ..] = &words[..] else {
+            assert!(variants(file).contains(&text.to_owned()), "{id}: there is no variant {text:?}");
+            return;
+        };
+        assert!(["run", "sweep"].contains(command), "{id}: {text}");
+        let other = BUILT_IN.iter().find(|one| one.name == *name).map(|one| one.parse().unwrap());
+        let other = other.unwrap_or_else(|| panic!("{id}: there is no scenario {name:?}"));
+        for pair in options.windows(2).filter(|pair| pair[0] == "--variant") {
+            for variant in pair[1].split(',') {
+                assert!(
+                    variants(&other).contains(&variant.to_owned()),
+                    "{id}: {name} has no variant {variant:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_documented_miss_has_an_experiment() {
+        for one in experiments(None).unwrap() {
+            for figure in one.file.published() {
+                let id = format!("{} {}", one.file.name(), figure.id);
+                for engine in ENGINES.iter().filter(|engine| figure.known_miss.of(engine).is_some()) {
+                    let text = figure.experiment.of(engine);
+                    assert!(text.is_some(), "{id}: the miss of {engine} has no experiment");
+                }
+                let texts = ENGINES.iter().filter_map(|engine| figure.experiment.of(engine));
+                texts.for_each(|text| check_experiment(&one.file, &id, text));
+            }
         }
     }
 }

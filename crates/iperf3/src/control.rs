@@ -350,6 +350,9 @@ pub(crate) fn connect(
 }
 
 /// Creates a socket for connecting to `to`, bound to `from` and `device` if they are given.
+///
+/// # Errors
+/// If the socket cannot be created, or not be bound to `from` or `device`.
 pub fn new_socket(
     to: SocketAddr,
     from: Option<SocketAddr>,

@@ -174,28 +174,6 @@ pub(crate) fn kernel_pairs(results: &[Reproduced]) -> impl Iterator<Item = Kerne
     })
 }
 
-/// Figures with the source's kernel and with today's.
-fn kernel_table(results: &[Reproduced]) -> String {
-    let mut table = HtmlTable::new(&[""]);
-    table.head(["source\u{2019}s kernel", "today\u{2019}s kernel"], true);
-    for pair in kernel_pairs(results) {
-        let figure = &pair.today.figure;
-        let variant = figure.variant.as_deref().unwrap_or_default();
-        table.cell(&format!(
-            "<b>{}</b><br><small><code>{}</code> ({}, {})</small>",
-            escape(&figure.id),
-            escape(&words::metric_scope(&figure.metric)),
-            escape(pair.source_variant),
-            escape(variant)
-        ));
-        for text in [pair.source.clone(), pair.today()] {
-            table.number(&escape(text.as_deref().unwrap_or("\u{2013}")));
-        }
-        table.end_row();
-    }
-    table.finish()
-}
-
 /// The figures of one part, each with its result.
 pub(crate) fn figures(
     results: &[Reproduced],
@@ -239,8 +217,8 @@ fn coverage_table(results: &[Reproduced]) -> String {
 }
 
 /// Figures with the source's kernel and with today's.
-fn kernel_table<'a>(pairs: impl Iterator<Item = KernelPair<'a>>) -> String {
-    let pairs: Vec<KernelPair<'a>> = pairs.collect();
+fn kernel_table(results: &[Reproduced]) -> String {
+    let pairs: Vec<KernelPair<'_>> = kernel_pairs(results).collect();
     let has_lab = pairs.iter().any(|pair| pair.lab().is_some());
     let mut table = HtmlTable::new(&[""]);
     table.head(["source\u{2019}s kernel", "today\u{2019}s kernel"], true);

@@ -1,4 +1,5 @@
-//! Linker options of the WebAssembly module, which side modules extend: they use its memory, its table and its stack.
+//! Linker options of the WebAssembly module, which side modules extend: they use its memory, its table and
+//! its stack.
 
 #![allow(missing_docs)]
 

@@ -1,5 +1,5 @@
-//! Includes the simulator for browsers in the page's server if `LONGFAT_PLAYGROUND_WASM` names its file, which
-//! `scripts/playground.sh` builds.
+//! Includes the simulator for browsers in the page's server if `LONGFAT_PLAYGROUND_WASM` names its file,
+//! which `scripts/playground.sh` builds.
 
 #![allow(missing_docs)]
 

@@ -1,13 +1,14 @@
-//! The load that one point carries: reservations a second, and queries over a year of a large mesh. `cargo bench -p longfat-agent --bench
-//! load -- [POINTS]`; 100 points without an argument.
+//! The load that one point carries: reservations a second, and queries over a year of a large mesh.
+//! `cargo bench -p longfat-agent --bench load -- [POINTS]`; 100 points without an argument.
 //!
-//! Reservations: two agents on loopback. Requests over the control socket of one agent reserve latency tests with the other at random times
-//! of the next hours. A reservation counts when the other point has booked it: after four messages over TLS, and after each step is on the
-//! disk at both points.
+//! Reservations: two agents on loopback. Requests over the control socket of one agent reserve latency tests
+//! with the other at random times of the next hours. A reservation counts when the other point has booked it:
+//! after four messages over TLS, and after each step is on the disk at both points.
 //!
-//! Queries: a year of results in the embedded archive (written to a temporary directory: 8 GB for 100 points), and the HTTP requests that
-//! the page, programs and Prometheus send. The archive's file is in the kernel's page cache, as it was just written. Each request is
-//! listed with its elapsed time and with the processor time of agent and client, which does not depend on the machine's other load.
+//! Queries: a year of results in the embedded archive (written to a temporary directory: 8 GB for 100
+//! points), and the HTTP requests that the page, programs and Prometheus send. The archive's file is in the
+//! kernel's page cache, as it was just written. Each request is listed with its elapsed time and with the
+//! processor time of agent and client, which does not depend on the machine's other load.
 
 use std::{
     io::{Read, Write},

@@ -1,8 +1,8 @@
-//! Alerts by webhook, command and mail when the cause that limits a pair changes (not when a figure does). Alertmanager gets the present causes
-//! instead ([`alertmanager`](crate::alertmanager)).
+//! Alerts by webhook, command and mail when the cause that limits a pair changes (not when a figure does).
+//! Alertmanager gets the present causes instead ([`alertmanager`](crate::alertmanager)).
 //!
-//! An alert is sent at least once: a change remains marked in the archive until all receivers have it, or for a day. It is not sent
-//! again to receivers that have accepted it.
+//! An alert is sent at least once: a change remains marked in the archive until all receivers have it, or for
+//! a day. It is not sent again to receivers that have accepted it.
 
 use std::{
     io::{self, Write},
@@ -178,7 +178,8 @@ fn run(command: &mut Command, input: Vec<u8>, time: Duration) -> io::Result<()> 
     let begin = Instant::now();
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program may succeed without reading its input. It must not block the alerts: a pipe may hold one page only.
+        // A program may succeed without reading its input. It must not block the alerts: a pipe may hold one
+        // page only.
         let write = move || stdin.write_all(&input);
         if let Err(error) = thread::Builder::new().name("alert input".into()).spawn(write) {
             child.kill()?;

@@ -1,8 +1,10 @@
-//! Alerts of Prometheus' Alertmanager by its API v2 (`POST /api/v2/alerts`): one for each pair whose cause is not the rate of the path.
+//! Alerts of Prometheus' Alertmanager by its API v2 (`POST /api/v2/alerts`): one for each pair whose cause is
+//! not the rate of the path.
 //!
-//! Alertmanager gets states, not changes. An alert is resent while its cause persists, because Alertmanager resolves alerts that it has not
-//! received for its `resolve_timeout`. Firing alerts have no end: with an end by the clock of this point, an Alertmanager whose clock is ahead
-//! would resolve them at once. When the cause has gone, the alert is sent with its end until Alertmanager has accepted it. Nothing is stored:
+//! Alertmanager gets states, not changes. An alert is resent while its cause persists, because Alertmanager
+//! resolves alerts that it has not received for its `resolve_timeout`. Firing alerts have no end: with an end
+//! by the clock of this point, an Alertmanager whose clock is ahead would resolve them at once. When the
+//! cause has gone, the alert is sent with its end until Alertmanager has accepted it. Nothing is stored:
 //! after a restart of the agent, the timeout resolves alerts whose cause has gone meanwhile.
 //!
 //! The labels identify an alert, so points that send the same alert have one alert together.
@@ -117,7 +119,8 @@ impl KnownAlerts {
         (known.end_us.is_none() && known.alert.since_us == since_us).then_some(&known.alert)
     }
 
-    /// Replaces the alerts by those of the present causes: others have ended. Returns whether an alert has begun or ended.
+    /// Replaces the alerts by those of the present causes: others have ended. Returns whether an alert has
+    /// begun or ended.
     pub fn update(&mut self, firing: BTreeMap<AlertKey, CauseAlert>, now_us: i64) -> bool {
         let mut has_changed = false;
         for (key, known) in &mut self.0 {

@@ -1,4 +1,5 @@
-//! The audit log of a point: who has requested what. One JSON document a line, appended to `audit.log` in the state directory.
+//! The audit log of a point: who has requested what. One JSON document a line, appended to `audit.log` in the
+//! state directory.
 //!
 //! It has the requests of users and programs and the changes of the mesh. Requests without a valid token are
 //! not in it: anyone can send them, and they would fill the disk.
@@ -18,10 +19,12 @@ use crate::{Error, files, users::user_name};
 /// At this size the log is renamed to `audit.log.1`, replacing the previous file of this name.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// Threads of this process append one after another: of two that find the log full, the second would replace the first one's `audit.log.1`.
+/// Threads of this process append one after another: of two that find the log full, the second would replace
+/// the first one's `audit.log.1`.
 static APPENDING: Mutex<()> = Mutex::new(());
 
-/// Appends a request and its outcome: the object that it concerns, or why it was refused. `role` is the role of the user.
+/// Appends a request and its outcome: the object that it concerns, or why it was refused. `role` is the role
+/// of the user.
 pub(crate) fn append_request(
     state: &Path,
     user: &str,

@@ -1,4 +1,5 @@
-//! Writes a large archive for benchmarks in bulk, which is faster than adding the results one by one as an agent does.
+//! Writes a large archive for benchmarks in bulk, which is faster than adding the results one by one as an
+//! agent does.
 
 use std::path::Path;
 
@@ -29,8 +30,9 @@ pub fn point(number: usize) -> String {
     format!("p{number:02}")
 }
 
-/// Fills an archive with a year of results of a mesh, until `now_us`: each pair is tested every six hours by a throughput test and a latency
-/// test. Single tests cover the time of the default retention; hourly averages cover the time before it.
+/// Fills an archive with a year of results of a mesh, until `now_us`: each pair is tested every six hours by
+/// a throughput test and a latency test. Single tests cover the time of the default retention; hourly
+/// averages cover the time before it.
 ///
 /// # Errors
 /// If SQLite fails.

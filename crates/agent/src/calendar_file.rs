@@ -1,7 +1,8 @@
 //! The calendar of a point in an SQLite file: the events of [`reservation::Point`], in their order.
 //!
-//! A transaction is on the disk when [`CalendarFile::write`] returns (write-ahead log, `synchronous = FULL`). Only then may the messages
-//! of the same step be sent: a process that is killed at any moment has announced no event that its file lacks.
+//! A transaction is on the disk when [`CalendarFile::write`] returns (write-ahead log, `synchronous = FULL`).
+//! Only then may the messages of the same step be sent: a process that is killed at any moment has announced
+//! no event that its file lacks.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,7 +16,8 @@ use crate::sqlite::Format;
 
 /// The files that this program writes: "LFcl".
 const FORMAT: Format = Format { application: 0x4c46_636c, version: 1 };
-/// A new snapshot replaces all events when more events than this, and more than the last snapshot has, follow that snapshot.
+/// A new snapshot replaces all events when more events than this, and more than the last snapshot has, follow
+/// that snapshot.
 const MAX_EVENTS_SINCE_SNAPSHOT: usize = 1000;
 
 /// Why a calendar file cannot be used.
@@ -146,7 +148,8 @@ impl CalendarFile {
         self.events == 0
     }
 
-    /// Replaces the events by a snapshot, if there are many more than it has. `state` has applied all events that were written.
+    /// Replaces the events by a snapshot, if there are many more than it has. `state` has applied all events
+    /// that were written.
     ///
     /// # Errors
     /// SQLite's, as on a full disk.

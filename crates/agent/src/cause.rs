@@ -8,7 +8,8 @@ pub(crate) fn is_good(cause: &str) -> bool {
     matches!(cause, "path_rate" | "healthy")
 }
 
-/// A cause in words, as in `receive buffer of d`. The names are those of [`schema::Cause`] and of [`diagnosis::Kind`].
+/// A cause in words, as in `receive buffer of d`. The names are those of [`schema::Cause`] and of
+/// [`diagnosis::Kind`].
 pub(crate) fn in_words(cause: &str, from: &str, to: &str) -> String {
     match cause {
         NO_RESULT => "no result".into(),

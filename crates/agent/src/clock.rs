@@ -1,5 +1,5 @@
-//! The two clocks of a point, as the operating system provides them, and whether UTC is reliable enough to decide which results are old
-//! enough to remove.
+//! The two clocks of a point, as the operating system provides them, and whether UTC is reliable enough to
+//! decide which results are old enough to remove.
 
 use std::sync::{
     Arc,
@@ -39,7 +39,8 @@ impl Clock {
         }
     }
 
-    /// Whether something synchronizes UTC: the kernel has an estimate of its error, or the configuration states it.
+    /// Whether something synchronizes UTC: the kernel has an estimate of its error, or the configuration
+    /// states it.
     pub(crate) fn is_synchronized(&self) -> bool {
         self.error.is_some()
             || os::clock_error().is_ok_and(|error| Time::from_duration(error) < UNKNOWN_ERROR)
@@ -55,7 +56,8 @@ pub(crate) struct RemovalGuard {
 }
 
 impl RemovalGuard {
-    /// `newest_us`: the start of the newest known test, microseconds since 1970. The clock may have been stepped while the agent did not run.
+    /// `newest_us`: the start of the newest known test, microseconds since 1970. The clock may have been
+    /// stepped while the agent did not run.
     pub fn new(now: Now, newest_us: Option<i64>) -> Self {
         let newest = newest_us.map(|us| Time::from_micros(u64::try_from(us).unwrap_or(0)));
         let is_doubtful = newest.is_some_and(|newest| now.utc > newest + LARGE_STEP);

@@ -1,5 +1,5 @@
-//! Requests of local users to a running agent, over a Unix socket in its state directory: one frame for the request and one
-//! for the reply.
+//! Requests of local users to a running agent, over a Unix socket in its state directory: one frame for the
+//! request and one for the reply.
 
 use std::{
     collections::BTreeMap,
@@ -56,7 +56,8 @@ pub(crate) enum Request {
         id: String,
         /// The reason.
         text: String,
-        /// The name of a program's token; without the scope `cancel` a program may cancel its own reservations only.
+        /// The name of a program's token; without the scope `cancel` a program may cancel its own
+        /// reservations only.
         #[serde(default)]
         token: Option<String>,
     },
@@ -172,12 +173,14 @@ pub struct NewReservation {
     pub from: String,
     /// The other end.
     pub to: String,
-    /// The kind of test: `throughput`, `latency`, `diagnose`, `probe`, `trace`, or `transfer` for the program's own transfer.
+    /// The kind of test: `throughput`, `latency`, `diagnose`, `probe`, `trace`, or `transfer` for the
+    /// program's own transfer.
     pub kind: String,
     /// Its duration without `omit_us`, microseconds; if absent, the default of its kind.
     #[serde(default)]
     pub duration_us: Option<u64>,
-    /// UDP at this rate, bit/s, of all streams together; for a transfer, the program's maximum rate; for a probe, its maximum load.
+    /// UDP at this rate, bit/s, of all streams together; for a transfer, the program's maximum rate; for a
+    /// probe, its maximum load.
     #[serde(default)]
     pub rate_bps: Option<u64>,
     /// Of a throughput test by TCP, the sender's congestion control; if absent, that of the system.
@@ -186,7 +189,8 @@ pub struct NewReservation {
     /// Of a throughput test, the number of parallel streams, 1 to 128; 1 if absent.
     #[serde(default = "default_parallel")]
     pub parallel: u32,
-    /// Of a throughput test, the time before the duration that no figure includes, microseconds in whole milliseconds. The slot has both.
+    /// Of a throughput test, the time before the duration that no figure includes, microseconds in whole
+    /// milliseconds. The slot has both.
     #[serde(default)]
     pub omit_us: u64,
     /// Time until the earliest start, microseconds.
@@ -379,7 +383,8 @@ impl Client {
         Client { socket: socket(state), token: None }
     }
 
-    /// A client of the same agent on behalf of the program with the token of this name, which has been checked.
+    /// A client of the same agent on behalf of the program with the token of this name, which has been
+    /// checked.
     pub(crate) fn for_token(&self, name: &str) -> Client {
         Client { token: Some(name.into()), ..self.clone() }
     }
@@ -433,7 +438,8 @@ impl Client {
     /// Requests a test.
     ///
     /// # Errors
-    /// If the agent does not run, or the request is invalid. A request that a rule refuses is not an error: the reply names the rule.
+    /// If the agent does not run, or the request is invalid. A request that a rule refuses is not an error:
+    /// the reply names the rule.
     pub fn reserve(&self, test: NewReservation) -> Result<Explained, Error> {
         self.exchange(&Request::Reserve { test, token: self.token.clone() })
     }

@@ -21,7 +21,8 @@ use crate::{
 
 /// Maximum number of simultaneous requests.
 const MAX_REQUESTS: usize = 32;
-/// Maximum size of a request, bytes. It is larger than the documents of the HTTP interface, because such a document becomes a request.
+/// Maximum size of a request, bytes. It is larger than the documents of the HTTP interface, because such a
+/// document becomes a request.
 const MAX_REQUEST_BYTES: usize = 1 << 16;
 /// Time within which the agent must reply to a request.
 const WORK_TIMEOUT: Duration = Duration::from_secs(8);
@@ -37,7 +38,8 @@ pub(crate) fn set_mode(state: &Path, mode: u32) -> Result<(), Error> {
     fs::set_permissions(&path, fs::Permissions::from_mode(mode)).map_err(files::failed("protect", &path))
 }
 
-/// Opens the socket with this mode. This process holds the calendar's lock, so an existing socket is left over from a killed agent.
+/// Opens the socket with this mode. This process holds the calendar's lock, so an existing socket is left
+/// over from a killed agent.
 pub(crate) fn bind(state: &Path, mode: u32) -> Result<UnixListener, Error> {
     let path = control::socket(state);
     if path.exists() {

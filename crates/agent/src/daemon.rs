@@ -12,7 +12,8 @@ use crate::{
 /// Maximum number of events that wait for the loop.
 const INBOX: usize = 256;
 
-/// Runs the agent until it is stopped. `on_ready` is called with the address for other points when it listens.
+/// Runs the agent until it is stopped. `on_ready` is called with the address for other points when it
+/// listens.
 ///
 /// # Errors
 /// If the agent cannot start, or its storage fails.
@@ -51,8 +52,8 @@ async fn serve(
     reload: &ReloadHandle,
     on_ready: impl FnOnce(SocketAddr),
 ) -> Result<(), Error> {
-    // Connections of points and HTTP clients, databases and tests need descriptors. If the limit cannot be raised, the
-    // maximum of each still applies.
+    // Connections of points and HTTP clients, databases and tests need descriptors. If the limit cannot be
+    // raised, the maximum of each still applies.
     let _ = os::raise_file_limit();
     let identity = Identity::open(&config.state)?;
     let owner = identity.name()?;

@@ -1,4 +1,5 @@
-//! Frames as bytes: JSON, preceded by its length in four bytes (big endian). Agents send them over TLS, local users over a Unix socket.
+//! Frames as bytes: JSON, preceded by its length in four bytes (big endian). Agents send them over TLS, local
+//! users over a Unix socket.
 
 use std::{io, time::Duration};
 

@@ -1,4 +1,5 @@
-//! Fuzz targets: frames of connections, tokens of invitations, and configurations. Tests replay `fuzz/corpus`.
+//! Fuzz targets: frames of connections, tokens of invitations, and configurations. Tests replay
+//! `fuzz/corpus`.
 
 use std::{io, path::Path, time::Duration};
 
@@ -19,8 +20,8 @@ fn round_trip<T: Serialize + DeserializeOwned>(value: &T) {
     assert_eq!(framing::encode(&again).expect("it can be written again"), bytes);
 }
 
-/// Decodes arbitrary bytes as the input of a connection: frames with their headers, from another point or from a local
-/// user.
+/// Decodes arbitrary bytes as the input of a connection: frames with their headers, from another point or
+/// from a local user.
 pub fn frames(bytes: &[u8]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.expect("a runtime can be started");
@@ -61,7 +62,8 @@ pub fn token(bytes: &[u8]) {
     let _ = invitation.identity.owner();
 }
 
-/// Decodes arbitrary bytes as agent.toml. No other file is read: the limits are those that `agent init` writes.
+/// Decodes arbitrary bytes as agent.toml. No other file is read: the limits are those that `agent init`
+/// writes.
 pub fn config(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let read = |path: &Path| match path.file_name().and_then(|name| name.to_str()) {

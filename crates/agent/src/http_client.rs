@@ -1,4 +1,5 @@
-//! Requests of HTTP/1.1 to receivers of alerts and metrics: one POST for each connection, with one deadline for all its steps.
+//! Requests of HTTP/1.1 to receivers of alerts and metrics: one POST for each connection, with one deadline
+//! for all its steps.
 
 use std::{
     fmt,
@@ -112,7 +113,8 @@ impl fmt::Display for PostResponse {
     }
 }
 
-/// A connection with one deadline for all its reads and writes: a peer that sends single bytes cannot extend it.
+/// A connection with one deadline for all its reads and writes: a peer that sends single bytes cannot extend
+/// it.
 struct UntilDeadline {
     stream: TcpStream,
     deadline: Instant,
@@ -193,8 +195,8 @@ fn exchange(mut stream: impl Read + Write, request: &[u8]) -> io::Result<PostRes
     let mut response = BufReader::new(stream.take(MAX_RESPONSE_BYTES));
     let mut line = String::new();
     let read = response.read_line(&mut line);
-    // HTTP/1.1 200 OK (RFC 9112 section 4). A server may refuse a request, and close the connection, before it has read all of it: its status
-    // is then more useful than the error of the write.
+    // HTTP/1.1 200 OK (RFC 9112 section 4). A server may refuse a request, and close the connection, before
+    // it has read all of it: its status is then more useful than the error of the write.
     let Some(status) = line.split_ascii_whitespace().nth(1).and_then(|code| code.parse::<u16>().ok()) else {
         sent?;
         read?;
@@ -207,7 +209,8 @@ fn exchange(mut stream: impl Read + Write, request: &[u8]) -> io::Result<PostRes
     Ok(found)
 }
 
-/// Reads the header and the content of an error as far as the server sends them: the status is valid without them.
+/// Reads the header and the content of an error as far as the server sends them: the status is valid without
+/// them.
 fn read_details(response: &mut impl BufRead, found: &mut PostResponse) {
     let mut length = 0;
     loop {

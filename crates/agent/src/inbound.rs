@@ -1,4 +1,5 @@
-//! The events that arrive at the agent's loop. Connections, the control socket, the clock, and the threads of tests and alerts send them.
+//! The events that arrive at the agent's loop. Connections, the control socket, the clock, and the threads of
+//! tests and alerts send them.
 
 use std::net::IpAddr;
 

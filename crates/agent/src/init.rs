@@ -10,7 +10,8 @@ use crate::{Authority, Error, Identity, Invitation, JoinRequest, Members, files,
 /// The name of the configuration in a point's directory.
 pub const CONFIG_FILE: &str = "agent.toml";
 
-/// Writes configuration and limits, and creates a mesh with this point as its authority. Returns the path of the configuration.
+/// Writes configuration and limits, and creates a mesh with this point as its authority. Returns the path of
+/// the configuration.
 ///
 /// # Errors
 /// If a file cannot be written, or exists already.
@@ -28,7 +29,8 @@ pub fn create_mesh(
     write_files(directory, name, listen, address)
 }
 
-/// Joins a mesh: redeems the invitation, and writes configuration and limits. Returns the path of the configuration.
+/// Joins a mesh: redeems the invitation, and writes configuration and limits. Returns the path of the
+/// configuration.
 ///
 /// # Errors
 /// If the authority cannot be reached or refuses, or a file cannot be written or exists already.

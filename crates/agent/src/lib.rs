@@ -1,12 +1,14 @@
 //! A measurement point as a program: reserves slots with other points, tests in them, and keeps the results.
 //!
-//! - [`create_mesh`], [`join_mesh`]: the files of a new point; [`Authority`] and [`Invitation`]: membership of the mesh
+//! - [`create_mesh`], [`join_mesh`]: the files of a new point; [`Authority`] and [`Invitation`]: membership
+//!   of the mesh
 //! - [`Config`]: its configuration
 //! - [`run`]: the agent
 //! - [`Client`]: a local user's access to it; [`serve_interface`]: the access of browsers and programs
 //! - [`CalendarFile`]: the events of a [`reservation::Point`] on the disk
 //!
-//! The agreement on slots is in [`reservation`], limits are in [`limits`], tests in [`measurement`] and [`stamp`].
+//! The agreement on slots is in [`reservation`], limits are in [`limits`], tests in [`measurement`] and
+//! [`stamp`].
 
 mod address;
 mod alert;

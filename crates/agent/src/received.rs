@@ -1,4 +1,5 @@
-//! Results that other points send: which ones are accepted, and their bounds. A point of the mesh is authenticated, but not trusted.
+//! Results that other points send: which ones are accepted, and their bounds. A point of the mesh is
+//! authenticated, but not trusted.
 
 use reservation::{Now, PointName, ReservationId, Settings};
 

@@ -18,8 +18,9 @@ struct Shared {
 }
 
 impl ReloadHandle {
-    /// Replaces the tests, their servers, the limits, the roles and the push of metrics of the agent by those of this configuration. Changes of other
-    /// keys are logged: they take effect when the agent is started again.
+    /// Replaces the tests, their servers, the limits, the roles and the push of metrics of the agent by those
+    /// of this configuration. Changes of other keys are logged: they take effect when the agent is started
+    /// again.
     pub fn reload(&self, config: Config) {
         *self.0.config.lock().unwrap_or_else(PoisonError::into_inner) = Some(config);
         self.0.arrived.notify_one();

@@ -84,8 +84,8 @@ impl Admission for Rules {
         if spec.user.as_ref().is_some_and(|user| user.contains(char::is_control)) {
             return Err("the user's name has control characters".into());
         }
-        // The point's own users and recurring tests, but neither its programs nor users with a role, may displace any
-        // tests at this point.
+        // The point's own users and recurring tests, but neither its programs nor users with a role, may
+        // displace any tests at this point.
         let is_program = spec.user.as_deref().is_some_and(tokens::is_program);
         let has_role = self.enforced.limits.role_of(spec.user.as_deref()).is_some();
         let is_operator = *origin == *candidate.point.name() && !is_program && !has_role;

@@ -8,8 +8,8 @@ use crate::{Error, Explained, NewReservation, SlotReport, TestRow, test::Kind};
 
 /// Maximum number of reservations of a session.
 const MAX_SLOTS: usize = 1000;
-/// The goodput of a complete scan, as a share of the session's rate: sampled connections lack their first and last tenths of a second, and
-/// correlators tolerate few missing packets.
+/// The goodput of a complete scan, as a share of the session's rate: sampled connections lack their first and
+/// last tenths of a second, and correlators tolerate few missing packets.
 const MIN_RATE_SHARE: f64 = 0.99;
 
 /// The description of a session.
@@ -167,8 +167,8 @@ impl Session {
         self.scans.iter().filter(|scan| scan.start > now).count()
     }
 
-    /// The requests for the scans that have not begun, sorted by start. Each station has a dedicated slot; the slots overlap, because all state
-    /// their rate.
+    /// The requests for the scans that have not begun, sorted by start. Each station has a dedicated slot;
+    /// the slots overlap, because all state their rate.
     pub fn slots(&self, now: Timestamp) -> Vec<SessionSlot> {
         let mut slots = Vec::new();
         for (index, scan) in self.scans.iter().enumerate().filter(|(_, scan)| scan.start > now) {
@@ -223,14 +223,16 @@ impl Session {
         scan.filter(|_| is_its).map(|(index, _)| index + 1)
     }
 
-    /// Whether the data of a scan arrived by its deadline: its slots end before it, so the station's data must have the session's rate.
+    /// Whether the data of a scan arrived by its deadline: its slots end before it, so the station's data
+    /// must have the session's rate.
     pub fn deadline(&self, scan: &Scan, known: Option<&Explained>, now: Timestamp) -> DeadlineState {
         let Some(known) = known.filter(|known| known.is_over()) else {
             return if now > scan.deadline { DeadlineState::Missed } else { DeadlineState::ToCome };
         };
         let figures = known.result.as_ref().map(|row| &row.figures);
         let goodput_bps = match self.kind {
-            // Its sender is paced; its goodput is over the whole record, which includes the connection and the playout delay.
+            // Its sender is paced; its goodput is over the whole record, which includes the connection and
+            // the playout delay.
             Kind::Stream => {
                 figures.and_then(|figures| figures.loss_share).map(|share| (1.0 - share) * self.rate.as_f64())
             }

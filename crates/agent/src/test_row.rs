@@ -53,7 +53,8 @@ pub struct TestRow {
     pub to: String,
     /// The kind of test.
     pub kind: String,
-    /// The options with which a throughput test was measured, as in `congestion=bbr parallel=4 omit=2s`; `null` if it had none.
+    /// The options with which a throughput test was measured, as in `congestion=bbr parallel=4 omit=2s`;
+    /// `null` if it had none.
     #[serde(default)]
     pub options: Option<String>,
     /// The recurring test that it belongs to.

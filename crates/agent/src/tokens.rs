@@ -1,4 +1,5 @@
-//! Tokens of programs that use the HTTP interface. Each has a name, scopes or a role, and may expire; the file has only hashes of their secrets.
+//! Tokens of programs that use the HTTP interface. Each has a name, scopes or a role, and may expire; the
+//! file has only hashes of their secrets.
 //!
 //! The file is read for each request that needs a token, so that a removed token is refused at once.
 
@@ -21,7 +22,8 @@ use crate::{Error, audit, files, mesh::check_name};
 const SECRET_BYTES: usize = 32;
 /// Begins every token, so that scanners for leaked secrets can find it.
 const PREFIX: &str = "longfat-token-";
-/// In limits and calendars the token `NAME` is the user `token:NAME@POINT`; a login name has no colon (passwd(5)).
+/// In limits and calendars the token `NAME` is the user `token:NAME@POINT`; a login name has no colon
+/// (passwd(5)).
 const USER_PREFIX: &str = "token:";
 
 /// What a token or a [`Role`](crate::Role) permits.
@@ -211,7 +213,8 @@ impl Tokens {
         files::replace(&self.path, text.as_bytes())
     }
 
-    /// The token with this text, unless it has expired. Hashes are compared, so the time depends on nothing that is secret.
+    /// The token with this text, unless it has expired. Hashes are compared, so the time depends on nothing
+    /// that is secret.
     pub(crate) fn authenticate(&self, text: &str, now_s: u64) -> Option<(&str, &TokenEntry)> {
         let (name, secret) = text.strip_prefix(PREFIX).and_then(|text| text.split_once('.'))?;
         let is_valid = |(_, entry): &(&String, &TokenEntry)| {

@@ -96,7 +96,8 @@ impl StepObserver for StopAt {
         let is_event = self.event == "any" || names.into_iter().any(|name| name == self.event.as_str());
         if format!("{moment:?}") == self.moment && is_event {
             println!("{KILL_ME}");
-            // The connections run on this thread too: frames passed to them are still sent before the kill arrives.
+            // The connections run on this thread too: frames passed to them are still sent before the kill
+            // arrives.
             if matches!(moment, Moment::Sent | Moment::Started) {
                 return;
             }

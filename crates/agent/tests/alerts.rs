@@ -60,7 +60,8 @@ fn a_change_of_the_cause_is_alerted_once_even_if_the_receiver_was_down() {
     );
 }
 
-/// A muted change is reported when the mute is ended; an acknowledged cause is shown as such until it changes.
+/// A muted change is reported when the mute is ended; an acknowledged cause is shown as such until it
+/// changes.
 #[test]
 fn mutes_delay_alerts_and_acknowledgements_end_with_the_cause() {
     let mesh = Mesh::of(&["a", "b"]);
@@ -109,8 +110,8 @@ fn mutes_delay_alerts_and_acknowledgements_end_with_the_cause() {
     assert!(client.alerts().unwrap().acknowledged.is_empty());
 }
 
-/// A receiver that fails delays neither the others nor later changes, and those that have an alert do not get it again. Tests may be days
-/// apart: the age of an alert counts from when its change was found.
+/// A receiver that fails delays neither the others nor later changes, and those that have an alert do not get
+/// it again. Tests may be days apart: the age of an alert counts from when its change was found.
 #[test]
 fn a_broken_receiver_delays_no_other_alert_and_old_causes_are_alerted() {
     let mesh = Mesh::of(&["a", "b"]);
@@ -163,7 +164,8 @@ fn alertmanager() -> (String, Arc<Mutex<Vec<Value>>>) {
     (receive("/api/v2/alerts", accept), accepted)
 }
 
-/// An alert of Alertmanager fires while its cause persists, is neither acknowledged nor muted, and ends with it.
+/// An alert of Alertmanager fires while its cause persists, is neither acknowledged nor muted, and ends with
+/// it.
 #[test]
 fn alertmanager_has_the_present_causes() {
     let mesh = Mesh::of(&["a", "b"]);

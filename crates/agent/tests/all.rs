@@ -1,6 +1,6 @@
-//! The calendar file: the files that it refuses, and its recovery after SIGKILL. The agent: two processes on loopback, kills at each step
-//! of a reservation, a peer that vanishes, a partition, a full disk, clock steps, hostile connections, and a PostgreSQL server that is
-//! stopped and started.
+//! The calendar file: the files that it refuses, and its recovery after SIGKILL. The agent: two processes on
+//! loopback, kills at each step of a reservation, a peer that vanishes, a partition, a full disk, clock
+//! steps, hostile connections, and a PostgreSQL server that is stopped and started.
 
 mod agents;
 mod alerts;

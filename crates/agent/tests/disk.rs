@@ -1,5 +1,5 @@
-//! A full disk: the agent ends instead of announcing results that it could not store, and continues after a restart
-//! with free space.
+//! A full disk: the agent ends instead of announcing results that it could not store, and continues after a
+//! restart with free space.
 
 use std::{
     io::{BufRead, BufReader},

@@ -1,4 +1,5 @@
-//! Connections from non-members: silent ones, slow ones, TLS without a certificate and with one of another mesh.
+//! Connections from non-members: silent ones, slow ones, TLS without a certificate and with one of another
+//! mesh.
 
 use std::{
     io::{Read, Write},
@@ -24,7 +25,8 @@ use crate::agents::{Agent, Mesh, TIMEOUT, end, listen, results, wait_for_empty_c
 
 /// Number of simultaneous hostile connections of each of two kinds: silent and slow.
 const EACH: usize = 100;
-/// Regular tests at the same time: latency tests in both directions, and throughput tests, each of which needs a separate slot.
+/// Regular tests at the same time: latency tests in both directions, and throughput tests, each of which
+/// needs a separate slot.
 const LATENCY_TESTS: usize = 42;
 const THROUGHPUT_TESTS: usize = 8;
 

@@ -39,7 +39,8 @@ pub fn document(address: &str, path: &str) -> Value {
     serde_json::from_str(&body).unwrap()
 }
 
-/// The differences between a value and a schema of the OpenAPI document, for the keywords that this document uses.
+/// The differences between a value and a schema of the OpenAPI document, for the keywords that this document
+/// uses.
 fn mistake(value: &Value, schema: &Value, all: &Value, path: &str) -> Option<String> {
     let Some(schema) = schema.as_object() else {
         return (schema == &Value::Bool(false)).then(|| format!("{path} is not allowed"));
@@ -182,7 +183,8 @@ fn documents_match_the_openapi_document_and_the_types_of_the_page() {
         (&pair("b", "c")["tests"]["refused"], &pair("b", "c")["tests"]["finished"]),
         (&1.into(), &1.into())
     );
-    // The calendar of another point, where the slot of the finished test ends a little later, and of one that does not reply.
+    // The calendar of another point, where the slot of the finished test ends a little later, and of one that
+    // does not reply.
     wait_until("the calendar of c with only the test that is to come", || {
         let calendar = document(&address, "/api/v1/calendar?point=c&seconds=3600");
         assert_eq!(calendar["point"], "c");
@@ -272,7 +274,8 @@ fn metrics_are_in_the_text_format_and_requests_are_checked() {
                 words.filter(|word| word.starts_with("longfat_") || word.starts_with("process_")).collect();
             assert!(!used.is_empty(), "{query}");
             for name in used {
-                // Metrics without values, because only a throughput test has run: they are described nonetheless.
+                // Metrics without values, because only a throughput test has run: they are described
+                // nonetheless.
                 let is_described = text.contains(&format!("\n# TYPE {name} gauge\n"));
                 assert!(names.contains(name) || is_described, "{name} of {query} is not a metric");
             }

@@ -137,7 +137,8 @@ fn a_kill_at_any_moment_loses_no_event_and_books_no_slot_twice() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        // The child is killed after a number of lines that differs each time, at any moment of the next steps.
+        // The child is killed after a number of lines that differs each time, at any moment of the next
+        // steps.
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut remaining = 1 + kill * 37 % 200;
         let mut is_killed = false;

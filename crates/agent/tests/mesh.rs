@@ -1,4 +1,5 @@
-//! Agents in normal operation: all kinds of tests, third parties, rules, cancellation, recurring tests, members.
+//! Agents in normal operation: all kinds of tests, third parties, rules, cancellation, recurring tests,
+//! members.
 
 use std::time::Duration;
 
@@ -122,7 +123,8 @@ fn recurring_tests_survive_restarts_and_no_occurrence_runs_twice() {
     first.kill();
     let _second = Agent::start(&mesh.directories[0]);
     wait_until("two more occurrences", || (finished() >= 4).then_some(()));
-    // No nominal start was reserved twice: starts of background tests may coincide, but each occurrence is 6 s after another.
+    // No nominal start was reserved twice: starts of background tests may coincide, but each occurrence is 6
+    // s after another.
     let rows = results(&client);
     let mut periods: Vec<i64> =
         rows.iter().filter(|row| row.task.is_some()).map(|row| row.start_us / 6_000_000).collect();

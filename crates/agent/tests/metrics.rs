@@ -28,7 +28,8 @@ fn point(request: &Value, name: &str, attribute: Option<&str>) -> Value {
     points[0].clone()
 }
 
-/// A collector that accepts connections and does not reply delays neither users nor tests; SIGHUP replaces it.
+/// A collector that accepts connections and does not reply delays neither users nor tests; SIGHUP replaces
+/// it.
 #[test]
 fn a_collector_gets_the_metrics_and_one_that_stalls_delays_nothing() {
     let mesh = Mesh::of(&["a", "b"]);

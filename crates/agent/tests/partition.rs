@@ -1,4 +1,5 @@
-//! The network between two running agents is cut and restored: relays stop passing bytes, so that connections stay open and silent.
+//! The network between two running agents is cut and restored: relays stop passing bytes, so that connections
+//! stay open and silent.
 
 use std::{
     io::{Read, Write},
@@ -107,7 +108,8 @@ fn a_partition_before_or_during_a_test_repeats_no_test_and_loses_no_result() {
     [&a, &b].into_iter().for_each(wait_for_empty_calendar);
     cut.store(false, Ordering::Release);
 
-    // During the test, whose data do not pass through the relays: both calendars become free, and the result arrives afterwards.
+    // During the test, whose data do not pass through the relays: both calendars become free, and the result
+    // arrives afterwards.
     let wanted = NewReservation { duration_us: Some(6_000_000), ..wanted("a", "b", "latency") };
     let during = a.reserve(wanted).unwrap();
     wait_until("the start", || phase(&a, &during.id, "running"));

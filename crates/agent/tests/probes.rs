@@ -29,7 +29,8 @@ fn a_probe_between_points_has_the_available_bandwidth_or_the_reason_why_it_is_un
     assert!(error.contains("a probe needs a rate"), "{error}");
     let ended = end(&a, &a.reserve(probe).unwrap().id);
     let row = ended.result.as_ref().unwrap();
-    // Loopback has no bottleneck, and a busy machine delays packets: the method may find no bandwidth, but the session has run.
+    // Loopback has no bottleneck, and a busy machine delays packets: the method may find no bandwidth, but
+    // the session has run.
     let is_known =
         row.figures.evidence.as_deref().is_some_and(|text| text.starts_with("available bandwidth "));
     let is_unknown =

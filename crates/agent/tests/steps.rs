@@ -1,5 +1,5 @@
-//! Either agent is killed at each step of a reservation and started again: nothing is booked twice, no calendar stays blocked, and no
-//! result is lost.
+//! Either agent is killed at each step of a reservation and started again: nothing is booked twice, no
+//! calendar stays blocked, and no result is lost.
 
 use std::{path::Path, time::Duration};
 
@@ -117,7 +117,8 @@ fn play(mesh: &Mesh, victim: usize, moment: &str, expected: Expected) {
     let next = a.reserve(request()).unwrap();
     let over = end(&a, &next.id);
     assert_eq!(over.phase, "finished", "after {context}: {}", over.text);
-    // The peer records the end after the lead: its restart would do so instead, and stop at the next round's moment.
+    // The peer records the end after the lead: its restart would do so instead, and stop at the next round's
+    // moment.
     [&a, &b].into_iter().for_each(wait_for_empty_calendar);
 }
 

@@ -1,4 +1,5 @@
-//! The time at which the next packet of a paced sender is due, and the rate at which a sender that was late catches up.
+//! The time at which the next packet of a paced sender is due, and the rate at which a sender that was late
+//! catches up.
 
 use units::Time;
 
@@ -11,8 +12,9 @@ const CATCH_UP_DIVISOR: u64 = 4;
 
 /// The schedule of a paced sender.
 ///
-/// Lateness beyond a burst of 2 ms is made up for gradually, a third faster than the sender's rate: the sender keeps its rate on average
-/// without long bursts. A rate that was lowered is not made up for. (libudt sends all missed packets at once.)
+/// Lateness beyond a burst of 2 ms is made up for gradually, a third faster than the sender's rate: the
+/// sender keeps its rate on average without long bursts. A rate that was lowered is not made up for. (libudt
+/// sends all missed packets at once.)
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pacing {
     next: Time,

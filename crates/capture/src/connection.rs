@@ -10,9 +10,11 @@ use crate::{
     sender::{AckInfo, AdvertisedWindow, FlowSender, Rows},
 };
 
-/// Maximum payload of a single frame, bytes: a packet with more is certainly a super-packet (jumbo frames have at most 9216 bytes).
+/// Maximum payload of a single frame, bytes: a packet with more is certainly a super-packet (jumbo frames
+/// have at most 9216 bytes).
 const MAX_FRAME_PAYLOAD: u32 = 9216;
-/// Maximum number of segments in a super-packet that are counted by identifications: 64 kB with an MSS of 536 (RFC 9293).
+/// Maximum number of segments in a super-packet that are counted by identifications: 64 kB with an MSS of 536
+/// (RFC 9293).
 const MAX_SEGMENTS: u16 = 123;
 /// Maximum number of timestamps of one endpoint that wait for their echo.
 const MAX_PENDING_TIMESTAMPS: usize = 256;
@@ -103,7 +105,8 @@ impl Connection {
         };
         match (segment.flags.syn(), segment.flags.ack()) {
             (true, false) => self.is_closed || is_another_syn,
-            // The capture has one direction only. Before any data, it may be a retransmitted SYN-ACK with another SYN cookie.
+            // The capture has one direction only. Before any data, it may be a retransmitted SYN-ACK with
+            // another SYN cookie.
             (true, true) => is_another_syn && endpoint.sender.has_data(),
             (false, _) => false,
         }
@@ -262,8 +265,9 @@ impl CapturedEndpoint {
         };
     }
 
-    /// Counts the segments of a super-packet by the identification of the packet that follows it: each segment has one. Pure ACKs
-    /// in between also use identifications, so the largest segment size found is kept.
+    /// Counts the segments of a super-packet by the identification of the packet that follows it: each
+    /// segment has one. Pure ACKs in between also use identifications, so the largest segment size found is
+    /// kept.
     fn count_segments(&mut self, segment: &Segment) {
         let Some(id) = segment.id else { return };
         let begin = segment.first_data_seq();

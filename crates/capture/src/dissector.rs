@@ -6,10 +6,11 @@ use schema::{Event, FlowSample, TraceRow};
 
 use crate::{Packet, connection::Connection, segment::Segment, sender::Rows};
 
-/// Maximum time from the first packet to a later one, nanoseconds (18 years): sums of a few times do not overflow. Longer times are
-/// wrong timestamps.
+/// Maximum time from the first packet to a later one, nanoseconds (18 years): sums of a few times do not
+/// overflow. Longer times are wrong timestamps.
 const MAX_SPAN_NS: u64 = 1 << 59;
-/// Packets of a file may be out of order by this time, nanoseconds: a device has several queues, and a capture several devices.
+/// Packets of a file may be out of order by this time, nanoseconds: a device has several queues, and a
+/// capture several devices.
 const MAX_DISORDER_NS: u64 = 10_000_000;
 
 /// Converts packets to rows.
@@ -57,8 +58,8 @@ pub struct CapturedFlow {
     /// Whether the sender-side round-trip time was tracked over time, so that round-trip times contain the
     /// queues between the sender and the capture point.
     pub is_sender_side_rtt_tracked: bool,
-    /// Retransmissions whose first transmission was lost before the capture point: in a capture at the sender, by its queueing
-    /// discipline.
+    /// Retransmissions whose first transmission was lost before the capture point: in a capture at the
+    /// sender, by its queueing discipline.
     pub lost_before_capture_segs: u64,
 }
 
@@ -79,10 +80,11 @@ pub struct Dissection {
     pub packets: u64,
     /// Number of packets that are not TCP, are fragments, or are truncated within their headers.
     pub skipped_packets: u64,
-    /// Number of packets that are copies of others, for example from another device of the host. No row counts them.
+    /// Number of packets that are copies of others, for example from another device of the host. No row
+    /// counts them.
     pub copies: u64,
-    /// Number of packets whose timestamps are more than 10 ms earlier than that of a packet before them. They count as if they had
-    /// passed at that packet's time, which makes round-trip times and rates wrong.
+    /// Number of packets whose timestamps are more than 10 ms earlier than that of a packet before them. They
+    /// count as if they had passed at that packet's time, which makes round-trip times and rates wrong.
     pub early_packets: u64,
 }
 
@@ -103,7 +105,8 @@ impl Dissector {
         }
     }
 
-    /// Adds the next packet. If its timestamp is earlier than the previous packet's, it gets the previous packet's time.
+    /// Adds the next packet. If its timestamp is earlier than the previous packet's, it gets the previous
+    /// packet's time.
     pub fn add(&mut self, packet: &Packet<'_>) {
         self.packets += 1;
         let first = *self.first_ns.get_or_insert(packet.time_ns);

@@ -1,4 +1,5 @@
-//! Converts captures and logs of other programs to rows of the record, and writes captures. Pure: bytes in, rows or bytes out.
+//! Converts captures and logs of other programs to rows of the record, and writes captures. Pure: bytes in,
+//! rows or bytes out.
 //!
 //! - [`Packets`]: the packets of a pcap or pcapng file of any byte order, also of a truncated file;
 //! - [`Dissector`]: their TCP connections: sequence numbers, round-trip times, data in flight,

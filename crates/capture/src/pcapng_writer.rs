@@ -1,6 +1,6 @@
-//! Writes packet captures as pcapng (draft-ietf-opsawg-pcapng): little-endian, one section, Ethernet interfaces with
-//! timestamps in nanoseconds. Each function appends one whole block, so a file that is written block by block can be read at
-//! any moment.
+//! Writes packet captures as pcapng (draft-ietf-opsawg-pcapng): little-endian, one section, Ethernet
+//! interfaces with timestamps in nanoseconds. Each function appends one whole block, so a file that is
+//! written block by block can be read at any moment.
 //!
 //! Not supported: name resolution, statistics and secrets blocks.
 
@@ -116,7 +116,8 @@ pub fn packet(out: &mut Vec<u8>, packet: &CapturedPacket<'_>) {
     });
 }
 
-/// A block: its type, and its length before and after the body (section 3.1). The caller pads the body to a multiple of 4 bytes.
+/// A block: its type, and its length before and after the body (section 3.1). The caller pads the body to a
+/// multiple of 4 bytes.
 fn block(out: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
     let begin = out.len();
     out.extend(kind.to_le_bytes());
@@ -158,8 +159,8 @@ pub mod inspect {
         pub missed: Option<u64>,
     }
 
-    /// Reads a file as the draft describes it: interface names and packets. A truncated last block ends it, as in other
-    /// readers.
+    /// Reads a file as the draft describes it: interface names and packets. A truncated last block ends it,
+    /// as in other readers.
     pub fn read(mut file: &[u8]) -> (Vec<String>, Vec<FoundPacket>) {
         let (mut names, mut packets) = (Vec::new(), Vec::new());
         assert_eq!(word(file, 0), SECTION_HEADER);

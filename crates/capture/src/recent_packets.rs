@@ -1,18 +1,19 @@
-//! Recognizes copies of a packet. A capture on several devices (`tcpdump -i any` with a bridge, a bond or a veth pair) contains
-//! each packet once per device, and a network may duplicate packets.
+//! Recognizes copies of a packet. A capture on several devices (`tcpdump -i any` with a bridge, a bond or a
+//! veth pair) contains each packet once per device, and a network may duplicate packets.
 //!
 //! - IPv4: a copy has the same identification. A retransmission has another one, because senders increment it
 //!   for each packet. A super-packet has one identification for each of its segments, so that the segments
 //!   are recognized on a device that receives them one by one.
-//! - Without an identification (IPv6; IPv4 with 0, RFC 6864): a copy has the same TCP header with timestamps, follows within 1 ms, and
-//!   its receiver did not report a loss (SACK) in between. A retransmission that fast answers such a report.
+//! - Without an identification (IPv6; IPv4 with 0, RFC 6864): a copy has the same TCP header with timestamps,
+//!   follows within 1 ms, and its receiver did not report a loss (SACK) in between. A retransmission that
+//!   fast answers such a report.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::segment::Segment;
 
-/// Maximum age of the first packet, nanoseconds: queues may lie between two devices. It is less than the minimum retransmission
-/// timeout (200 ms), because some hosts have a constant identification.
+/// Maximum age of the first packet, nanoseconds: queues may lie between two devices. It is less than the
+/// minimum retransmission timeout (200 ms), because some hosts have a constant identification.
 const MAX_AGE_NS: u64 = 100_000_000;
 /// [`MAX_AGE_NS`] without an identification.
 const MAX_AGE_WITHOUT_ID_NS: u64 = 1_000_000;
@@ -40,8 +41,8 @@ struct RecentPacket {
 }
 
 impl RecentPackets {
-    /// Adds a packet, and returns whether it is a copy. `mss` is the payload of a full segment, and `is_sent` states whether all of
-    /// its payload was captured before.
+    /// Adds a packet, and returns whether it is a copy. `mss` is the payload of a full segment, and `is_sent`
+    /// states whether all of its payload was captured before.
     pub(crate) fn add(&mut self, now_ns: u64, segment: &Segment, mss: u32, is_sent: bool) -> bool {
         match segment.id {
             Some(id) => {
@@ -98,7 +99,8 @@ impl RecentPackets {
         is_copy
     }
 
-    /// Records that the receiver reported a loss: packets without an identification that follow may be retransmissions.
+    /// Records that the receiver reported a loss: packets without an identification that follow may be
+    /// retransmissions.
     pub(crate) fn on_loss_report(&mut self) {
         self.without_id.clear();
     }

@@ -3,8 +3,8 @@
 //! - Segments that were seen before are retransmissions. So are segments that fill a gap older than 3 ms: the
 //!   original was lost before the capture point. A segment that fills a younger gap was reordered (Wireshark
 //!   uses the same time).
-//! - A captured packet may be a super-packet that the device splits (TSO). It counts as the segments of at most
-//!   one MSS that leave the host.
+//! - A captured packet may be a super-packet that the device splits (TSO). It counts as the segments of at
+//!   most one MSS that leave the host.
 //! - A round-trip time is the time from a segment to the ACK that covers it. There is none if a covered
 //!   segment was retransmitted (Karn's algorithm), or if its ACK waited for an earlier segment. As in the
 //!   kernel, the oldest covered segment counts for the smoothed time (RFC 6298) and the newest for the
@@ -88,7 +88,8 @@ pub(crate) struct FlowSender {
     pub(crate) lost_before_capture: u64,
     /// Segments that ACKs acknowledged in order.
     delivered_segments: u64,
-    /// Of these, those that ACKs with ECN echo acknowledged, as the kernel counts them (`tcp_newly_delivered`).
+    /// Of these, those that ACKs with ECN echo acknowledged, as the kernel counts them
+    /// (`tcp_newly_delivered`).
     marked_segments: u64,
     /// Times when its first and last data or ACK passed.
     pub(crate) span_ns: Option<(u64, u64)>,
@@ -101,7 +102,8 @@ pub(crate) struct FlowSender {
 struct PendingSegment {
     end: i64,
     time_ns: u64,
-    /// Whether it yields no round-trip time: it was retransmitted, or its ACK waits for an earlier segment that arrived late.
+    /// Whether it yields no round-trip time: it was retransmitted, or its ACK waits for an earlier segment
+    /// that arrived late.
     is_ambiguous: bool,
 }
 
@@ -350,7 +352,8 @@ impl FlowSender {
         self.span_ns = Some((self.span_ns.map_or(now_ns, |(first, _)| first), now_ns));
     }
 
-    /// Writes the rows that are due, at multiples of the interval: the first due row after the latest packet, and after a silence the last due row.
+    /// Writes the rows that are due, at multiples of the interval: the first due row after the latest packet,
+    /// and after a silence the last due row.
     fn write_rows_until(&mut self, now_ns: u64, rows: &mut Rows) {
         if self.last_row.is_none() {
             self.last_row = Some((now_ns, self.acked));

@@ -1,10 +1,10 @@
 //! The sender-side round-trip time: between the capture point and the sender. It is missing from the time
 //! between a segment and its ACK, as both pass the capture point.
 //!
-//! The handshake measures it, because no application delays the handshake. Later the time from an ACK to the first
-//! data that echoes its timestamp (RFC 7323) is the sender-side round-trip time, queues included, plus the
-//! time in which the sender had nothing to send. The silence before this data is an upper bound of that idle
-//! time: a sender that was idle for some time sent nothing for at least as long. So the sender-side
+//! The handshake measures it, because no application delays the handshake. Later the time from an ACK to the
+//! first data that echoes its timestamp (RFC 7323) is the sender-side round-trip time, queues included, plus
+//! the time in which the sender had nothing to send. The silence before this data is an upper bound of that
+//! idle time: a sender that was idle for some time sent nothing for at least as long. So the sender-side
 //! round-trip time is at most the measured time, and at least the measured time minus the silence. If the two
 //! bounds are close to each other (ACKs clock the sender), it is known. Otherwise the last known value
 //! applies, limited by these bounds.
@@ -18,8 +18,8 @@ const NARROW_FRACTION: u64 = 8;
 /// Silence at which bounds are narrow in any case, nanoseconds.
 const NARROW_NS: u64 = 50_000;
 
-/// Estimates the sender-side round-trip time of one direction of a connection; see the module's documentation.
-/// Times in nanoseconds.
+/// Estimates the sender-side round-trip time of one direction of a connection; see the module's
+/// documentation. Times in nanoseconds.
 #[derive(Debug, Default)]
 pub(crate) struct SenderSideRtt {
     /// The time without queues: that of the handshake, or a smaller value measured since.

@@ -1,11 +1,11 @@
 //! Parses the log of `ss -tin` (iproute2) in a loop, as in `while sleep 0.1; do date +%s.%N; ss -tinm; done`.
 //!
-//! A line that contains a time (since 1970, or a time of day) begins a sample of all sockets. In a log without
-//! times, ss's heading or a repeated socket begins a sample, and the caller gives the interval.
+//! A line that contains a time (since 1970, or a time of day) begins a sample of all sockets. In a log
+//! without times, ss's heading or a repeated socket begins a sample, and the caller gives the interval.
 //!
-//! A socket is the sender of one flow and the receiver of another: its columns are split accordingly. A flow whose
-//! two ends are both in the log has the columns of both. A direction without data is not a flow, unless the
-//! connection is idle.
+//! A socket is the sender of one flow and the receiver of another: its columns are split accordingly. A flow
+//! whose two ends are both in the log has the columns of both. A direction without data is not a flow, unless
+//! the connection is idle.
 
 mod details;
 mod flows;

@@ -198,8 +198,8 @@ fn copies_of_packets_change_no_row() {
         };
         assert_eq!(counts(&both), counts(&once), "{has_ids}");
         assert_eq!((counts(&once).1, once.copies), (Some(1), 0), "{has_ids}");
-        // Without identifications, equal ACKs do not count as copies: two ACKs of the handshake and the data, and one
-        // with SACK.
+        // Without identifications, equal ACKs do not count as copies: two ACKs of the handshake and the data,
+        // and one with SACK.
         assert_eq!(both.copies, if has_ids { 11 } else { 8 }, "{has_ids}");
     }
 }

@@ -1,9 +1,10 @@
-//! Builds the algorithms for WebAssembly: `wasm_modules FOLDER` writes FOLDER/NAME.wasm and FOLDER/algorithms.rs, the table that
-//! crate `playground` includes. The folder can be moved: the table names the files relative to itself.
+//! Builds the algorithms for WebAssembly: `wasm_modules FOLDER` writes FOLDER/NAME.wasm and
+//! FOLDER/algorithms.rs, the table that crate `playground` includes. The folder can be moved: the table names
+//! the files relative to itself.
 //!
-//! Each file becomes a side module (position-independent, with the linker's option `--shared`), which uses the memory and the table
-//! of the module that instantiates it. Descriptions of parameters are those of the native build. Needs a clang with the target
-//! wasm32, and the linker that rustup installs with Rust.
+//! Each file becomes a side module (position-independent, with the linker's option `--shared`), which uses
+//! the memory and the table of the module that instantiates it. Descriptions of parameters are those of the
+//! native build. Needs a clang with the target wasm32, and the linker that rustup installs with Rust.
 
 #![allow(missing_docs)]
 

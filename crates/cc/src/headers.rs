@@ -4,8 +4,8 @@
 //! A header beside the file takes precedence over the shim's header of the same name, as a compiler would
 //! find it. Exceptions are the headers that both builds depend on ([`FIXED`]): the kernel's types, which
 //! natively have the layout of this program's structures, and libbpf's macros, which natively define plain C
-//! functions. To apply this to headers that include others as well, the compiler receives a folder of symbolic
-//! links to the user's headers, in which the fixed ones link to the shim.
+//! functions. To apply this to headers that include others as well, the compiler receives a folder of
+//! symbolic links to the user's headers, in which the fixed ones link to the shim.
 
 use std::{
     ffi::OsString,
@@ -57,7 +57,8 @@ const FIXED: [&str; 9] = [
     "bpf_tcp_helpers.h",
 ];
 
-/// Whether a path below the folder of the user's file is one of the headers that longfat provides in any case.
+/// Whether a path below the folder of the user's file is one of the headers that longfat provides in any
+/// case.
 pub(crate) fn is_fixed(path: &Path) -> bool {
     path.components().next().is_some_and(|first| FIXED.iter().any(|name| first.as_os_str() == *name))
 }

@@ -25,8 +25,8 @@ pub struct UserHeader {
 }
 
 impl Source {
-    /// The user's headers that the file includes, in the order of the includes; none of a built-in algorithm. Headers that cannot
-    /// be read are omitted: the compiler reports them.
+    /// The user's headers that the file includes, in the order of the includes; none of a built-in algorithm.
+    /// Headers that cannot be read are omitted: the compiler reports them.
     pub fn user_headers(&self) -> Vec<UserHeader> {
         let Source::File { path, text } = self else { return Vec::new() };
         let folder = path.parent().unwrap_or(Path::new(""));

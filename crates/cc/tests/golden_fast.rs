@@ -1,4 +1,5 @@
-//! FAST's equilibrium: alpha packets in the queue; and the approach to it, by the share `gain` of the distance per round trip.
+//! FAST's equilibrium: alpha packets in the queue; and the approach to it, by the share `gain` of the
+//! distance per round trip.
 
 use crate::support;
 use cc::ParameterValue;

@@ -1,5 +1,5 @@
-//! H-TCP as its draft has it (`draft`): growth as a function of the time since the last loss, and the back-off that
-//! follows RTT and throughput. `golden_linux.rs` has Linux's form.
+//! H-TCP as its draft has it (`draft`): growth as a function of the time since the last loss, and the
+//! back-off that follows RTT and throughput. `golden_linux.rs` has Linux's form.
 
 use crate::ideal;
 use cc::{ParameterValue, ParameterValues};

@@ -1,7 +1,8 @@
 //! `highspeed`, `bic`, `hybla` and `htcp` by default against Linux's modules, ACK by ACK.
 //!
 //! Each reference below is derived again from the rules of the kernel's module (the C file lists the
-//! differences from them), as plain as possible: integers as the module has them, a linear search, no shared code.
+//! differences from them), as plain as possible: integers as the module has them, a linear search, no shared
+//! code.
 
 use crate::ideal;
 use cc::ParameterValues;

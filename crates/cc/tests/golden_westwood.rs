@@ -8,8 +8,8 @@ use tcp::{CaEvent, CaState, CongestionControl, TcpSock};
 /// A bandwidth-delay product of 400 packets, and a queue of the same size.
 const PATH: Path = path(4_000, 100_000, 400);
 
-/// Slow-start threshold and window in packets at the end of each recovery. The first 60 s are left out: the low
-/// rates of slow start still lower the bandwidth estimate.
+/// Slow-start threshold and window in packets at the end of each recovery. The first 60 s are left out: the
+/// low rates of slow start still lower the bandwidth estimate.
 fn after_recoveries(path: Path) -> Vec<(u32, u32)> {
     let mut flow = Flow::new(controller("westwood", &[]), path);
     let (mut ends, mut before) = (Vec::new(), CaState::Open);

@@ -1,7 +1,8 @@
-//! Part of `make bench`: cost of a call of each congestion control in the kernel, in the lab at 10 Gb/s x 20 ms.
+//! Part of `make bench`: cost of a call of each congestion control in the kernel, in the lab at 10 Gb/s x 20
+//! ms.
 //!
-//! The kernel measures it (run_time_ns / run_cnt of each BPF program); the target is under 200 ns. Needs root. Names on the
-//! command line select congestion controls: `cargo bench -p longfat --bench cc -- cubic`.
+//! The kernel measures it (run_time_ns / run_cnt of each BPF program); the target is under 200 ns. Needs
+//! root. Names on the command line select congestion controls: `cargo bench -p longfat --bench cc -- cubic`.
 
 use std::process::Command;
 

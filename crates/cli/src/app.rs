@@ -37,7 +37,8 @@ struct Cli {
     /// Print one JSON document on standard output and nothing else there
     #[arg(long, global = true, help_heading = GLOBAL_OPTIONS)]
     json: bool,
-    /// Directory of records, or an object store as in s3://BUCKET/PREFIX [default: runs; see `longfat config`]
+    /// Directory of records, or an object store as in s3://BUCKET/PREFIX [default: runs; see
+    /// `longfat config`]
     #[arg(long, global = true, help_heading = GLOBAL_OPTIONS, value_name = "LOCATION", env = RUNS_VARIABLE, hide_env = true)]
     runs: Option<PathBuf>,
     #[command(subcommand)]
@@ -74,9 +75,11 @@ enum Command {
     Send(Box<transfer::SendArgs>),
     /// Receive files that `longfat send` sends
     Receive(Box<transfer::ReceiveArgs>),
-    /// Send or receive a real-time stream at a constant rate; measures the share that arrives in time and the highest sustainable rate
+    /// Send or receive a real-time stream at a constant rate; measures the share that arrives in time and the
+    /// highest sustainable rate
     Stream(Box<stream::StreamArgs>),
-    /// Probe a path: capacity, available bandwidth, bottleneck buffer, hops, delay, MTU, and UDP by packet size and spacing
+    /// Probe a path: capacity, available bandwidth, bottleneck buffer, hops, delay, MTU, and UDP by packet
+    /// size and spacing
     #[command(subcommand)]
     Probe(probe::ProbeCommand),
     /// Find what limits TCP throughput to a host and how to fix it
@@ -86,7 +89,8 @@ enum Command {
     /// Run a measurement point: reserve slots with other points, test in them, archive the results
     #[command(subcommand)]
     Agent(agent::AgentCommand),
-    /// Plan a bulk transfer from this measurement point, run it in a reserved slot, and show its goodput and what limited it
+    /// Plan a bulk transfer from this measurement point, run it in a reserved slot, and show its goodput and
+    /// what limited it
     Advise(agent::advise::AdviseArgs),
     /// Execute a method of longfat's plug-in for pScheduler, the scheduler of perfSONAR
     PschedulerTool(pscheduler_tool::PschedulerToolArgs),

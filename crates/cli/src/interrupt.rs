@@ -1,12 +1,13 @@
-//! Signals: the first SIGINT, SIGTERM or SIGHUP ends a run early and cleanly, a second one ends the program immediately.
+//! Signals: the first SIGINT, SIGTERM or SIGHUP ends a run early and cleanly, a second one ends the program
+//! immediately.
 
 use std::sync::{Arc, atomic::AtomicBool};
 
 use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// A flag that the first SIGINT, SIGTERM or SIGHUP sets. Signals that were ignored at start (nohup, background
-/// jobs) stay ignored.
+/// A flag that the first SIGINT, SIGTERM or SIGHUP sets. Signals that were ignored at start (nohup,
+/// background jobs) stay ignored.
 pub fn flag() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let ignored = ignored_signals();
@@ -20,7 +21,8 @@ pub fn flag() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// The ignored signals of this process as a mask (SigIgn in /proc/self/status, proc(5)); 0 if it cannot be read.
+/// The ignored signals of this process as a mask (SigIgn in /proc/self/status, proc(5)); 0 if it cannot be
+/// read.
 fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,5 +1,5 @@
-//! Values of command-line options in iperf3's notation (a letter for a power of 1024 in sizes and of 1000 in rates, times in
-//! seconds) and in longfat's (with units).
+//! Values of command-line options in iperf3's notation (a letter for a power of 1024 in sizes and of 1000 in
+//! rates, times in seconds) and in longfat's (with units).
 
 use std::{net::IpAddr, time::Duration};
 

@@ -7,7 +7,8 @@ use crate::exit::Exit;
 /// The environment variable with the filter: `debug`, or by crate as in `lab=debug,iperf3=trace`.
 const VARIABLE: &str = "LONGFAT_LOG";
 
-/// The filter of an agent without `LONGFAT_LOG`: warnings are all that its administrator sees of a fault at night.
+/// The filter of an agent without `LONGFAT_LOG`: warnings are all that its administrator sees of a fault at
+/// night.
 pub const AGENT_FILTER: &str = "warn";
 
 /// Starts the log if `LONGFAT_LOG` is set, or if there is a default filter.

@@ -1,4 +1,5 @@
-//! Detects command lines of other tools (`longfat -c HOST`, `longfat ping HOST`) and suggests longfat's command.
+//! Detects command lines of other tools (`longfat -c HOST`, `longfat ping HOST`) and suggests longfat's
+//! command.
 
 use std::ffi::OsString;
 

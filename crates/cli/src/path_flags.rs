@@ -22,7 +22,8 @@ pub struct PathFlags {
     /// Share of packets that are lost at random, as in 0.01% [default: none]
     #[arg(long, value_name = "SHARE", value_parser = one_share())]
     pub loss: Option<f64>,
-    /// Congestion controls, separated by commas; several: a variant for each. A name, or a C file (my.bpf.c) [default: cubic]
+    /// Congestion controls, separated by commas; several: a variant for each. A name, or a C file (my.bpf.c)
+    /// [default: cubic]
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub cc: Vec<String>,
     /// Number of flows that start together [default: 1]
@@ -68,7 +69,8 @@ impl PathFlags {
     }
 }
 
-/// A parser of one value. A list, which only `--cc` accepts, is an error; the message names the option for several values.
+/// A parser of one value. A list, which only `--cc` accepts, is an error; the message names the option for
+/// several values.
 fn one_value<T>(several: &'static str) -> impl Fn(&str) -> Result<T, String> + Clone
 where
     T: FromStr,

@@ -1,4 +1,5 @@
-//! Progress of runs on standard error: a progress bar per active run on a terminal, occasional lines elsewhere.
+//! Progress of runs on standard error: a progress bar per active run on a terminal, occasional lines
+//! elsewhere.
 
 use std::{
     io::IsTerminal,

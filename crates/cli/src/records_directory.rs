@@ -72,8 +72,8 @@ impl RecordsDirectory {
         }
     }
 
-    /// Names the records in the summaries: by their directory or their address in an object store, or not at all if they are
-    /// not kept.
+    /// Names the records in the summaries: by their directory or their address in an object store, or not at
+    /// all if they are not kept.
     pub fn name_records(&self, completed: &mut [CompletedRun]) {
         for run in completed {
             let written = run.summary.record.take();

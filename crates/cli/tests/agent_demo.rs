@@ -1,5 +1,5 @@
-//! `longfat agent demo`: six agents on an emulated network, a fault whose cause the page's documents name, and no processes or labs at
-//! the end.
+//! `longfat agent demo`: six agents on an emulated network, a fault whose cause the page's documents name,
+//! and no processes or labs at the end.
 
 use crate::common;
 use std::{

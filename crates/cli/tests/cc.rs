@@ -1,7 +1,7 @@
 //! `longfat cc`: lists, checks, loads, unloads and builds congestion controls, and its errors.
 //!
-//! Tests that load need root and a kernel with BTF; otherwise they report that they are skipped. Each test pins in its own
-//! mount namespace, so that the machine is not changed.
+//! Tests that load need root and a kernel with BTF; otherwise they report that they are skipped. Each test
+//! pins in its own mount namespace, so that the machine is not changed.
 
 use crate::common;
 use std::{
@@ -365,7 +365,8 @@ fn native_failures_skip_the_kernel_run() {
     if !able() {
         return;
     }
-    // In eBPF a division by zero gives 0, so this test is harmless. In functions of the kernel it would not be.
+    // In eBPF a division by zero gives 0, so this test is harmless. In functions of the kernel it would not
+    // be.
     let test_dir = test_dir("volatile __u32 none = 0;\n\ttcp_sk(sk)->snd_cwnd += 10 / none;");
     let ran = test_dir.run(&["cc", "check", "my.bpf.c"]);
     assert_eq!(ran.code, 1, "{ran:?}");

@@ -57,7 +57,8 @@ fn delay_and_rate_match_the_class_sheet() {
     let forward = lab.exec("h1", &["iperf3", "-c", "h2", "-t", "2", "-O", "1", "-J"]);
     let json: serde_json::Value = serde_json::from_str(&forward.stdout).unwrap();
     let goodput = json["end"]["sum_received"]["bits_per_second"].as_f64().unwrap();
-    // The token bucket passes a burst of 500000 bytes at once, and a busy machine shortens or prolongs the two seconds.
+    // The token bucket passes a burst of 500000 bytes at once, and a busy machine shortens or prolongs the
+    // two seconds.
     assert!((30e6..115e6).contains(&goodput), "{goodput} b/s");
     let back = lab.iperf3_bps("h2", "h1");
     assert!(back > 115e6, "only s1 to s2 is limited: {back} b/s");

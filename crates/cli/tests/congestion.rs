@@ -209,8 +209,8 @@ fn assert_behaves_like_the_kernels(name: &str) {
     }
     let _slot = acquire_lab_slot();
     let test_dir = TestDir::new(&bundled_scenario("cc-differential.toml"));
-    // Fails if two of five reliable attempts differ: a disturbance that a run did not detect is unlikely to occur
-    // twice.
+    // Fails if two of five reliable attempts differ: a disturbance that a run did not detect is unlikely to
+    // occur twice.
     let mut different = Vec::new();
     for _ in 0..5 {
         match compare_with_the_kernels_own(&test_dir, name) {

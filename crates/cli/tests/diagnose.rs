@@ -1,4 +1,5 @@
-//! `longfat diagnose` in standing labs: each of ten faults is named first, and the healthy path is reported as healthy.
+//! `longfat diagnose` in standing labs: each of ten faults is named first, and the healthy path is reported
+//! as healthy.
 
 use crate::common;
 use std::{
@@ -47,7 +48,8 @@ fn serve(lab: &Lab, before: &[&str]) -> Running {
 /// Maximum number of attempts until the lab is undisturbed.
 const MAX_ATTEMPTS: u32 = 3;
 
-/// The diagnosis of a scenario of `scenarios/faults`, and whether the emulator stalled long enough to falsify it.
+/// The diagnosis of a scenario of `scenarios/faults`, and whether the emulator stalled long enough to falsify
+/// it.
 fn diagnosis(name: &str, before_serve: &[&str]) -> (Value, bool) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../scenarios/faults/{name}.toml"));
     let test_dir = TestDir::new("");
@@ -60,7 +62,8 @@ fn diagnosis(name: &str, before_serve: &[&str]) -> (Value, bool) {
         records.iter().all(|record| test_dir.path(record.as_str().unwrap()).join("summary.json").is_file()),
         "{records:?}"
     );
-    // After a stall the delayed packets arrive as a burst, which overflows the shortest queue of these scenarios (2.4 ms).
+    // After a stall the delayed packets arrive as a burst, which overflows the shortest queue of these
+    // scenarios (2.4 ms).
     (document, lab.status()["stalled_max_us"].as_f64().unwrap() >= 2000.0)
 }
 
@@ -74,7 +77,8 @@ fn first(name: &str, before_serve: &[&str]) -> (String, Value, String, bool) {
     (limits[0]["kind"].as_str().unwrap_or_default().into(), limits[0]["host"].clone(), printed, disturbed)
 }
 
-/// Fails unless the first limit is of this kind, and on this host if given. Wrong results of a disturbed lab are ignored.
+/// Fails unless the first limit is of this kind, and on this host if given. Wrong results of a disturbed lab
+/// are ignored.
 fn assert_named_first(name: &str, expected: &str, on: Option<&str>) {
     let _slot = acquire_lab_slot();
     for _ in 0..MAX_ATTEMPTS {

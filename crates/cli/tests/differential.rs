@@ -1,8 +1,8 @@
-//! Compares the retransmitted segments of simulator and lab with the same losses. Packets are lost by number and the queue
-//! drops nothing, so differences come from TCP only.
+//! Compares the retransmitted segments of simulator and lab with the same losses. Packets are lost by number
+//! and the queue drops nothing, so differences come from TCP only.
 //!
-//! LONGFAT_PATTERNS is the number of loss patterns (default 10; `make fidelity` uses 40). Unreliable lab runs are
-//! repeated.
+//! LONGFAT_PATTERNS is the number of loss patterns (default 10; `make fidelity` uses 40). Unreliable lab runs
+//! are repeated.
 
 use crate::common;
 use std::{collections::BTreeSet, error::Error, fmt::Write, fs, path::Path, process::Command};
@@ -66,12 +66,14 @@ fn simulator_and_lab_retransmit_the_same_segments() {
     );
 }
 
-/// 500 segments over 20 to 50 Mb/s and 20 to 50 ms, and two groups of losses: one to six of twelve consecutive packets.
+/// 500 segments over 20 to 50 Mb/s and 20 to 50 ms, and two groups of losses: one to six of twelve
+/// consecutive packets.
 ///
-/// All packets of a group are sent before the sender can detect the first loss, and the second group follows after the
-/// repair of the first. So each packet number stands for the same data in both engines, even if a retransmission and
-/// new data swap their order by a microsecond. (With losses at any position, two runs of the lab agreed in only four of
-/// five patterns.) Buffers are large from the start, so that the time at which threads wake up does not matter.
+/// All packets of a group are sent before the sender can detect the first loss, and the second group follows
+/// after the repair of the first. So each packet number stands for the same data in both engines, even if a
+/// retransmission and new data swap their order by a microsecond. (With losses at any position, two runs of
+/// the lab agreed in only four of five patterns.) Buffers are large from the start, so that the time at which
+/// threads wake up does not matter.
 fn scenario(pattern: u32) -> String {
     let mut state = u64::from(pattern) + 1;
     let mut below = |bound: u64| {

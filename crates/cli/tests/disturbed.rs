@@ -1,5 +1,5 @@
-//! Lab runs on a machine that stalls: the run is repeated, the published row is marked unreliable, and the command
-//! succeeds.
+//! Lab runs on a machine that stalls: the run is repeated, the published row is marked unreliable, and the
+//! command succeeds.
 
 use std::{
     process::Stdio,

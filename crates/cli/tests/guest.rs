@@ -1,6 +1,6 @@
-//! `--engine kernel`: scenarios in a guest kernel in virtual time. The kernel is the newest in this user's cache, or
-//! else the one that `machines.rs` finds; without either the tests are skipped. No result of these tests depends on the load of
-//! the machine.
+//! `--engine kernel`: scenarios in a guest kernel in virtual time. The kernel is the newest in this user's
+//! cache, or else the one that `machines.rs` finds; without either the tests are skipped. No result of these
+//! tests depends on the load of the machine.
 
 use std::{
     fs,
@@ -22,8 +22,8 @@ use crate::{
 /// Timeout for a guest to start or to end.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A directory for LONGFAT_KERNELS, and whether longfat built its newest kernel: others may take random numbers from
-/// the machine.
+/// A directory for LONGFAT_KERNELS, and whether longfat built its newest kernel: others may take random
+/// numbers from the machine.
 struct Kernels {
     directory: PathBuf,
     are_ours: bool,
@@ -50,7 +50,8 @@ fn find_kernels() -> Option<Kernels> {
     Some(Kernels { directory, are_ours: false })
 }
 
-/// Whether a guest boots on this machine's processor: imported kernels may fail on processors with AMX (docs/kernels.md).
+/// Whether a guest boots on this machine's processor: imported kernels may fail on processors with AMX
+/// (docs/kernels.md).
 fn boots(kernels: &Kernels) -> bool {
     let ran = run(&TestDir::new(SMALL), kernels, &["--set", "duration=100ms"]);
     let has_too_small_buffer = ran.stderr.contains("set fp regs failed");
@@ -144,7 +145,8 @@ fn echoes_and_datagrams_are_exact_in_virtual_time() {
     let test_dir = TestDir::new(&text);
     let summary = run(&test_dir, kernels, &[]).json();
     let flows = summary["runs"][0]["flows"].as_array().unwrap();
-    // 98 bytes at 100 Mb/s and 10 ms forward, an ideal link back, and the time that a stock kernel's clock takes.
+    // 98 bytes at 100 Mb/s and 10 ms forward, an ideal link back, and the time that a stock kernel's clock
+    // takes.
     let rtt = flows[0]["median_rtt_us"].as_f64().unwrap();
     assert!((10_007.0..10_020.0).contains(&rtt), "{rtt}");
     let goodput = flows[1]["goodput_bps"].as_f64().unwrap();

@@ -1,4 +1,5 @@
-//! Runs between real hosts: the hosts of a standing lab, with `longfat serve` on two of them and `longfat run` on a third.
+//! Runs between real hosts: the hosts of a standing lab, with `longfat serve` on two of them and
+//! `longfat run` on a third.
 
 use crate::common;
 
@@ -12,7 +13,8 @@ use common::{
 };
 use serde_json::Value;
 
-/// The real network: 50 Mb/s and 20 ms between the servers' hosts. Longer queues hold what a stall of the lab delays.
+/// The real network: 50 Mb/s and 20 ms between the servers' hosts. Longer queues hold what a stall of the lab
+/// delays.
 const NETWORK: &str = r#"
 title = "Two hosts with servers and one that controls"
 duration = "10s"
@@ -60,8 +62,8 @@ hosts."*".sysctl = { "net.ipv4.tcp_rmem" = "4096 131072 4194304" }
 const PLACES: &str = "h1=10.0.0.1,h2=10.0.0.2";
 const RMEM: &str = "net.ipv4.tcp_rmem";
 
-/// Kills the processes of a host whose command line contains `words`. The hosts of a lab share the process numbers of the
-/// machine, so only those of this network namespace are meant.
+/// Kills the processes of a host whose command line contains `words`. The hosts of a lab share the process
+/// numbers of the machine, so only those of this network namespace are meant.
 fn kill(lab: &Lab<'_>, host: &str, words: &str) {
     // The pattern does not match this shell's own command line.
     let (first, rest) = words.split_at(1);
@@ -197,9 +199,9 @@ fn settings_are_restored_when_either_end_is_killed() {
     assert!(listed.to_string().contains("hosts"), "{listed}");
 }
 
-/// Kills the process that would restore the settings of the server on h2, and then the server, as when a container is killed.
-/// Stopping the first process is not sufficient: when the server dies, the kernel continues it, as the stopped process of an orphaned
-/// process group (setpgid(2)).
+/// Kills the process that would restore the settings of the server on h2, and then the server, as when a
+/// container is killed. Stopping the first process is not sufficient: when the server dies, the kernel
+/// continues it, as the stopped process of an orphaned process group (setpgid(2)).
 fn kill_guard_and_server(lab: &Lab<'_>) {
     let line = "own=$(readlink /proc/self/ns/net); of() { for p in $(pgrep -f \"$1\"); do \
                 [ \"$(readlink /proc/$p/ns/net)\" = \"$own\" ] && echo $p; done; }; \
@@ -245,8 +247,8 @@ fn settings_are_restored_after_a_server_and_its_guard_were_killed() {
     assert!(eventually(restored), "by the next server");
 }
 
-/// This machine is neither end of the flow: whichever of the three hosts is cut off, the run ends, keeps its rows, and restores the
-/// settings of the hosts that it can reach.
+/// This machine is neither end of the flow: whichever of the three hosts is cut off, the run ends, keeps its
+/// rows, and restores the settings of the hosts that it can reach.
 #[test]
 fn a_third_party_run_ends_when_an_end_is_cut_off() {
     let _slot = acquire_lab_slot();

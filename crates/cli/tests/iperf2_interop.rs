@@ -1,4 +1,5 @@
-//! longfat's client with Debian's iperf 2 and vice versa, hostile clients, and imports of iperf 2's output. Over loopback.
+//! longfat's client with Debian's iperf 2 and vice versa, hostile clients, and imports of iperf 2's output.
+//! Over loopback.
 
 use crate::common;
 use std::{

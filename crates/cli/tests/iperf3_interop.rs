@@ -1,4 +1,5 @@
-//! longfat's client with iperf3's server and vice versa, flag by flag, over loopback. Compares the JSON of both ends.
+//! longfat's client with iperf3's server and vice versa, flag by flag, over loopback. Compares the JSON of
+//! both ends.
 
 use crate::common;
 use std::{
@@ -85,8 +86,8 @@ struct Both {
     server: Value,
 }
 
-/// Runs a test; repeats it if its client fails or loses datagrams: on a busy machine a connection may time out, and a
-/// receiver may read too late.
+/// Runs a test; repeats it if its client fails or loses datagrams: on a busy machine a connection may time
+/// out, and a receiver may read too late.
 fn run(flags: &str, ours_is_client: bool) -> Both {
     let mut failed = String::new();
     for _ in 0..3 {
@@ -105,8 +106,8 @@ fn lost_percent(both: &Both) -> f64 {
     both.client["end"]["sum"]["lost_percent"].as_f64().unwrap_or(0.0)
 }
 
-/// Runs a test. The error is the output of the failed client; its server is killed, because it would wait for another
-/// client.
+/// Runs a test. The error is the output of the failed client; its server is killed, because it would wait for
+/// another client.
 fn try_run(flags: &str, ours_is_client: bool) -> Result<Both, String> {
     let port = free_port().to_string();
     let ours = |command: &str| {
@@ -141,7 +142,8 @@ fn bytes(of: &Value, key: &str) -> u64 {
     of["end"][key]["bytes"].as_u64().unwrap_or_else(|| panic!("no end.{key}.bytes in {of:#}"))
 }
 
-/// Bytes that iperf3 sends but may not report, per stream: since 3.16 its threads send another block while it counts.
+/// Bytes that iperf3 sends but may not report, per stream: since 3.16 its threads send another block while it
+/// counts.
 fn uncounted() -> u64 {
     static UNCOUNTED: LazyLock<u64> = LazyLock::new(|| {
         let output = Command::new("iperf3").arg("--version").output().unwrap();
@@ -168,8 +170,8 @@ fn check(case: &Case, both: &Both) {
         let (sent_bytes, received_bytes) = (bytes(client, &sent), bytes(client, &received));
         assert!(received_bytes > 0, "{what}: nothing received: {client:#}");
         let slack = client["end"]["streams"].as_array().map_or(0, Vec::len) as u64 * uncounted();
-        // Data in the kernel's buffers at the end are sent and not received. Each end determines the omitted part
-        // separately.
+        // Data in the kernel's buffers at the end are sent and not received. Each end determines the omitted
+        // part separately.
         assert!(
             received_bytes <= sent_bytes + slack || has("-O"),
             "{what}: {received_bytes} received of {sent_bytes}"

@@ -1,8 +1,9 @@
-//! `longfat diagnose` on the paths of `lab_paths/paths.toml` in standing labs; one flow of each judged by `test`, `watch` and
-//! `import pcap` at once, and another by `run`.
+//! `longfat diagnose` on the paths of `lab_paths/paths.toml` in standing labs; one flow of each judged by
+//! `test`, `watch` and `import pcap` at once, and another by `run`.
 //!
-//! By default a few paths. `LONGFAT_PATHS=all cargo test -p longfat --test all lab_paths -- --nocapture` tests all of them, four at a time,
-//! and prints the tables of docs/diagnose.md; any other value tests the paths whose names contain it.
+//! By default a few paths. `LONGFAT_PATHS=all cargo test -p longfat --test all lab_paths -- --nocapture`
+//! tests all of them, four at a time, and prints the tables of docs/diagnose.md; any other value tests the
+//! paths whose names contain it.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +27,8 @@ use crate::common::{
 
 /// The paths that are tried without LONGFAT_PATHS; each takes more than a minute.
 const DEFAULT_PATHS: [&str; 2] = ["other datagrams at 60 Mb/s", "policer, 41.7 Mb/s and 60 kB"];
-/// Maximum number of attempts until the result of a path is correct: other programs on the machine disturb labs.
+/// Maximum number of attempts until the result of a path is correct: other programs on the machine disturb
+/// labs.
 const MAX_TRIES: u32 = 3;
 /// Number of simultaneous labs.
 const LABS: usize = 4;
@@ -77,7 +79,8 @@ impl Drop for Running {
     }
 }
 
-/// The limits that each command named, by command: the verdict, and a second one if it named two; none if a command shows none.
+/// The limits that each command named, by command: the verdict, and a second one if it named two; none if a
+/// command shows none.
 type Verdicts = BTreeMap<&'static str, Vec<String>>;
 
 /// How the diagnosis of a path is rated.
@@ -187,7 +190,8 @@ impl LabPath {
         if document["healthy"] == true && kind != "path_rate" {
             failures.push("healthy, with a limit".into());
         }
-        // An import has no verdict of what a capture cannot show. For a path without a correct verdict, no verdict is compared.
+        // An import has no verdict of what a capture cannot show. For a path without a correct verdict, no
+        // verdict is compared.
         let known: Vec<&Vec<String>> = verdicts.values().filter(|limits| !limits.is_empty()).collect();
         let is_right = |limits: &&Vec<String>| limits.iter().any(|limit| self.flow.contains(limit));
         if !self.flow.is_empty() && !known.iter().all(is_right) {
@@ -263,7 +267,8 @@ fn start_other(lab: &Lab, number: usize, kind: &str) -> Running {
     start_silently(lab, "h3", &[&test[..], if kind == "tcp" { &[] } else { &rate[..] }].concat())
 }
 
-/// The verdicts of one flow from h1 to h2, by the sender's test, by a watcher, and by the import of a capture at h1.
+/// The verdicts of one flow from h1 to h2, by the sender's test, by a watcher, and by the import of a capture
+/// at h1.
 fn judged(lab: &Lab) -> Verdicts {
     let test_dir = lab.test_dir;
     let watch = ["watch", "--host", "h1", "--lab", &lab.name, "--record", "--json"];

@@ -1,6 +1,7 @@
-//! The program on another kernel: User-Mode Linux with this machine's root file system, read-only. `LONGFAT_UML` names the
-//! kernel's file (docs/machines.md describes how to build one); without it `../shared/uml/linux-6.12.uml.xz` beside
-//! the checkout is used. Its one processor is slow, so the test checks only exit codes, bytes and messages, not rates.
+//! The program on another kernel: User-Mode Linux with this machine's root file system, read-only.
+//! `LONGFAT_UML` names the kernel's file (docs/machines.md describes how to build one); without it
+//! `../shared/uml/linux-6.12.uml.xz` beside the checkout is used. Its one processor is slow, so the test
+//! checks only exit codes, bytes and messages, not rates.
 
 use std::{
     fs,
@@ -101,8 +102,8 @@ impl Guest<'_> {
         self.text(&format!("{name}.err"))
     }
 
-    /// Asserts that a run succeeded and that its flow transferred all its data. A run of over a minute (code 124) is
-    /// ignored.
+    /// Asserts that a run succeeded and that its flow transferred all its data. A run of over a minute
+    /// (code 124) is ignored.
     fn assert_ran(&self, name: &str, slow: &mut bool) {
         if self.code(name) == 124 {
             *slow = true;

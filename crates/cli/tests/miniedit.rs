@@ -1,4 +1,5 @@
-//! MiniEdit topologies as real labs: every pair of hosts can communicate, and no faster than the links between them.
+//! MiniEdit topologies as real labs: every pair of hosts can communicate, and no faster than the links
+//! between them.
 
 use crate::common;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Records in an object store: written, listed, shown, compared, plotted and removed there; written by programs that are killed or
-//! cannot reach it; and errors.
+//! Records in an object store: written, listed, shown, compared, plotted and removed there; written by
+//! programs that are killed or cannot reach it; and errors.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},

@@ -1,4 +1,5 @@
-//! The sending host's own transmit queue in the lab: every command that judges a flow names it, and its remedies work.
+//! The sending host's own transmit queue in the lab: every command that judges a flow names it, and its
+//! remedies work.
 
 use std::{path::Path, process::Stdio};
 
@@ -31,7 +32,8 @@ fn a_lab_run_names_the_local_queue_and_its_remedies_work() {
     assert!(remedy.contains("hosts.h1.nic.tx_queue=826") && remedy.contains("pacing=92mbit"), "{remedy}");
     let goodput = |flow: &Value| flow["goodput_bps"].as_f64().unwrap();
     for remedy in ["hosts.h1.nic.tx_queue=826", "flows.bulk.pacing=92mbit"] {
-        // When the machine delays a lab, waiting packets are sent at once, which can fill any queue; the run is then repeated.
+        // When the machine delays a lab, waiting packets are sent at once, which can fill any queue; the run
+        // is then repeated.
         let is_remedied =
             |flow: &Value| flow["verdict"] != "local_queue" && goodput(flow) > 2.0 * goodput(&limited);
         let mut remedied = flow(&test_dir, remedy);
@@ -51,7 +53,8 @@ fn test_and_watch_name_the_local_queue_too() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/faults/own-queue.toml");
     let lab = Lab::of(&test_dir, &file, &[]);
     lab.serve_iperf3("h2");
-    // The watcher starts before the connection: it attributes only the losses that it has counted itself to the device.
+    // The watcher starts before the connection: it attributes only the losses that it has counted itself to
+    // the device.
     let watch = ["watch", "--host", "h1", "--lab", &lab.name, "--record", "--json", "--duration", "8s"];
     let mut watching = test_dir.longfat(&[watch.as_slice(), &["peer", "port", "5201"]].concat());
     let watching = watching.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -1,4 +1,5 @@
-//! The image of a measurement point, the script that prepares the points of compose.yaml, and parts of scripts/dist.sh.
+//! The image of a measurement point, the script that prepares the points of compose.yaml, and parts of
+//! scripts/dist.sh.
 
 use std::{
     fs,

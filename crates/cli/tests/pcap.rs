@@ -1,4 +1,5 @@
-//! Captures as tshark reads them: complete, with correct timestamps and checksums, and with the events that lectures show.
+//! Captures as tshark reads them: complete, with correct timestamps and checksums, and with the events that
+//! lectures show.
 
 use crate::common;
 use std::{
@@ -51,7 +52,8 @@ fn captured(test_dir: &TestDir, name: &str) -> PathBuf {
     found[0].clone()
 }
 
-/// The smallest buffer for which Linux announces the window scale 9 (tcp_select_initial_window of tcp_output.c).
+/// The smallest buffer for which Linux announces the window scale 9 (tcp_select_initial_window of
+/// tcp_output.c).
 const SCALE_9: &str = "hosts.h2.sysctl.net.ipv4.tcp_rmem=4096 131072 16777216";
 
 #[test]
@@ -218,7 +220,8 @@ fn round_trips_of_imported_captures_match_the_kernels() {
             // 20 ms, plus at most the time that the sender's bursts wait at the link.
             let min_rtt_ratio = figure(seen, "min_rtt_us") / figure(&kernel, "min_rtt_us");
             assert!((0.95..1.05).contains(&min_rtt_ratio), "{case}: {seen:#} {kernel:#}");
-            // The kernel is sampled at intervals, but captures have a value per ACK, and ACKs bunch when the queue is long.
+            // The kernel is sampled at intervals, but captures have a value per ACK, and ACKs bunch when the
+            // queue is long.
             let share = match name {
                 _ if is_bulk => 0.4,
                 "h1.pcapng" => 0.15,

@@ -1,4 +1,5 @@
-//! Executes the examples of docs/planning.md: two points, a planned transfer, a session, and look-ups in the directory.
+//! Executes the examples of docs/planning.md: two points, a planned transfer, a session, and look-ups in the
+//! directory.
 
 use std::{net::TcpListener, path::Path};
 
@@ -201,7 +202,8 @@ fn three_stations_stream_in_the_lab_and_meet_their_deadlines() {
             );
             return;
         }
-        // The table does not have the reasons. A stream of 4 Mb/s that got more than 3 Mb/s missed its deadline by late packets.
+        // The table does not have the reasons. A stream of 4 Mb/s that got more than 3 Mb/s missed its
+        // deadline by late packets.
         let has_rate = |row: &Vec<&str>| {
             let rate = row.windows(2).find(|words| words[1] == "Mb/s").map(|words| words[0]);
             rate.and_then(|rate| rate.parse().ok()).is_some_and(|rate: f64| rate > 3.0)

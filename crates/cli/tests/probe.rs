@@ -1,4 +1,5 @@
-//! `longfat probe` from end to end: over a lab with a known queue, a router with a small MTU, and against other servers.
+//! `longfat probe` from end to end: over a lab with a known queue, a router with a small MTU, and against
+//! other servers.
 
 use crate::common;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! The verdict of the receiving end alone: `serve` with the original iperf3, `watch`, `test -R`, and a capture at the receiver.
+//! The verdict of the receiving end alone: `serve` with the original iperf3, `watch`, `test -R`, and a
+//! capture at the receiver.
 
 use std::{path::Path, process::Stdio};
 

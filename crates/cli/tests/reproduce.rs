@@ -1,5 +1,5 @@
-//! `longfat reproduce`: compares closed forms and short simulations with published figures. Long experiments are run
-//! by hand (docs/reproduced.md has the command and the table).
+//! `longfat reproduce`: compares closed forms and short simulations with published figures. Long experiments
+//! are run by hand (docs/reproduced.md has the command and the table).
 
 use std::collections::BTreeMap;
 
@@ -283,7 +283,8 @@ fn committed_page() -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// Rows of the committed page that the command's tables do not have, with the columns that both have except `without`.
+/// Rows of the committed page that the command's tables do not have, with the columns that both have except
+/// `without`.
 fn missing_rows(committed: &str, written: &str, without: &[&str]) -> Vec<String> {
     let strip =
         |cell: &str| cell.split(" (within)").next().unwrap().split(" (missed)").next().unwrap().to_owned();
@@ -306,7 +307,8 @@ fn the_page_of_reproduced_results_has_the_rows_of_the_command() {
     test_dir.run(&["reproduce", "--engine", "model", "--markdown", "new.md"]);
     let written = std::fs::read_to_string(test_dir.path("new.md")).unwrap();
     assert_eq!(page_rows(&committed).len(), page_rows(&written).len());
-    // Simulated figures are checked below; the model's of scenarios without a kernel are for the machine that wrote the page.
+    // Simulated figures are checked below; the model's of scenarios without a kernel are for the machine that
+    // wrote the page.
     let measured = ["simulated", "lab", "model", "source's kernel", "today's kernel", "verdict"];
     assert_eq!(missing_rows(&committed, &written, &measured), [""; 0]);
     let own_kernel = |page: &str| -> Vec<String> {

@@ -1,5 +1,5 @@
-//! First steps of researchers: built-in scenarios by name, a new scenario file, a path without a file, plots for a
-//! paper, the source of a congestion control, and the table of all runs.
+//! First steps of researchers: built-in scenarios by name, a new scenario file, a path without a file, plots
+//! for a paper, the source of a congestion control, and the table of all runs.
 
 use crate::common::{SMALL, TestDir};
 

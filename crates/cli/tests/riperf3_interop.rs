@@ -1,5 +1,5 @@
-//! longfat's client with riperf3's server and vice versa (crates.io `riperf3-cli`, tested with 0.8.0), flag by flag over
-//! loopback. LONGFAT_RIPERF3 or PATH locates riperf3.
+//! longfat's client with riperf3's server and vice versa (crates.io `riperf3-cli`, tested with 0.8.0), flag
+//! by flag over loopback. LONGFAT_RIPERF3 or PATH locates riperf3.
 
 use std::process::Command;
 
@@ -78,8 +78,8 @@ fn our_client_and_riperf3s_server_agree() {
         let document = run(&program, flags, true);
         check(flags, &document);
         if flags.contains("-b 5M -P 4") {
-            // The rate is per stream. riperf3's client would show more, also with iperf3's server: it counts data
-            // that arrive within 0.1 s after the end.
+            // The rate is per stream. riperf3's client would show more, also with iperf3's server: it counts
+            // data that arrive within 0.1 s after the end.
             let rate = document["end"]["sum"]["bits_per_second"].as_f64().unwrap();
             assert!((15e6..22e6).contains(&rate), "{rate} bit/s of 20 Mb/s");
         }

@@ -23,7 +23,8 @@ fn addresses(lab: &Lab, node: &str, family: char) -> Vec<String> {
     all.filter(|a| a.contains(family)).map(|a| a.split('/').next().unwrap().to_owned()).collect()
 }
 
-/// The hops from near to far: a router replies from the interface that received the packet, which is its first here.
+/// The hops from near to far: a router replies from the interface that received the packet, which is its
+/// first here.
 fn hops(lab: &Lab, family: char) -> Vec<String> {
     let routers = ["r1", "r2", "r3"].iter().map(|r| addresses(lab, r, family)[0].clone());
     routers.chain(addresses(lab, "far", family)).collect()
@@ -124,8 +125,8 @@ fn undeliverable_packets_get_icmp_errors() {
         assert!(short.code != 0 && printed.contains(&format!("from {router}")), "{short:?}");
         assert!(printed.contains("time to live exceeded") || printed.contains("hop limit"), "{short:?}");
     }
-    // The last two addresses are in the subnet of far, but do not exist: routers have all addresses in a table, so the
-    // first router sends the error.
+    // The last two addresses are in the subnet of far, but do not exist: routers have all addresses in a
+    // table, so the first router sends the error.
     for nowhere in ["10.9.9.9", "fd00:9::9", "10.0.2.77", "fd00:2::77"] {
         let ran = lab.sh("near", &format!("ping -n -c 1 -W 2 {nowhere} 2>&1"));
         assert!(ran.code != 0 && ran.stdout.contains("nreachable"), "{ran:?}");

@@ -41,8 +41,8 @@ fn min_rate(record: &std::path::Path, from_s: f64, to_s: f64, span_s: f64) -> f6
     sent.iter().filter_map(rate).fold(f64::INFINITY, f64::min)
 }
 
-/// L8-hol: over two round trips (80 ms) the flow gets half of the rate with a window of one bandwidth-delay product,
-/// and the full rate with two.
+/// L8-hol: over two round trips (80 ms) the flow gets half of the rate with a window of one bandwidth-delay
+/// product, and the full rate with two.
 #[test]
 fn one_lost_segment_stalls_a_window_of_one_bdp_and_not_of_two() {
     let _slot = acquire_lab_slot();

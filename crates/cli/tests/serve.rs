@@ -497,7 +497,8 @@ fn a_udp_sender_ends_after_rcv_timeout_if_the_server_is_stopped() {
         let has_ended = client.ends_within(Duration::from_secs(20));
         (client, has_ended)
     };
-    // On a busy machine the server may be stopped before it sends the client the start of the test: then the client waits in its queue.
+    // On a busy machine the server may be stopped before it sends the client the start of the test: then the
+    // client waits in its queue.
     let mut client = None;
     for _ in 0..3 {
         let (tried, has_ended) = start_and_stop_server();

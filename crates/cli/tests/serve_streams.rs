@@ -1,4 +1,5 @@
-//! `longfat serve`: the set-up and the end of streams, over paths that delay, lose or duplicate, and with clients that abuse them.
+//! `longfat serve`: the set-up and the end of streams, over paths that delay, lose or duplicate, and with
+//! clients that abuse them.
 
 use crate::{
     common::{
@@ -122,7 +123,8 @@ fn each_hello_opens_one_stream() {
     assert_eq!([next_state(&mut control), next_state(&mut control)], [TEST_START, TEST_RUNNING]);
 }
 
-/// Relays a test to the server at this port, and loses the server's first datagram to each client; returns its port.
+/// Relays a test to the server at this port, and loses the server's first datagram to each client; returns
+/// its port.
 fn relay_without_first_datagram(server: u16) -> u16 {
     let listener = TcpListener::bind((RELAY, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -188,8 +190,8 @@ fn a_server_replies_from_the_address_of_the_request() {
     assert!(received.as_ref().is_ok_and(|bytes| *bytes > 0), "{received:?}");
 }
 
-/// The number of bytes that a client reports does not determine the length of its session, and the next test waits for the data in
-/// flight.
+/// The number of bytes that a client reports does not determine the length of its session, and the next test
+/// waits for the data in flight.
 #[test]
 fn data_in_flight_at_the_end_belongs_to_the_test() {
     let server = start_server(&["-i", "0", "--phase-timeout", "60"]);

@@ -1,4 +1,5 @@
-//! `longfat run --engine sim`: needs no privilege, writes the same kind of record as the lab, and the same bytes each time.
+//! `longfat run --engine sim`: needs no privilege, writes the same kind of record as the lab, and the same
+//! bytes each time.
 
 use crate::common;
 use std::path::PathBuf;
@@ -43,8 +44,8 @@ fn repeated_runs_write_the_same_bytes() {
     assert!(tables[0] == tables[1]);
 }
 
-/// The bytes of the record depend neither on the machine nor on its number of processors. When the simulation is meant to
-/// change, `LONGFAT_UPDATE=1` writes the new hashes.
+/// The bytes of the record depend neither on the machine nor on its number of processors. When the simulation
+/// is meant to change, `LONGFAT_UPDATE=1` writes the new hashes.
 #[test]
 fn records_have_the_committed_hashes() {
     // Settings that a host does not specify are this machine's.

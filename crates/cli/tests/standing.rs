@@ -89,7 +89,8 @@ fn packets_are_captured_while_the_lab_runs() {
     assert_eq!(lab.exec("h1", &["ping", "-c", "3", "-i", "0.2", "h2"]).code, 0);
     let stopped = lab.shell(&["pcap stop h1.pcapng", "pcap stop link.pcapng"]);
     assert_eq!(stopped.code, 0, "{stopped:?}");
-    // At h1: 2 ARP packets, 3 echo requests and 3 echo replies. On the link, in one direction only: the ARP request and the 3 echo requests.
+    // At h1: 2 ARP packets, 3 echo requests and 3 echo replies. On the link, in one direction only: the ARP
+    // request and the 3 echo requests.
     assert!(stopped.stdout.contains("8 packets in"), "{stopped:?}");
     assert!(stopped.stdout.contains("4 packets in"), "{stopped:?}");
     let file = std::fs::read(test_dir.path("h1.pcapng")).unwrap();

@@ -140,7 +140,8 @@ fn a_program_ends_when_the_terminal_of_exec_is_closed() {
     let lab = Lab::up(&test_dir, "terminal");
     let seconds = format!("77{}", std::process::id());
     let line = format!("{} lab exec --lab {} h1 -- sleep {seconds}", common::binary(), lab.name);
-    // script(1) runs the line on a terminal, as its session's leader, and closes that terminal when it is killed.
+    // script(1) runs the line on a terminal, as its session's leader, and closes that terminal when it is
+    // killed.
     let mut script = Command::new("script");
     script.args(["-qec", &format!("exec {line}"), "/dev/null"]);
     let mut script = common::with_default_signals(&script);

@@ -206,7 +206,8 @@ fn simulator_and_lab_agree_on_four_paths() {
     }
 }
 
-/// A tenth of the rate: each transport delivers data, alone and beside TCP, with little overhead unless it overloads the path.
+/// A tenth of the rate: each transport delivers data, alone and beside TCP, with little overhead unless it
+/// overloads the path.
 #[test]
 fn the_built_in_sweep_compares_all_transports() {
     let test_dir = TestDir::new("");
@@ -234,7 +235,8 @@ fn the_built_in_sweep_compares_all_transports() {
     }
 }
 
-/// `longfat stream` over a path of 50 Mb/s between two hosts of a lab: the rates up to that of the path are sustainable.
+/// `longfat stream` over a path of 50 Mb/s between two hosts of a lab: the rates up to that of the path are
+/// sustainable.
 #[test]
 fn streams_between_hosts_find_the_rate_that_a_path_sustains() {
     if !is_root() || !Path::new("/dev/net/tun").exists() {
@@ -284,7 +286,8 @@ fn streams_between_hosts_find_the_rate_that_a_path_sustains() {
     assert!(evidence.contains("lost on the path"), "{json}");
 }
 
-/// `longfat send` between two hosts of a lab over a path that loses packets, by each protocol. The sender is killed and continues.
+/// `longfat send` between two hosts of a lab over a path that loses packets, by each protocol. The sender is
+/// killed and continues.
 #[test]
 fn each_protocol_sends_files_over_a_lossy_path_and_resumes_after_a_kill() {
     if !is_root() || !Path::new("/dev/net/tun").exists() {

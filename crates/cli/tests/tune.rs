@@ -147,8 +147,8 @@ fn a_container_is_tuned_and_restored_with_its_files() {
     assert_eq!(file("before"), file("after"));
 }
 
-/// A container that was restarted: its files have the journal of a network namespace that no longer exists. The same applies to
-/// `ip netns exec` on a tuned host.
+/// A container that was restarted: its files have the journal of a network namespace that no longer exists.
+/// The same applies to `ip netns exec` on a tuned host.
 #[test]
 fn another_namespaces_journal_blocks_neither_advice_nor_live_values() {
     if !is_root() || !have(&["unshare", "mount"]) {

@@ -67,7 +67,8 @@ fn the_commands_of_the_class_tutorial_work_without_a_lab() {
     assert!(dir.path("lab8.html").exists() && dir.path("buffers.svg").exists());
 }
 
-/// Examples that need no other host and no lab, and only these files: the repository's scenarios, two simple paths, and a record of lab8.
+/// Examples that need no other host and no lab, and only these files: the repository's scenarios, two simple
+/// paths, and a record of lab8.
 #[test]
 fn the_examples_of_other_pages_work() {
     let docs = std::fs::read_dir(file_of_repository("docs")).unwrap().map(|entry| entry.unwrap().path());

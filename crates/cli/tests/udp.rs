@@ -1,4 +1,5 @@
-//! UDP flows in the lab: the figures and columns match the simulator's, and Gigabit Ethernet's payload limits hold.
+//! UDP flows in the lab: the figures and columns match the simulator's, and Gigabit Ethernet's payload limits
+//! hold.
 
 use crate::common;
 use common::{
@@ -27,8 +28,8 @@ to = "h2"
     )
 }
 
-/// Runs a flow in the simulator and in the lab. Returns the test directory, both results, and the share of its
-/// time that the lab skipped because the sender or the emulator stalled on a busy machine.
+/// Runs a flow in the simulator and in the lab. Returns the test directory, both results, and the share of
+/// its time that the lab skipped because the sender or the emulator stalled on a busy machine.
 fn both(link: &str, flow: &str) -> (TestDir, [Value; 2], f64) {
     let test_dir = TestDir::new(&scenario(link, flow));
     let all = test_dir.run(&["run", "s.toml", "--engine", "sim,lab", "--json"]).json();

@@ -99,12 +99,13 @@ fn files_are_sent_to_iperf3_and_received_from_it() {
     assert!(sent.status.success(), "{sent:?}");
     let served = server.output();
     assert!(served.status.success(), "{served:?}");
-    // Only the length is compared: iperf3 3.12's client reorders the parts of a block if its socket accepts the
-    // block in two parts.
+    // Only the length is compared: iperf3 3.12's client reorders the parts of a block if its socket accepts
+    // the block in two parts.
     assert_eq!(fs::metadata(&there).unwrap().len(), noise.len() as u64);
 }
 
-/// A server that closes its streams as soon as it receives TEST_END, as iperf3's does, with half of the file unread.
+/// A server that closes its streams as soon as it receives TEST_END, as iperf3's does, with half of the file
+/// unread.
 #[test]
 fn an_incompletely_received_file_is_an_error() {
     let (test_dir, noise) = (TestDir::new(""), noise());

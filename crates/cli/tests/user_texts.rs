@@ -76,7 +76,8 @@ fn messages_of_bad_input() {
     assert_snapshot!(texts);
 }
 
-/// A flow with a small send buffer, a variant with a larger one, and a published figure. The buffers do not depend on this machine.
+/// A flow with a small send buffer, a variant with a larger one, and a published figure. The buffers do not
+/// depend on this machine.
 fn compared() -> String {
     format!(
         "{}\n{}",
@@ -126,8 +127,8 @@ fn tables_of_runs() {
     assert_snapshot!("report", visible(&std::fs::read_to_string(test_dir.path("report.html")).unwrap()));
 }
 
-/// The sentences of a page: without tags, styles, scripts, drawings, and texts that depend on the machine; the
-/// program's path is "longfat".
+/// The sentences of a page: without tags, styles, scripts, drawings, and texts that depend on the machine;
+/// the program's path is "longfat".
 fn visible(page: &str) -> String {
     let mut text = String::new();
     let mut rest = page;

@@ -25,7 +25,8 @@ pub fn control_law(cc: &Cc, rtt: Time, mtu: u32) -> ControlLaw {
     }
 }
 
-/// The increase of A segments per round trip, scaled by MTU and round-trip time if these parameters are on, and the back-off.
+/// The increase of A segments per round trip, scaled by MTU and round-trip time if these parameters are on,
+/// and the back-off.
 fn grid_dt(cc: &Cc, rtt: Time, mtu: u32) -> ControlLaw {
     let number = |name: &str, default: f64| match cc.set().get(name) {
         Some(CcValue::Integer(number)) => *number as f64,

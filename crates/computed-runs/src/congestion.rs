@@ -24,8 +24,8 @@ pub fn default_cc(sysctls: Sysctls<'_>, host: Option<&Host>) -> String {
     setting(sysctls, host, CC_SYSCTL).map_or_else(|| "cubic".into(), |name| name.trim().into())
 }
 
-/// The mistake in the bare name of a flow's congestion control, if neither Linux nor the program knows it, or if the simulator lacks
-/// it. `built_in` are the program's algorithms.
+/// The mistake in the bare name of a flow's congestion control, if neither Linux nor the program knows it, or
+/// if the simulator lacks it. `built_in` are the program's algorithms.
 pub fn name_mistake(
     flow: &FlowSpec,
     name: &str,

@@ -1,9 +1,10 @@
-//! The kernel's counters of segments have 32 bits (`struct tcp_info`), as those of the simulator's sockets. At 10 Gb/s they wrap
-//! after 83 minutes. Rows continue to count.
+//! The kernel's counters of segments have 32 bits (`struct tcp_info`), as those of the simulator's sockets.
+//! At 10 Gb/s they wrap after 83 minutes. Rows continue to count.
 
 use schema::FlowSample;
 
-/// A counter that falls from the last to the first quarter of its range has wrapped. Any other decrease is another connection.
+/// A counter that falls from the last to the first quarter of its range has wrapped. Any other decrease is
+/// another connection.
 const QUARTER: i64 = 1 << 30;
 
 /// The columns that come from such counters.

@@ -13,7 +13,8 @@ pub enum EngineChoice {
     Sim,
     /// The kernel's TCP over an emulated network on this machine.
     Lab,
-    /// The lab inside a guest kernel of this version or name, in virtual time; `None`: the newest kernel in the cache.
+    /// The lab inside a guest kernel of this version or name, in virtual time; `None`: the newest kernel in
+    /// the cache.
     Kernel(Option<String>),
     /// Real hosts.
     Hosts,
@@ -47,7 +48,8 @@ impl EngineChoice {
 pub struct EngineChoices(Vec<EngineChoice>);
 
 impl EngineChoices {
-    /// All chosen engines without duplicates. The model comes first: it does not depend on measurements of the others.
+    /// All chosen engines without duplicates. The model comes first: it does not depend on measurements of
+    /// the others.
     pub fn chosen(choices: &[EngineChoices]) -> Vec<EngineChoice> {
         let mut engines: Vec<EngineChoice> = choices.iter().flat_map(|choice| choice.0.clone()).collect();
         engines.sort_unstable();

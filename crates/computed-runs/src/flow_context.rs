@@ -10,7 +10,8 @@ use verdict::{Buffer, FlowContext, Generator, PathLink, SendingDevice};
 
 use crate::{Sysctls, sysctl_defaults};
 
-/// Maximum size of a packet that a host with segmentation offload sends to its device (GSO_LEGACY_MAX_SIZE, linux/netdevice.h).
+/// Maximum size of a packet that a host with segmentation offload sends to its device (GSO_LEGACY_MAX_SIZE,
+/// linux/netdevice.h).
 const SUPER_PACKET_BYTES: u32 = 65_536;
 
 /// A flow's path through the network, in both directions.
@@ -23,7 +24,8 @@ pub struct FlowPath<'a> {
     pub rtt: Time,
     /// Two-way propagation delay.
     pub propagation: Time,
-    /// Path MTU: the MTU of both hosts (of a udp flow: of its sender) after routers have reported links with a smaller MTU.
+    /// Path MTU: the MTU of both hosts (of a udp flow: of its sender) after routers have reported links with
+    /// a smaller MTU.
     pub mtu: u32,
     /// MTU of the sender's host, which determines the size of UDP datagrams (the path MTU does not).
     pub host_mtu: u32,
@@ -48,7 +50,8 @@ impl<'a> FlowPath<'a> {
         let (from, to) = (scenario.host(&flow.from)?, scenario.host(&flow.to)?);
         let (address, _) = scenario.flow_addresses(flow)?;
         let ip = if address.is_ipv4() { IpVersion::V4 } else { IpVersion::V6 };
-        // A host sends datagrams up to its own MTU; TCP and the bulk transports use the smaller one of both hosts.
+        // A host sends datagrams up to its own MTU; TCP and the bulk transports use the smaller one of both
+        // hosts.
         let largest = if matches!(flow.kind, FlowKind::Udp(_)) { from.mtu } else { from.mtu.min(to.mtu) };
         let mtu = scenario.path_mtu_from(flow, largest)?.mtu;
         let propagation = Time(propagation);
@@ -56,8 +59,8 @@ impl<'a> FlowPath<'a> {
         Some(FlowPath { forward, reverse, rtt, propagation, mtu, host_mtu: from.mtu, ip })
     }
 
-    /// Time from the sender to the receiver of a datagram that is alone on the path, seconds: propagation, and transmission at each link,
-    /// which forwards whole packets.
+    /// Time from the sender to the receiver of a datagram that is alone on the path, seconds: propagation,
+    /// and transmission at each link, which forwards whole packets.
     pub fn one_way_s(&self, datagram: DatagramPackets) -> f64 {
         transit_s(&self.forward, datagram)
     }
@@ -72,7 +75,8 @@ impl<'a> FlowPath<'a> {
         self.slowest_with(self.mtu)
     }
 
-    /// The same with packets of `ip_bytes`. With the same rate, a link that counts more bytes per packet is slower.
+    /// The same with packets of `ip_bytes`. With the same rate, a link that counts more bytes per packet is
+    /// slower.
     pub fn slowest_with(&self, ip_bytes: u32) -> Option<(&'a PipeSpec, BitRate)> {
         self.forward
             .iter()
@@ -139,8 +143,8 @@ impl<'a> FlowPath<'a> {
         direction.queue.bytes(u64::from(self.mtu + direction.overhead)).map(|bytes| bytes.0)
     }
 
-    /// Probability that a segment is lost or corrupted on the forward path: receivers discard corrupted ones. The loss of a whole
-    /// super-packet counts as one.
+    /// Probability that a segment is lost or corrupted on the forward path: receivers discard corrupted ones.
+    /// The loss of a whole super-packet counts as one.
     pub fn loss(&self) -> f64 {
         let lost = |d: &PipeSpec| match d.loss_unit {
             LossUnit::Segment => d.loss.mean(),
@@ -150,13 +154,15 @@ impl<'a> FlowPath<'a> {
     }
 }
 
-/// Packets of `ip_bytes` that a direction passes per second, with the bytes that it counts in addition; `None` if it has no rate.
+/// Packets of `ip_bytes` that a direction passes per second, with the bytes that it counts in addition;
+/// `None` if it has no rate.
 fn packets_per_s(direction: &PipeSpec, ip_bytes: u32) -> Option<f64> {
     let bytes = (u64::from(ip_bytes) + u64::from(direction.overhead)).max(1);
     Some(direction.rate.mean()?.bytes_per_sec_f64() / bytes as f64)
 }
 
-/// Time until the last packet of a datagram, whose packets are sent at once, has crossed these link directions, seconds.
+/// Time until the last packet of a datagram, whose packets are sent at once, has crossed these link
+/// directions, seconds.
 fn transit_s(directions: &[(&str, Direction, &PipeSpec)], datagram: DatagramPackets) -> f64 {
     let mut arrivals = vec![0.0; datagram.count as usize];
     for (_, _, direction) in directions {
@@ -270,7 +276,8 @@ pub fn describe_host_use(from: &str, to: &str, busy: [Option<f64>; 2]) -> Vec<St
         .collect()
 }
 
-/// The later rates of a link's direction, each with its time in microseconds. A direction without a rate is infinitely fast.
+/// The later rates of a link's direction, each with its time in microseconds. A direction without a rate is
+/// infinitely fast.
 fn rate_changes(scenario: &Scenario, name: &str, direction: Direction) -> Vec<(i64, f64)> {
     let link = scenario.links.iter().find(|link| link.name == name);
     let changes = link.into_iter().flat_map(|link| &link.changes).map(|change| {
@@ -308,14 +315,16 @@ pub fn buffers(
     )
 }
 
-/// The three values of a host's sysctl (minimum, default, maximum): the host's, else the machine's, as a new namespace has them.
+/// The three values of a host's sysctl (minimum, default, maximum): the host's, else the machine's, as a new
+/// namespace has them.
 fn tuned(sysctls: Sysctls<'_>, host: &Host, name: &str) -> Option<[u64; 3]> {
     let text = setting(sysctls, Some(host), name)?;
     let values: Vec<u64> = text.split_whitespace().flat_map(str::parse).collect();
     values.try_into().ok()
 }
 
-/// A host's sysctl: the host's value, else the default of Linux 2.4 if the scenario simulates it, else the machine's value.
+/// A host's sysctl: the host's value, else the default of Linux 2.4 if the scenario simulates it, else the
+/// machine's value.
 pub fn setting(sysctls: Sysctls<'_>, host: Option<&Host>, name: &str) -> Option<String> {
     let is_linux_24 = host.is_some_and(|host| host.kernel == Some((2, 4)));
     match host.and_then(|host| host.sysctl.get(name)) {

@@ -1,5 +1,5 @@
-//! Losses that neither the network nor TCP explains: a queue overflowed although it has space for the windows of all flows. The
-//! cause is bursts: hosts that wait for a processor send and acknowledge in bursts.
+//! Losses that neither the network nor TCP explains: a queue overflowed although it has space for the windows
+//! of all flows. The cause is bursts: hosts that wait for a processor send and acknowledge in bursts.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,9 @@
-//! Runs that are computed from a scenario alone: the model and the simulator as engines, and the summary of any engine's measurement.
+//! Runs that are computed from a scenario alone: the model and the simulator as engines, and the summary of
+//! any engine's measurement.
 //!
-//! Pure, so the same runs are computed by the program and in a browser. The caller supplies everything that a machine decides: the
-//! settings that hosts inherit ([`Sysctls`]), the congestion controls ([`sim_engine::CongestionControls`]) and the real time.
+//! Pure, so the same runs are computed by the program and in a browser. The caller supplies everything that a
+//! machine decides: the settings that hosts inherit ([`Sysctls`]), the congestion controls
+//! ([`sim_engine::CongestionControls`]) and the real time.
 //!
 //! Not here: the choice of runs, repeats, records and published figures (`experiment`).
 

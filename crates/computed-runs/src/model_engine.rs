@@ -29,15 +29,18 @@ use crate::{
 
 /// Assumed if the kernel's version is unknown.
 pub const FALLBACK_KERNEL: KernelVersion = KernelVersion { major: 6, minor: 18, patch: 0 };
-/// Since this version a window grows per acknowledged segment, not per ACK (`tcp_cong_avoid_ai`, net/ipv4/tcp_cong.c).
+/// Since this version a window grows per acknowledged segment, not per ACK (`tcp_cong_avoid_ai`,
+/// net/ipv4/tcp_cong.c).
 const FIRST_KERNEL_COUNTING_SEGMENTS: KernelVersion = KernelVersion { major: 4, minor: 0, patch: 0 };
 /// Since this version TCP does not fill its own device's queue (TCP small queues, net/ipv4/tcp_output.c).
 const FIRST_KERNEL_WITH_SMALL_QUEUES: KernelVersion = KernelVersion { major: 3, minor: 6, patch: 0 };
 /// Since this version hosts send and receive super-packets (TSO 2.5, GSO 2.6.18, GRO 2.6.29).
 const FIRST_KERNEL_WITH_OFFLOADS: KernelVersion = KernelVersion { major: 2, minor: 6, patch: 0 };
-/// A receiver sends an ACK for at least this number of segments (RFC 5681 section 4.2), or for a super-packet.
+/// A receiver sends an ACK for at least this number of segments (RFC 5681 section 4.2), or for a
+/// super-packet.
 const SEGMENTS_PER_ACK: f64 = 2.0;
-/// IP bytes of an address request or its reply as a link counts them: an ARP packet has 28 after its Ethernet header (RFC 826).
+/// IP bytes of an address request or its reply as a link counts them: an ARP packet has 28 after its Ethernet
+/// header (RFC 826).
 const ADDRESS_REQUEST_BYTES: u32 = 28;
 /// Delay of a small packet inside both hosts, in addition to the path, seconds.
 const HOST_TIME_S: f64 = 0.0001;
@@ -53,7 +56,8 @@ const SYSCTLS: [&str; 5] = [
     "net.ipv4.tcp_mtu_probing",
 ];
 
-/// Completes `summary` with the model's figures. `kernel` is the version of the kernel of hosts without the key `kernel`.
+/// Completes `summary` with the model's figures. `kernel` is the version of the kernel of hosts without the
+/// key `kernel`.
 pub fn run(sysctls: Sysctls<'_>, scenario: &Scenario, mut summary: RunSummary, kernel: &str) -> RunSummary {
     // An unreadable version counts as a new kernel.
     let kernel = KernelVersion::from_str(kernel).unwrap_or(FALLBACK_KERNEL);
@@ -76,8 +80,8 @@ pub fn run(sysctls: Sysctls<'_>, scenario: &Scenario, mut summary: RunSummary, k
     summary
 }
 
-/// A note on a link that is too slow for the ACKs of a TCP flow with its predicted goodput, which ignores them. A receiver sends an ACK for
-/// two segments, or for a super-packet.
+/// A note on a link that is too slow for the ACKs of a TCP flow with its predicted goodput, which ignores
+/// them. A receiver sends an ACK for two segments, or for a super-packet.
 fn slow_ack_link(
     scenario: &Scenario,
     flow: &FlowSpec,
@@ -115,8 +119,8 @@ pub fn predict_flows(sysctls: Sysctls<'_>, scenario: &Scenario, kernel: KernelVe
     flows
 }
 
-/// Limits AIMD flows that share one slowest link to their shares of it, assuming that all lose packets at the same instants.
-/// Does nothing if a TCP flow is not AIMD or the flows have no common bottleneck.
+/// Limits AIMD flows that share one slowest link to their shares of it, assuming that all lose packets at the
+/// same instants. Does nothing if a TCP flow is not AIMD or the flows have no common bottleneck.
 fn share_bottlenecks(
     sysctls: Sysctls<'_>,
     scenario: &Scenario,
@@ -196,7 +200,8 @@ fn cc_of(sysctls: Sysctls<'_>, scenario: &Scenario, flow: &FlowSpec, tcp: &TcpSp
     tcp.cc.clone().unwrap_or_else(|| Cc::Named(default_cc(sysctls, scenario.host(&flow.from))))
 }
 
-/// Adapts a control law to a kernel. Windows of old kernels grow per ACK, and receivers send one ACK for two segments.
+/// Adapts a control law to a kernel. Windows of old kernels grow per ACK, and receivers send one ACK for two
+/// segments.
 fn on_kernel(law: ControlLaw, kernel: KernelVersion) -> ControlLaw {
     match law {
         ControlLaw::Aimd(rule) if kernel < FIRST_KERNEL_COUNTING_SEGMENTS => {
@@ -269,7 +274,8 @@ fn predict_flow(
     })
 }
 
-/// Whether no packet of a flow can arrive: a link passes none, or all packets are too large for a link that does not report it.
+/// Whether no packet of a flow can arrive: a link passes none, or all packets are too large for a link that
+/// does not report it.
 fn is_blocked(sysctls: Sysctls<'_>, scenario: &Scenario, flow: &FlowSpec) -> bool {
     let is_dead = nothing_arrived::dead_link(scenario, flow).is_some();
     let probes_mtu = setting(sysctls, scenario.host(&flow.from), "net.ipv4.tcp_mtu_probing")
@@ -280,8 +286,8 @@ fn is_blocked(sysctls: Sysctls<'_>, scenario: &Scenario, flow: &FlowSpec) -> boo
     is_dead || is_black_hole && !probes_mtu
 }
 
-/// The prediction for a flow that delivers nothing. Only packets of a TCP handshake, which are small, have a round-trip time on a path
-/// with a black hole.
+/// The prediction for a flow that delivers nothing. Only packets of a TCP handshake, which are small, have a
+/// round-trip time on a path with a black hole.
 fn blocked(scenario: &Scenario, flow: &FlowSpec, result: FlowSummary) -> FlowSummary {
     let is_connected =
         matches!(flow.kind, FlowKind::Tcp(_)) && nothing_arrived::dead_link(scenario, flow).is_none();
@@ -369,9 +375,10 @@ fn inputs(
     }
 }
 
-/// Whether the sender's writes fill its buffer beyond the size that it has requested. The kernel appends a write to the last unsent
-/// packet (up to 64 KiB) without regard to the size, and only a new packet waits for space (`tcp_sendmsg_locked`,
-/// net/ipv4/tcp.c). If writes end with a partial segment, Nagle's algorithm holds that back, so there always is a last packet.
+/// Whether the sender's writes fill its buffer beyond the size that it has requested. The kernel appends a
+/// write to the last unsent packet (up to 64 KiB) without regard to the size, and only a new packet waits for
+/// space (`tcp_sendmsg_locked`, net/ipv4/tcp.c). If writes end with a partial segment, Nagle's algorithm
+/// holds that back, so there always is a last packet.
 fn overfills_buffer(tcp: &TcpSpec, path: &FlowPath<'_>, kernel: KernelVersion) -> bool {
     let (Some(write), Some(requested)) = (tcp.write_size, tcp.send_buffer) else { return false };
     let segment = u64::from(model::mss(path.mtu, path.ip, tcp.mss));

@@ -8,8 +8,8 @@ use units::Time;
 /// Number of round trips until a receiver reads the first data of a connection.
 const ROUND_TRIPS_TO_FIRST_DATA: u64 = 3;
 
-/// Adds evidence to flows whose packets are too large for their path, and a note to flows that delivered nothing. A flow that
-/// delivered nothing for no known reason adds a fault to the run.
+/// Adds evidence to flows whose packets are too large for their path, and a note to flows that delivered
+/// nothing. A flow that delivered nothing for no known reason adds a fault to the run.
 pub fn explain(scenario: &Scenario, summary: &mut RunSummary) {
     for flow in &scenario.flows {
         let Some(result) = summary.flows.iter_mut().find(|result| result.name == flow.name) else { continue };
@@ -80,7 +80,8 @@ fn cause(scenario: &Scenario, flow: &FlowSpec) -> Option<String> {
     }
 }
 
-/// The problem and its remedy if a flow's packets are too large for a link that does not report it (path MTU black hole).
+/// The problem and its remedy if a flow's packets are too large for a link that does not report it (path MTU
+/// black hole).
 fn black_hole(scenario: &Scenario, flow: &FlowSpec) -> Option<(String, String)> {
     let PathMtu { mtu, black_hole } = scenario.path_mtu(flow)?;
     let hole = black_hole?;
@@ -110,8 +111,8 @@ pub struct DeadLink<'a> {
     pub state: &'static str,
 }
 
-/// A dead link on a flow's path, in a direction that the flow needs. Replies need the reverse direction: acknowledgements, echoes, and
-/// for datagrams the resolution of addresses.
+/// A dead link on a flow's path, in a direction that the flow needs. Replies need the reverse direction:
+/// acknowledgements, echoes, and for datagrams the resolution of addresses.
 pub fn dead_link<'a>(scenario: &'a Scenario, flow: &FlowSpec) -> Option<DeadLink<'a>> {
     let has_replies = !scenario.fixed_neighbours || !matches!(flow.kind, FlowKind::Udp(_));
     let reverse = has_replies.then_some((&flow.to, &flow.from));

@@ -63,7 +63,8 @@ pub struct Measurement {
     pub wall: Duration,
     /// Duration in the run's own time, real or virtual.
     pub duration: Time,
-    /// Shares of the time that the sender and the receiver of each flow ran or waited for a processor; empty if unknown.
+    /// Shares of the time that the sender and the receiver of each flow ran or waited for a processor; empty
+    /// if unknown.
     pub busy: Vec<[Option<f64>; 2]>,
     /// The run was ended early.
     pub interrupted: bool,
@@ -71,8 +72,8 @@ pub struct Measurement {
     pub failure: Option<String>,
 }
 
-/// Labels the rows of a run with the cause that limited each flow, and computes the summary; `describe_cc` adds each flow's
-/// congestion control.
+/// Labels the rows of a run with the cause that limited each flow, and computes the summary; `describe_cc`
+/// adds each flow's congestion control.
 pub fn complete(
     sysctls: Sysctls<'_>,
     scenario: &Scenario,
@@ -83,7 +84,8 @@ pub fn complete(
     measurement.flows.sort_by_key(|row| row.time_us);
     measurement.events.sort_by_key(|event| event.time_us);
     let is_between_hosts = summary.engine == EngineName::Hosts;
-    // Grouped once, so that the work grows with the number of rows and not with its product with the number of flows.
+    // Grouped once, so that the work grows with the number of rows and not with its product with the number
+    // of flows.
     let mut flow_rows = RowsByFlow::of(scenario, std::mem::take(&mut measurement.flows));
     let flow_events = events_by_flow(&measurement.events);
     let link_rows = LinkRows::of(&measurement.links);
@@ -269,7 +271,8 @@ fn add_echo_stalls(echoes: &[FlowSample], events: &[Event], flow_summary: &mut F
     (flow_summary.first_rtt_stalled_us, flow_summary.max_rtt_stalled_us) = (first, longest);
 }
 
-/// Bits that a link's direction can send in this time, with the changes of its rate; `None` if it is unlimited for a part of the time.
+/// Bits that a link's direction can send in this time, with the changes of its rate; `None` if it is
+/// unlimited for a part of the time.
 fn capacity_bits(link: &Link, direction: Direction, duration: Time) -> Option<f64> {
     let mut changes: Vec<(Time, &PipeSpec)> =
         link.changes.iter().map(|change| (change.at, change.pipe(direction))).collect();
@@ -317,7 +320,8 @@ mod tests {
 
     use super::*;
 
-    /// Two flows over one link, one limited by its pacing and one by its window, and an echo; samples of all in turn.
+    /// Two flows over one link, one limited by its pacing and one by its window, and an echo; samples of all
+    /// in turn.
     #[test]
     fn each_flow_is_judged_by_its_own_rows_which_keep_their_order() {
         let flow = |name: &str, keys: &str| {

@@ -4,7 +4,8 @@ use engine_common::micros;
 use scenario::{MetricPath, ScenarioFile};
 use schema::{FlowSample, PartGoodput, RunSummary};
 
-/// Adds the goodputs of the parts of a run that published figures of its variant name. `rows` are the samples of its flows.
+/// Adds the goodputs of the parts of a run that published figures of its variant name. `rows` are the samples
+/// of its flows.
 pub fn add_parts(file: &ScenarioFile, variant: Option<&str>, rows: &[FlowSample], summary: &mut RunSummary) {
     for published in file.published() {
         let (Some((from, to)), MetricPath::Flow { flow, .. }) = (published.between, &published.figure) else {

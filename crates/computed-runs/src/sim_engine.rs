@@ -1,5 +1,5 @@
-//! The simulator as an engine: simulates TCP of a kernel version in virtual time. The caller supplies the congestion controls, the
-//! settings that hosts inherit and the real time of the run.
+//! The simulator as an engine: simulates TCP of a kernel version in virtual time. The caller supplies the
+//! congestion controls, the settings that hosts inherit and the real time of the run.
 
 use std::{str::FromStr, time::Duration};
 
@@ -22,8 +22,8 @@ pub trait CongestionControls {
     /// Whether there is an algorithm for `cc`.
     fn has(&self, cc: &Cc) -> bool;
 
-    /// Creates the congestion control of a socket. `hz` are the timer ticks per second of its host, `seed` is that of the socket's
-    /// random numbers.
+    /// Creates the congestion control of a socket. `hz` are the timer ticks per second of its host, `seed` is
+    /// that of the socket's random numbers.
     ///
     /// # Errors
     /// There is no such algorithm, or it cannot be loaded.
@@ -53,7 +53,8 @@ pub struct Simulator<'a> {
 }
 
 impl Simulator<'_> {
-    /// Simulates the scenario and completes its initial summary. `wall` returns the real time since the start of the run.
+    /// Simulates the scenario and completes its initial summary. `wall` returns the real time since the start
+    /// of the run.
     ///
     /// # Errors
     /// The simulator does not support the requested kernel, or the simulation fails.

@@ -14,7 +14,8 @@ use crate::{EngineChoice, Sysctls};
 
 /// The sysctls of a network namespace that decide how much a flow can send.
 const BUFFERS: [&str; 2] = ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"];
-/// The default congestion control. The lab does not set it: it needs root, and the kernel may not have the other kernel's default.
+/// The default congestion control. The lab does not set it: it needs root, and the kernel may not have the
+/// other kernel's default.
 const CC: &str = "net.ipv4.tcp_congestion_control";
 /// Limits of a whole machine. Only the simulator has them for each host; the lab bypasses them if necessary
 /// (SO_RCVBUFFORCE).
@@ -50,8 +51,8 @@ impl Origin {
         }
     }
 
-    /// A sysctl's value; `None` if the engine uses it by itself: hosts of the lab, and simulated ones except those
-    /// of Linux 2.4, have the machine's values.
+    /// A sysctl's value; `None` if the engine uses it by itself: hosts of the lab, and simulated ones except
+    /// those of Linux 2.4, have the machine's values.
     fn value(self, sysctls: Sysctls<'_>, name: &str, host: &Host, engine: &EngineChoice) -> Option<String> {
         match (self, engine) {
             (Origin::Linux(major, minor), _) => linux_default((major, minor), name),
@@ -72,7 +73,8 @@ impl Origin {
     }
 }
 
-/// Adds the sysctls that the scenario does not state to its hosts, except those whose values `engine` uses by itself.
+/// Adds the sysctls that the scenario does not state to its hosts, except those whose values `engine` uses by
+/// itself.
 pub fn add_defaults(
     sysctls: Sysctls<'_>,
     mut scenario: Scenario,

@@ -1,5 +1,5 @@
-//! Records which sequence numbers have arrived: a sliding bitmap, like the anti-replay window of RFC 4303 section
-//! 3.4.3.
+//! Records which sequence numbers have arrived: a sliding bitmap, like the anti-replay window of RFC 4303
+//! section 3.4.3.
 
 use std::collections::VecDeque;
 

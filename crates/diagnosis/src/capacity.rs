@@ -37,7 +37,8 @@ const HEADER_DIFFERENCE: f64 = 24.0;
 /// Minimum rate of a burst, bit/s: in the protocol, zero means no limit.
 const MIN_RATE: f64 = 10_000.0;
 
-/// Measures the capacity by raising the rate from 10 Mb/s up to `max_rate`; `None` if nothing arrived or the other end accepts no datagrams.
+/// Measures the capacity by raising the rate from 10 Mb/s up to `max_rate`; `None` if nothing arrived or the
+/// other end accepts no datagrams.
 pub(crate) fn measure<P: Path>(
     path: &mut P,
     rtt: Time,
@@ -121,8 +122,8 @@ pub(crate) fn measure_long_overload<P: Path>(
     Ok(())
 }
 
-/// Measures the random loss rate: sends datagrams evenly at half of `safe_bps` (TCP payload), which overflows no queue. It lasts long
-/// enough for a loss rate of `expected_loss_rate` to show, and at most `max_time`.
+/// Measures the random loss rate: sends datagrams evenly at half of `safe_bps` (TCP payload), which overflows
+/// no queue. It lasts long enough for a loss rate of `expected_loss_rate` to show, and at most `max_time`.
 pub(crate) fn measure_loss<P: Path>(
     path: &mut P,
     safe_bps: f64,
@@ -138,7 +139,8 @@ pub(crate) fn measure_loss<P: Path>(
     let burst = path.datagrams(&DatagramPlan { rate, payload, time, is_even: true })?;
     let burst = burst.filter(|burst| !burst.receiver_was_busy);
     // Datagrams that this host's own device dropped were not lost on the path. Many datagrams lost at once
-    // count as one loss: a host that stalls for a moment loses many together, whereas random loss drops single packets.
+    // count as one loss: a host that stalls for a moment loses many together, whereas random loss drops
+    // single packets.
     let clump = |burst: &Burst| if burst.lost_at_once >= MIN_CLUMP { burst.lost_at_once - 1 } else { 0 };
     let lost = |burst: &Burst| burst.lost.saturating_sub(burst.dropped_here.max(clump(burst)));
     Ok(burst.map_or(Datagrams::default(), |burst| Datagrams { sent: burst.sent, lost: lost(&burst) }))
@@ -163,7 +165,8 @@ impl Arrived {
             rows.iter().filter_map(|row| Some((row.time_us, row.datagrams_received?))).collect();
         let begin = received.iter().find(|(_, count)| *count > 0)?;
         let all = received.last()?.1;
-        // The last sample before the last arrival: the last datagram arrived at an unknown time after this sample.
+        // The last sample before the last arrival: the last datagram arrived at an unknown time after this
+        // sample.
         let end = received.iter().rfind(|(_, count)| *count < all)?;
         let from = begin.0.saturating_add((end.0.saturating_sub(begin.0) as f64 * SETTLING_SHARE) as i64);
         let first = received.iter().find(|(time, _)| *time >= from)?;
@@ -182,8 +185,9 @@ impl Arrived {
     }
 }
 
-/// Payload that arrived in excess of the rate that remained, bytes: a policer's bucket. The samples of a receiver are too coarse for the
-/// time of the first arrival; the sending time and the growth of the delay are exact.
+/// Payload that arrived in excess of the rate that remained, bytes: a policer's bucket. The samples of a
+/// receiver are too coarse for the time of the first arrival; the sending time and the growth of the delay
+/// are exact.
 fn bytes_at_once(burst: &Burst, payload: u32) -> f64 {
     let Arrived { bps, delays_us } = burst.arrived;
     let bytes_of = |datagrams: u64| datagrams as f64 * f64::from(payload);
@@ -214,7 +218,8 @@ mod tests {
 
     #[test]
     fn a_bucket_is_found_at_any_sampling_interval() {
-        // A policer of 80 Mb/s that passes 150 packets at once, then a queue that delays the last packet by 20 ms.
+        // A policer of 80 Mb/s that passes 150 packets at once, then a queue that delays the last packet by
+        // 20 ms.
         let (payload, bucket, a_second, seconds) = (1000, 150, 10_000, 1.0);
         for interval_us in [1_000, 10_000, 47_000] {
             let received = |time_us: i64| match time_us {

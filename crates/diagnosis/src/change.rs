@@ -47,7 +47,8 @@ pub struct Variation {
 }
 
 impl Variation {
-    /// The variation in a TCP test's samples, in order of time; `None` if the path was not full or its rate hardly varied.
+    /// The variation in a TCP test's samples, in order of time; `None` if the path was not full or its rate
+    /// hardly varied.
     pub fn of(rows: &[FlowSample]) -> Option<Self> {
         let pieces = pieces(rows);
         let skipped = (pieces.len() as f64 * SKIPPED_SHARE).ceil() as usize;
@@ -69,7 +70,8 @@ struct Piece {
 }
 
 impl Change {
-    /// In words, as in `the path's rate fell from 95 Mb/s to 20 Mb/s at 6.2 s`. `at_s`: the time to print, seconds.
+    /// In words, as in `the path's rate fell from 95 Mb/s to 20 Mb/s at 6.2 s`. `at_s`: the time to print,
+    /// seconds.
     pub fn sentence(&self, at_s: f64) -> String {
         let rate = |bps: f64| BitRate(three_digits(bps));
         let how = if self.after_bps < self.before_bps { "fell" } else { "rose" };
@@ -80,8 +82,9 @@ impl Change {
         )
     }
 
-    /// The change in a TCP test's samples, in order of time: the boundary between two steady rates of a full path. Of several, the one with
-    /// the steadiest rate before it. `None` if the path was not full before and after, or its rate did not change.
+    /// The change in a TCP test's samples, in order of time: the boundary between two steady rates of a full
+    /// path. Of several, the one with the steadiest rate before it. `None` if the path was not full before
+    /// and after, or its rate did not change.
     pub fn of(rows: &[FlowSample]) -> Option<Self> {
         let pieces = pieces(rows);
         let skipped = (pieces.len() as f64 * SKIPPED_SHARE).ceil() as usize;
@@ -125,7 +128,8 @@ fn pieces(rows: &[FlowSample]) -> Vec<Piece> {
     pieces
 }
 
-/// Payload delivered in any order, if the sender reports it: data in order arrives all at once when a hole is repaired.
+/// Payload delivered in any order, if the sender reports it: data in order arrives all at once when a hole is
+/// repaired.
 fn delivered_bytes(row: &FlowSample) -> Option<i64> {
     let any_order = || Some(row.delivered_segs?.saturating_mul(row.snd_mss_bytes?));
     any_order().or(row.bytes_received).or(row.bytes_acked)
@@ -225,8 +229,8 @@ mod tests {
         assert!((found.at.as_secs_f64() - 5.0).abs() <= 0.5, "{found:?}");
     }
 
-    /// An hour has the same number of minimum-length pieces with samples every 100 ms as every 10 ms; trying every split of them would take
-    /// minutes.
+    /// An hour has the same number of minimum-length pieces with samples every 100 ms as every 10 ms; trying
+    /// every split of them would take minutes.
     #[test]
     fn a_long_test_has_few_pieces() {
         let fell = |t: f64| (if t < 2400.0 { 95.0 } else { 40.0 }) + (t / 50.0).fract();

@@ -1,8 +1,8 @@
-//! Finds what limits TCP between two hosts: makes the necessary measurements ([`diagnose`]) and ranks the limits
-//! ([`rank`]).
+//! Finds what limits TCP between two hosts: makes the necessary measurements ([`diagnose`]) and ranks the
+//! limits ([`rank`]).
 //!
-//! No I/O: an implementation of [`Path`] measures. The same diagnosis runs on real hosts, labs, and simulated paths with known
-//! faults.
+//! No I/O: an implementation of [`Path`] measures. The same diagnosis runs on real hosts, labs, and simulated
+//! paths with known faults.
 
 mod capacity;
 mod change;

@@ -1,7 +1,7 @@
 //! The limits of a path ([`crate::rank()`] finds them in the observations) and their order.
 //!
-//! The goodput that a setting allows is computed (`model`); a limit that bound the test allows the test's goodput. A
-//! computed limit below the test's goodput is disproved, and set to just above it.
+//! The goodput that a setting allows is computed (`model`); a limit that bound the test allows the test's
+//! goodput. A computed limit below the test's goodput is disproved, and set to just above it.
 
 use serde::Serialize;
 

@@ -8,9 +8,11 @@ use serde::Serialize;
 pub struct Losses {
     /// Number of episodes.
     pub episodes: usize,
-    /// Data in flight at the losses, bytes: the median over episodes of the maximum in the two preceding round trips.
+    /// Data in flight at the losses, bytes: the median over episodes of the maximum in the two preceding
+    /// round trips.
     pub outstanding_bytes: f64,
-    /// Round-trip time at the losses, microseconds: the median over episodes of the maximum in the two preceding round trips.
+    /// Round-trip time at the losses, microseconds: the median over episodes of the maximum in the two
+    /// preceding round trips.
     pub rtt_us: Option<f64>,
     /// The maximum over episodes of the same round-trip times, microseconds.
     pub longest_rtt_us: Option<f64>,
@@ -21,7 +23,8 @@ impl Losses {
     pub fn of(rows: &[FlowSample]) -> Option<Self> {
         let (mut outstanding, mut rtts): (Vec<f64>, Vec<f64>) = (Vec::new(), Vec::new());
         let mut quiet_until = i64::MIN;
-        // A row without samples of the sender has no count; the next count is compared with the one before it.
+        // A row without samples of the sender has no count; the next count is compared with the one before
+        // it.
         let mut retransmitted = rows.first().and_then(|row| row.total_retrans_segs);
         for (index, pair) in rows.windows(2).enumerate() {
             let earlier = retransmitted;
@@ -57,7 +60,8 @@ pub(crate) fn visible_queue_us(base_us: f64) -> f64 {
     (MIN_VISIBLE_QUEUE.0 * base_us).max(MIN_VISIBLE_QUEUE.1)
 }
 
-/// Share of the samples in the second half of a test with a queue, which shows that the slowest link was busy. `None` without samples.
+/// Share of the samples in the second half of a test with a queue, which shows that the slowest link was
+/// busy. `None` without samples.
 pub(crate) fn queued_share(rows: &[FlowSample], base_us: f64) -> Option<f64> {
     settled_share(rows, |row| {
         // Variation shows queueing of the flow's own bursts, not a standing queue.
@@ -66,8 +70,8 @@ pub(crate) fn queued_share(rows: &[FlowSample], base_us: f64) -> Option<f64> {
     })
 }
 
-/// Share of the samples in the second half with more queueing delay than the test's data in flight can cause on a link of `capacity_bps`: others'
-/// packets were in the queue. `None` without samples.
+/// Share of the samples in the second half with more queueing delay than the test's data in flight can cause
+/// on a link of `capacity_bps`: others' packets were in the queue. `None` without samples.
 pub(crate) fn behind_others_share(rows: &[FlowSample], base_us: f64, capacity_bps: f64) -> Option<f64> {
     settled_share(rows, |row| {
         let own_us = in_flight_bytes(row)? as f64 * 8e6 / capacity_bps.max(1.0);

@@ -15,8 +15,8 @@ use crate::{
 
 /// Minimum share of the path's capacity at which a test counts as limited by the path's rate.
 const MIN_FULL_SHARE: f64 = 0.88;
-/// [`MIN_FULL_SHARE`] for a test that was limited by a window or a buffer and had no standing queue: its samples show that the path had
-/// space, so only the error of the capacity remains.
+/// [`MIN_FULL_SHARE`] for a test that was limited by a window or a buffer and had no standing queue: its
+/// samples show that the path had space, so only the error of the capacity remains.
 const MIN_FULL_SHARE_OF_WINDOW: f64 = 0.95;
 /// Minimum ratio of a burst's goodput to the test's; a lower one shows that the burst was not measured well.
 const MIN_BURST_SHARE_OF_TEST: f64 = 0.95;
@@ -40,7 +40,8 @@ const MIN_OTHERS_SHARE: f64 = 0.2;
 const MIN_UNSHARED: f64 = 0.93;
 /// Maximum available share of a path that elastic traffic, such as TCP, fills.
 const MAX_ELASTIC_AVAILABLE: f64 = 0.2;
-/// Minimum number of evenly spaced datagrams without a loss that show that no other connections fill the path's queue.
+/// Minimum number of evenly spaced datagrams without a loss that show that no other connections fill the
+/// path's queue.
 const MIN_REFUTING_DATAGRAMS: u64 = 1000;
 /// Minimum length of a sufficient queue, in round trips.
 const MIN_AMPLE_QUEUE: f64 = 0.5;
@@ -53,7 +54,8 @@ pub(crate) const MIN_LOST_FOR_RATE: u64 = 3;
 /// IPv4 and TCP headers with timestamps, bytes.
 const TCP_IP_HEADERS: f64 = 52.0;
 
-/// Maximum headers of a segment (IPv6 and TCP with timestamps), and of a frame around it (IPv4, TCP with timestamps, Ethernet), bytes.
+/// Maximum headers of a segment (IPv6 and TCP with timestamps), and of a frame around it (IPv4, TCP with
+/// timestamps, Ethernet), bytes.
 const MAX_TCP_IP_HEADERS: u32 = 72;
 const FRAME_HEADERS: f64 = 66.0;
 /// Segments are clamped if they carry less than this share of what the largest packet that passes can carry.
@@ -193,7 +195,8 @@ impl ClampedMss {
 }
 
 impl Observed {
-    /// The test's segments, if they are much smaller than the packets that pass. In an MTU black hole the kernel makes them smaller.
+    /// The test's segments, if they are much smaller than the packets that pass. In an MTU black hole the
+    /// kernel makes them smaller.
     pub(crate) fn clamped_mss(&self) -> Option<ClampedMss> {
         let passes = self.mtu.passes.filter(|_| !self.mtu.has_black_hole())?;
         let possible = f64::from(passes.saturating_sub(MAX_TCP_IP_HEADERS));
@@ -211,8 +214,8 @@ impl Observed {
         self.flow.as_ref().and_then(FlowSummary::steady_or_overall_goodput_bps).unwrap_or(0.0)
     }
 
-    /// Capacity of the slowest link, as TCP payload in bit/s. A burst of datagrams shares it with other traffic, the probe's trains
-    /// do not.
+    /// Capacity of the slowest link, as TCP payload in bit/s. A burst of datagrams shares it with other
+    /// traffic, the probe's trains do not.
     pub fn capacity_bps(&self) -> Option<f64> {
         if let Some(FairQueueing { others, one_bps, .. }) = self.fair_queueing() {
             return Some(one_bps * (others + 1.0));
@@ -221,8 +224,8 @@ impl Observed {
             .or_else(|| [self.burst_bps(), self.probed_bps()].into_iter().flatten().reduce(f64::max))
     }
 
-    /// Goodput of a burst of datagrams, bit/s. A busy receiver that drops datagrams makes it too small, so it is at least the goodput of
-    /// the test and of parallel connections.
+    /// Goodput of a burst of datagrams, bit/s. A busy receiver that drops datagrams makes it too small, so it
+    /// is at least the goodput of the test and of parallel connections.
     fn burst_bps(&self) -> Option<f64> {
         let burst = self.capacity.as_ref()?.goodput_bps;
         Some(if self.is_burst_valid() {
@@ -246,8 +249,8 @@ impl Observed {
             && self.capacity.as_ref().is_some_and(|capacity| !capacity.at_least)
     }
 
-    /// Fair queueing with other connections: several connections reach more than one, and a burst of datagrams as much as one
-    /// connection.
+    /// Fair queueing with other connections: several connections reach more than one, and a burst of
+    /// datagrams as much as one connection.
     pub(crate) fn fair_queueing(&self) -> Option<FairQueueing> {
         let (connections, total_bps) = self.parallel.filter(|_| self.is_burst_valid())?;
         let (count, one_bps) = (f64::from(connections), self.capacity.as_ref()?.goodput_bps);
@@ -262,14 +265,15 @@ impl Observed {
     pub(crate) fn probed_bps(&self) -> Option<f64> {
         let capacity = self.available.as_ref()?.capacity.as_ref()?;
         let probed = capacity.capacity_bps?.value * payload_share(capacity.packet_bytes);
-        // On a busy host, trains of packets arrive compressed, and the probe then reports more than the path can have.
+        // On a busy host, trains of packets arrive compressed, and the probe then reports more than the path
+        // can have.
         let expected = self.expected.as_ref().map_or(f64::INFINITY, |(expected, _)| *expected);
         let burst = self.capacity.as_ref().map_or(0.0, |capacity| capacity.goodput_bps);
         Some(probed.min(expected.max(burst).max(self.test_goodput_bps())))
     }
 
-    /// Rate of a policer, if there is one: short trains pass faster than an overload of half a second, and no other traffic explains
-    /// the difference; or the trains emptied its bucket.
+    /// Rate of a policer, if there is one: short trains pass faster than an overload of half a second, and no
+    /// other traffic explains the difference; or the trains emptied its bucket.
     pub fn policed_bps(&self) -> Option<f64> {
         let capacity = self.capacity.as_ref().filter(|capacity| !capacity.at_least)?;
         if self.fair_queueing().is_some() || !self.is_burst_valid() {
@@ -297,7 +301,8 @@ impl Observed {
                 && self.was_queue_half_empty_at_losses(capacity))
     }
 
-    /// Whether the queue measured by bursts is long enough for TCP, and was not half full when the test's packets were lost.
+    /// Whether the queue measured by bursts is long enough for TCP, and was not half full when the test's
+    /// packets were lost.
     pub(crate) fn was_queue_half_empty_at_losses(&self, capacity: &Capacity) -> bool {
         let queueing_us = self.losses.and_then(|losses| Some(losses.rtt_us? - self.base_rtt_us()));
         capacity.queue.zip(queueing_us).is_some_and(|(queue, queueing_us)| {
@@ -311,7 +316,8 @@ impl Observed {
         capacity.is_some_and(|capacity| capacity.bucket_bytes.is_some())
     }
 
-    /// Available bandwidth, as TCP payload in bit/s: by the probe, otherwise by a burst that overloaded the path.
+    /// Available bandwidth, as TCP payload in bit/s: by the probe, otherwise by a burst that overloaded the
+    /// path.
     pub fn available_bps(&self) -> Option<Interval> {
         if let Some(FairQueueing { one_bps, .. }) = self.fair_queueing() {
             return Some(Interval { low: one_bps, value: one_bps, high: one_bps });
@@ -371,8 +377,8 @@ impl Observed {
         })
     }
 
-    /// Rate of a policer behind other traffic, as TCP payload in bit/s, if the other traffic does not explain the low rate of an
-    /// overloading burst.
+    /// Rate of a policer behind other traffic, as TCP payload in bit/s, if the other traffic does not explain
+    /// the low rate of an overloading burst.
     pub(crate) fn policed_behind_others_bps(&self) -> Option<f64> {
         let capacity = self.capacity.as_ref().filter(|_| self.fair_queueing().is_none())?;
         let (carried, offered) = (self.capacity_bps()?, capacity.offered_bps?);
@@ -405,8 +411,9 @@ impl Observed {
         }
     }
 
-    /// Maximum rate of other traffic during the test, as TCP payload in bit/s: a queue shows that the slowest link was busy, and the test
-    /// used only a part of it. `None` without a queue, or if the test used nearly all of the capacity.
+    /// Maximum rate of other traffic during the test, as TCP payload in bit/s: a queue shows that the slowest
+    /// link was busy, and the test used only a part of it. `None` without a queue, or if the test used nearly
+    /// all of the capacity.
     pub fn others_had_bps(&self) -> Option<f64> {
         let has_standing_queue = self.queued.is_some_and(|queued| queued >= MIN_STANDING_SHARE);
         let is_behind_others = self.behind_others.is_some_and(|share| share >= MIN_BEHIND_OTHERS);
@@ -439,8 +446,8 @@ impl Observed {
         Some(self.losses?.episodes as f64 / sent.max(1) as f64)
     }
 
-    /// The loss rate that must be detectable: the minimum of the test's and the largest at which Reno fills the path (Mathis et al. 1997).
-    /// `None` if nothing limits TCP below the path's rate.
+    /// The loss rate that must be detectable: the minimum of the test's and the largest at which Reno fills
+    /// the path (Mathis et al. 1997). `None` if nothing limits TCP below the path's rate.
     pub(crate) fn loss_rate_to_find(&self) -> Option<f64> {
         if self.reached_full_rate() {
             return self.test_loss_rate();
@@ -450,8 +457,8 @@ impl Observed {
         Some(self.test_loss_rate().map_or(harmful, |lost| lost.min(harmful)))
     }
 
-    /// Random loss rate, if known: that of datagrams, and of TCP's packets if its window fills no queue. `is_tcp_random`: TCP's
-    /// losses are random.
+    /// Random loss rate, if known: that of datagrams, and of TCP's packets if its window fills no queue.
+    /// `is_tcp_random`: TCP's losses are random.
     pub(crate) fn random_loss_rate(&self, is_tcp_random: bool) -> f64 {
         let flow = self.flow.as_ref();
         let tcp = flow.and_then(|flow| Some((self.losses?.episodes as u64, flow.sent_segs?)));
@@ -474,8 +481,8 @@ impl Observed {
         self.rtt.as_micros_f64().min(min_rtt_us + 1000.0)
     }
 
-    /// The verdict of the test. The samples alone cannot distinguish a full link from queueing of the flow's own
-    /// bursts; capacity and available bandwidth can.
+    /// The verdict of the test. The samples alone cannot distinguish a full link from queueing of the flow's
+    /// own bursts; capacity and available bandwidth can.
     pub(crate) fn verdict(&self) -> Option<Cause> {
         let flow = self.flow.as_ref()?;
         let is_full = flow.verdict == Some(Cause::PathRate);

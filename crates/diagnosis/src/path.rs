@@ -45,8 +45,8 @@ pub trait Path {
     /// If the test failed.
     fn parallel_goodput(&mut self, connections: u32, plan: &TcpPlan) -> Result<Option<f64>, Self::Error>;
 
-    /// Measures the available bandwidth by a probe with at most `max_rate` over any second and packets of at most `mtu` bytes; `None` if the
-    /// other end does not support probes.
+    /// Measures the available bandwidth by a probe with at most `max_rate` over any second and packets of at
+    /// most `mtu` bytes; `None` if the other end does not support probes.
     ///
     /// # Errors
     /// If the probe failed.
@@ -75,7 +75,8 @@ pub struct DatagramPlan {
     pub payload: u32,
     /// Duration.
     pub time: Time,
-    /// Datagrams behind schedule are skipped: sent together they would overflow short queues and count as loss.
+    /// Datagrams behind schedule are skipped: sent together they would overflow short queues and count as
+    /// loss.
     pub is_even: bool,
 }
 
@@ -103,7 +104,8 @@ pub struct Burst {
 pub struct Arrived {
     /// Rate of payload arriving after the queue had filled, bit/s.
     pub bps: f64,
-    /// Minimum and maximum one-way delay, microseconds, by two unsynchronized clocks: only differences between bursts are meaningful.
+    /// Minimum and maximum one-way delay, microseconds, by two unsynchronized clocks: only differences
+    /// between bursts are meaningful.
     pub delays_us: Option<(i64, i64)>,
 }
 

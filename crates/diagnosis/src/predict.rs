@@ -1,4 +1,5 @@
-//! Predicts the gain of removing each limit by simulating the measured path without it, and orders the limits by gain.
+//! Predicts the gain of removing each limit by simulating the measured path without it, and orders the limits
+//! by gain.
 
 use units::{BitRate, Time, three_digits};
 
@@ -18,7 +19,8 @@ const MAX_PAIRED: usize = 4;
 /// Minimum gain of the second limit, as a share of the first one's, that makes the first one uncertain.
 const MIN_NEAR_GAIN: f64 = 0.6;
 
-/// Simulates the path without each limit and sorts the limits by their gain, if the path is known well enough.
+/// Simulates the path without each limit and sorts the limits by their gain, if the path is known well
+/// enough.
 pub(crate) fn predict(seen: &Observed, time: Time, ranking: &mut Ranking) {
     let test_bps = seen.test_goodput_bps();
     let path = if ranking.healthy { None } else { SimulatedPath::of(seen, time, &ranking.limits) };
@@ -122,8 +124,8 @@ fn doubt(ranking: &mut Ranking, simulated: f64, test_bps: f64, variation: Option
     });
 }
 
-/// A single connection cannot distinguish other traffic in a full queue from a lower rate of the link. Marks either limit as uncertain
-/// if the rate varied and no probe confirmed the available bandwidth.
+/// A single connection cannot distinguish other traffic in a full queue from a lower rate of the link. Marks
+/// either limit as uncertain if the rate varied and no probe confirmed the available bandwidth.
 fn doubt_variation(ranking: &mut Ranking, seen: &Observed) {
     let Some(variation) = seen.variation.filter(|_| !seen.is_available_confirmed()) else { return };
     let is_of_path = |limit: &&mut Limit| matches!(limit.kind, Kind::CompetingTraffic | Kind::SlowHop);

@@ -23,7 +23,8 @@ const DEFAULT_MTU: u32 = 1500;
 const MAX_LOSS_TIME: Time = Time::from_secs(20);
 const MAX_NO_LOSS_TIME: Time = Time::from_secs(10);
 
-/// Number of parallel connections that test a slow path for fair queueing: with it, they are faster than one connection.
+/// Number of parallel connections that test a slow path for fair queueing: with it, they are faster than one
+/// connection.
 const PARALLEL_CONNECTIONS: u32 = 4;
 const PARALLEL_TIME: Time = Time::from_secs(4);
 
@@ -50,7 +51,8 @@ pub struct Options {
     pub congestion: Option<String>,
 }
 
-/// Maximum load of the first measurements of a diagnosis. Later measurements depend on their results, and send less.
+/// Maximum load of the first measurements of a diagnosis. Later measurements depend on their results, and
+/// send less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
     /// Rate of the fastest burst of datagrams; `None` if none are sent.

@@ -1,4 +1,5 @@
-//! A simulated copy of the measured path, and the goodput of one connection on it: with all limits, and without each of them.
+//! A simulated copy of the measured path, and the goodput of one connection on it: with all limits, and
+//! without each of them.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,8 @@ const TIMESTAMP_OPTION: u32 = 12;
 const DEFAULT_PACKET: f64 = 1500.0;
 /// Maximum number of packets of a simulated test, which is shorter on a faster path.
 const MAX_PACKETS: f64 = 1e6;
-/// Minimum number of round trips of a simulated test. If the maximum number of packets does not suffice for them, nothing is predicted.
+/// Minimum number of round trips of a simulated test. If the maximum number of packets does not suffice for
+/// them, nothing is predicted.
 const MIN_ROUND_TRIPS: f64 = 50.0;
 /// The congestion control of most connections.
 const MOST_COMMON_CC: &str = "cubic";
@@ -46,7 +48,8 @@ const SCENARIO_DURATION: &str = "1000s";
 const AMPLE_BUFFER: u64 = 1 << 28;
 /// A transmit queue that does not overflow, packets.
 const AMPLE_TX_QUEUE: u32 = 10_000;
-/// Maximum ratio of simulated to measured goodput, or of measured to simulated, if the simulated path matches the measured one.
+/// Maximum ratio of simulated to measured goodput, or of measured to simulated, if the simulated path matches
+/// the measured one.
 const MAX_MISFIT: f64 = 1.5;
 /// Maximum number of simulated tests over which goodput is averaged, and maximum total of their packets.
 const MAX_TRIES: f64 = 3.0;
@@ -55,7 +58,8 @@ const MAX_TOTAL_PACKETS: f64 = 2e6;
 const MAX_FLOWS: u32 = 8;
 /// Candidate multiples of a small send buffer: a single write may exceed it.
 const SEND_BUFFERS: [f64; 5] = [1.0, 1.4, 2.0, 3.0, 4.0];
-/// Maximum ECN threshold that is tried, packets, as an exponent: thresholds are powers of the square root of 2.
+/// Maximum ECN threshold that is tried, packets, as an exponent: thresholds are powers of the square root
+/// of 2.
 const MAX_MARK_STEPS: u32 = 18;
 /// Maximum number of seeds that are tried to match the measured path.
 const MAX_SEEDS: f64 = 4.0;
@@ -118,7 +122,8 @@ pub(crate) struct SimulatedPath {
 }
 
 impl SimulatedPath {
-    /// The simulated copy of an observed path; `None` if its rate is unknown, or for limits that cannot be simulated.
+    /// The simulated copy of an observed path; `None` if its rate is unknown, or for limits that cannot be
+    /// simulated.
     pub(crate) fn of(seen: &Observed, time: Time, limits: &[Limit]) -> Option<Self> {
         let has = |kind| limits.iter().any(|limit| limit.kind == kind);
         // Limits that a scenario cannot express.
@@ -158,7 +163,8 @@ impl SimulatedPath {
         let left = seen.available_bps().map_or(seen.test_goodput_bps(), |left| left.value) * link_factor;
         let others_bps =
             if has(Kind::CompetingTraffic) && !has_tcp { (carried - left).max(0.0) } else { 0.0 };
-        // The kernel notifies TCP of drops at the device. If TCP detects them as losses instead, the device's queue is like one on the path.
+        // The kernel notifies TCP of drops at the device. If TCP detects them as losses instead, the device's
+        // queue is like one on the path.
         let is_notified = has(Kind::Loss) || seen.losses.is_none_or(|losses| losses.episodes <= 1);
         let own = is_notified && (has(Kind::LocalQueue) || capacity.overflows_here);
         let waited = |longest: f64| Time::from_secs_f64((longest * 1e-6 - rtt.as_secs_f64()).max(0.0));
@@ -211,8 +217,8 @@ impl SimulatedPath {
         })
     }
 
-    /// Fits the parameters that could not be measured to the test's goodput, and to the number of segments with ECN marks. Returns the
-    /// fitted path and its goodput.
+    /// Fits the parameters that could not be measured to the test's goodput, and to the number of segments
+    /// with ECN marks. Returns the fitted path and its goodput.
     pub(crate) fn fitted(self, test_bps: f64, marked_segs: u64) -> Option<(Self, f64)> {
         let marks = |step: u32| (f64::from(step) / 2.0).exp2().round();
         let wmem = |times: f64| Some(SimulatedPath { sender: self.with_send_buffer(times)?, ..self.clone() });
@@ -232,7 +238,8 @@ impl SimulatedPath {
         } else {
             vec![self]
         };
-        // A window-limited test has the same goodput at different thresholds, but not the same number of marks.
+        // A window-limited test has the same goodput at different thresholds, but not the same number of
+        // marks.
         let misfit = |(path, now): &(SimulatedPath, SimulatedTest)| {
             let marks = ((now.marked_segs + 1) as f64 / (marked_segs + 1) as f64).ln().abs();
             let marks = if path.marks_from.is_some() { WEIGHT_OF_MARKS * marks } else { 0.0 };
@@ -304,8 +311,9 @@ impl SimulatedPath {
         Some(path)
     }
 
-    /// Whether a limit hides others: no queue fills behind a policer or a slow hop, and no policer drops; only connections that fill a
-    /// queue get ECN marks. Without a valid probe, lost datagrams may belong to other traffic, whose rate is then inexact.
+    /// Whether a limit hides others: no queue fills behind a policer or a slow hop, and no policer drops;
+    /// only connections that fill a queue get ECN marks. Without a valid probe, lost datagrams may belong to
+    /// other traffic, whose rate is then inexact.
     pub(crate) fn hides_other_limits(&self, kind: Kind) -> bool {
         let ecn = |host: &BTreeMap<String, String>| {
             host.get("net.ipv4.tcp_ecn").map_or("2", String::as_str).to_owned()

@@ -86,7 +86,8 @@ impl Case {
     pub fn drawn(seed: u64, faults: usize) -> Self {
         let mut draws = Draws::new(seed, 77);
         let mut between = |low: f64, high: f64| {
-            // Uniform on a logarithmic scale; by libm, because the C library's functions differ between processors in the last bit.
+            // Uniform on a logarithmic scale; by libm, because the C library's functions differ between
+            // processors in the last bit.
             let share = draws.below(1 << 30) as f64 / f64::from(1 << 30);
             low * libm::pow(high / low, share)
         };

@@ -1,6 +1,7 @@
 //! Diagnoses of generated cases in virtual time, scored against TCP's goodput without each fault.
 //!
-//! LONGFAT_CASES is the number of cases for each number of faults, LONGFAT_FIRST_CASE the number of the first case.
+//! LONGFAT_CASES is the number of cases for each number of faults, LONGFAT_FIRST_CASE the number of the first
+//! case.
 
 use std::{collections::BTreeMap, sync::Mutex};
 

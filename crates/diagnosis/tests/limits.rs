@@ -1,4 +1,5 @@
-//! The ranking for constructed paths and hosts: each fault is named first, and a healthy path is reported as healthy.
+//! The ranking for constructed paths and hosts: each fault is named first, and a healthy path is reported as
+//! healthy.
 
 use std::convert::Infallible;
 
@@ -45,7 +46,8 @@ fn capacity(goodput_bps: f64) -> Capacity {
     }
 }
 
-/// A path of 100 Mb/s and 20 ms without a fault, and a test with a goodput of `got_bps` that was limited by `cause`.
+/// A path of 100 Mb/s and 20 ms without a fault, and a test with a goodput of `got_bps` that was limited by
+/// `cause`.
 fn seen(got_bps: f64, cause: Cause) -> Observed {
     let mut limited = Limited::default();
     *limited.share_mut(cause) = 1.0;
@@ -130,8 +132,8 @@ fn small_buffers_are_named_with_host_setting_and_gain() {
     assert_eq!(receive.gain_bps, Some(CAPACITY - 18e6));
     let send = first(&Observed { sender: Some(small), ..seen(50e6, Cause::SendBuffer) });
     assert_eq!((send.kind, send.host.as_deref()), (Kind::SendBuffer, Some("h1")));
-    // If the peer reports no settings, like iperf3, only the verdict shows the limit; the suggested command does not need
-    // longfat there.
+    // If the peer reports no settings, like iperf3, only the verdict shows the limit; the suggested command
+    // does not need longfat there.
     let silent = first(&Observed { receiver: None, ..seen(18e6, Cause::ReceiveWindow) });
     assert_eq!(silent.kind, Kind::ReceiveBuffer);
     let change = silent.change.unwrap();
@@ -446,7 +448,8 @@ fn a_cached_threshold_explains_a_slow_start() {
     assert_eq!(first(&seen(8e6, Cause::SlowStart)).kind, Kind::SlowStart);
 }
 
-/// Bursts overflow a short queue, so that a probe finds hardly any available bandwidth, although no other traffic uses the path.
+/// Bursts overflow a short queue, so that a probe finds hardly any available bandwidth, although no other
+/// traffic uses the path.
 #[test]
 fn datagrams_without_loss_refute_an_unconfirmed_probe() {
     let unconfirmed = |lost| Observed {

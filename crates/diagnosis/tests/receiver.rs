@@ -1,5 +1,5 @@
-//! How reliably the receiving end alone finds what limits a flow, compared with the verdict of both ends, in virtual time: the table in
-//! docs/receiver.md.
+//! How reliably the receiving end alone finds what limits a flow, compared with the verdict of both ends, in
+//! virtual time: the table in docs/receiver.md.
 
 use std::fmt::Write;
 

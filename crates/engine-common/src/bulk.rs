@@ -1,5 +1,5 @@
-//! Flows of UDT, Tsunami and QUIC, and real-time streams: converts the scenario's flow to the protocol's plan, and the protocol's
-//! counts to rows.
+//! Flows of UDT, Tsunami and QUIC, and real-time streams: converts the scenario's flow to the protocol's
+//! plan, and the protocol's counts to rows.
 
 use bulk::{
     flow::{Plan, Protocol, ReceiverCounts, SenderCounts, full_block_bytes, full_stream_payload},
@@ -19,8 +19,8 @@ const IP_HEADERS: [u32; 2] = [20, 40];
 /// Tsunami's unit of error rates: 1/1000 %.
 const ERROR_UNITS: f64 = 100_000.0;
 
-/// The plan of the udt, tsunami, stream or quic flow with this `index` in the scenario; `None` for flows of other kinds, and for quic
-/// flows in WebAssembly.
+/// The plan of the udt, tsunami, stream or quic flow with this `index` in the scenario; `None` for flows of
+/// other kinds, and for quic flows in WebAssembly.
 pub fn bulk_plan(scenario: &Scenario, flow: &FlowSpec, index: usize) -> Option<Plan> {
     if !is_bulk(&flow.kind) {
         return None;

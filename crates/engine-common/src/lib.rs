@@ -1,5 +1,5 @@
-//! Code shared by the simulator and the lab: both run a scenario on a [`net::Network`], and both write rows of
-//! the record.
+//! Code shared by the simulator and the lab: both run a scenario on a [`net::Network`], and both write rows
+//! of the record.
 //!
 //! [`build_network`] makes the network that a scenario describes, [`datagram_source`] the schedule of a udp
 //! flow. [`LinkSampler`] and [`datagram_row`] turn counters into rows. The model engine needs none of this.

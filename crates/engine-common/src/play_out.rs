@@ -4,8 +4,8 @@ use bulk::stream::PlayoutCounts;
 use schema::StreamSummary;
 use units::BitRate;
 
-/// Whether a stream of this rate was sustainable, if this share of its packets (0 to 1) may miss its time. `unused_bps` is the rate that
-/// the path has left for a sustainable stream; `None` if it is unknown.
+/// Whether a stream of this rate was sustainable, if this share of its packets (0 to 1) may miss its time.
+/// `unused_bps` is the rate that the path has left for a sustainable stream; `None` if it is unknown.
 pub fn stream_summary(
     playout: &PlayoutCounts,
     rate: BitRate,

@@ -21,7 +21,8 @@ impl SampledPipe {
     }
 }
 
-/// The directions of links that are not ideal, from the start or after a change: they limit, delay or lose packets.
+/// The directions of links that are not ideal, from the start or after a change: they limit, delay or lose
+/// packets.
 pub fn sampled_pipes(scenario: &Scenario) -> Vec<SampledPipe> {
     let mut pipes = Vec::new();
     for (index, link) in scenario.links.iter().enumerate() {

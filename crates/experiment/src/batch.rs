@@ -1,5 +1,6 @@
-//! Batches of runs. Simulations and guests run in parallel on all cores. Runs in real time (lab and hosts) follow one after
-//! another, because parallel load would disturb them. Results do not depend on the parallelism.
+//! Batches of runs. Simulations and guests run in parallel on all cores. Runs in real time (lab and hosts)
+//! follow one after another, because parallel load would disturb them. Results do not depend on the
+//! parallelism.
 
 use std::{
     num::NonZeroUsize,
@@ -35,8 +36,8 @@ impl Experiment {
     /// flows, that traced flows exist, and that an engine simulates the kernel, if one is given.
     ///
     /// # Errors
-    /// An engine lacks a congestion control, the lab cannot run a flow, a traced flow does not exist, or no engine
-    /// simulates the kernel.
+    /// An engine lacks a congestion control, the lab cannot run a flow, a traced flow does not exist, or no
+    /// engine simulates the kernel.
     pub fn check(&self, jobs: &[Job<'_>]) -> Result<()> {
         for job in jobs {
             congestion::check_names(job)?;
@@ -66,8 +67,8 @@ impl Experiment {
 /// The result of a job; `None` if it was skipped.
 pub type JobResult = Option<Result<CompletedRun>>;
 
-/// Executes jobs and returns their runs in the same order. The remaining jobs are skipped after an interruption, after a run with
-/// a failed flow, and after an error.
+/// Executes jobs and returns their runs in the same order. The remaining jobs are skipped after an
+/// interruption, after a run with a failed flow, and after an error.
 ///
 /// # Errors
 /// The error of the first run without a result.
@@ -75,7 +76,8 @@ pub fn run_all(jobs: &[Job<'_>], options: &RunOptions<'_>) -> Result<Vec<Complet
     execute_all(jobs, options, AfterFailure::SkipRemaining)?.into_iter().flatten().collect()
 }
 
-/// Executes jobs as [`run_all`] does and returns the result of each, but a failure of a run with a real kernel does not end the batch.
+/// Executes jobs as [`run_all`] does and returns the result of each, but a failure of a run with a real
+/// kernel does not end the batch.
 ///
 /// # Errors
 /// The threads for the runs cannot be started.

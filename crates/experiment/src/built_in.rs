@@ -82,13 +82,15 @@ pub const BUILT_IN: &[BuiltIn] = texts![
         "tsunami-paths", "udp", "udt-paths";
 ];
 
-/// The MiniEdit topologies of this program: the networks of the lab sheets as the course ships them, by file name.
+/// The MiniEdit topologies of this program: the networks of the lab sheets as the course ships them, by file
+/// name.
 pub const TOPOLOGIES: [(&str, &str); 2] = [
     ("lab8.mn", include_str!("../../../scenarios/lab8.mn")),
     ("lab13.mn", include_str!("../../../scenarios/lab13.mn")),
 ];
 
-/// The text of the built-in MiniEdit topology that a command reads for `path`: a file of that name takes precedence.
+/// The text of the built-in MiniEdit topology that a command reads for `path`: a file of that name takes
+/// precedence.
 pub(crate) fn topology(path: &Path) -> Option<&'static str> {
     let text = path.to_str().filter(|_| !path.exists())?;
     let name = text.strip_prefix("scenarios/").unwrap_or(text);
@@ -105,7 +107,8 @@ impl BuiltIn {
     }
 }
 
-/// The built-in scenario that `path` names: `dsl`, or as in the source tree `gallery/dsl`, `scenarios/gallery/dsl.toml`.
+/// The built-in scenario that `path` names: `dsl`, or as in the source tree `gallery/dsl`,
+/// `scenarios/gallery/dsl.toml`.
 pub fn find(path: &Path) -> Option<&'static BuiltIn> {
     let text = path.to_str()?;
     let text = text.strip_prefix("scenarios/").unwrap_or(text);

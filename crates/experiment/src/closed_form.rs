@@ -6,8 +6,8 @@ use units::{Bytes, KernelVersion, Time};
 
 use crate::flow_context::FlowPath;
 
-/// Evaluates the closed form of a published figure in `scenario`, one of its variants. `None` if the figure has no closed form, or if the path has no
-/// rate or no delay.
+/// Evaluates the closed form of a published figure in `scenario`, one of its variants. `None` if the figure
+/// has no closed form, or if the path has no rate or no delay.
 pub fn closed_form(scenario: &Scenario, published: &Published, kernel: KernelVersion) -> Option<f64> {
     let value = |figure: &MetricPath| {
         let MetricPath::ClosedForm { flow, key } = figure else { return None };

@@ -1,4 +1,5 @@
-//! Congestion controls of a scenario's flows: checks them before a run and registers them with the kernel during a run.
+//! Congestion controls of a scenario's flows: checks them before a run and registers them with the kernel
+//! during a run.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -21,7 +22,8 @@ const FROM_KERNEL: &str = "kernel";
 /// Source of congestion controls that `longfat cc load` registered earlier.
 const FROM_CC_LOAD: &str = "longfat cc load";
 
-/// Checks the facts that parsing cannot check: whether the program has the algorithms, and whether the algorithms have the parameters.
+/// Checks the facts that parsing cannot check: whether the program has the algorithms, and whether the
+/// algorithms have the parameters.
 ///
 /// Bare names are checked by `check_names`: which exist depends on the engine.
 ///
@@ -48,7 +50,8 @@ pub fn check(
             Err(SourceError::Build(BuildError::NoCompiler)) => {
                 return Err((&BuildError::NoCompiler).into());
             }
-            // The file does not build for the simulator, but does for the kernel. The simulator reports this error itself.
+            // The file does not build for the simulator, but does for the kernel. The simulator reports this
+            // error itself.
             Err(SourceError::Build(BuildError::Refused { .. }))
                 if cc.set().is_empty() && kernel::compile(&source).is_ok() => {}
             Err(error) => {
@@ -88,8 +91,8 @@ pub(crate) fn check_names(job: &Job<'_>) -> Result<()> {
     }
 }
 
-/// Why this process cannot register the congestion controls that a lab run of the scenario needs and the kernel lacks; `None` if it
-/// can, or if the kernel has all.
+/// Why this process cannot register the congestion controls that a lab run of the scenario needs and the
+/// kernel lacks; `None` if it can, or if the kernel has all.
 pub(crate) fn missing_requirement(scenario: &Scenario) -> Option<String> {
     let is_of_kernel = |cc: &Cc| match cc {
         Cc::Named(name) => lab::has_congestion_control(name).unwrap_or(false),
@@ -110,7 +113,8 @@ pub struct Registered {
     /// Those that run in this program, by flow.
     pub own_controls: BTreeMap<String, OwnControl>,
     from: BTreeMap<String, String>,
-    /// One per algorithm and set of parameters. Dropping it, or the end of this process, unregisters the algorithm.
+    /// One per algorithm and set of parameters. Dropping it, or the end of this process, unregisters the
+    /// algorithm.
     registrations: Vec<(Cc, String, kernel::Registration)>,
 }
 
@@ -155,7 +159,8 @@ pub fn register(scenario: &Scenario, path: &Path) -> Result<Registered> {
 }
 
 impl Registered {
-    /// Adds the congestion control to a flow's summary; `used` is the kernel's name of the socket's congestion control.
+    /// Adds the congestion control to a flow's summary; `used` is the kernel's name of the socket's
+    /// congestion control.
     pub fn describe(&self, flow: &FlowSpec, used: Option<&str>, summary: &mut FlowSummary) {
         if let FlowKind::Quic(quic) = &flow.kind {
             describe_quic(quic, summary);
@@ -211,15 +216,16 @@ pub fn file_control(cc: &Cc) -> Option<&str> {
     }
 }
 
-/// The kernel's name of the algorithm that `cc` selects: a file can define several, and the scenario can name one.
+/// The kernel's name of the algorithm that `cc` selects: a file can define several, and the scenario can name
+/// one.
 fn kernel_name(cc: &Cc, registration: &kernel::Registration) -> Result<String> {
     let Cc::File { path, name: Some(requested), .. } = cc else { return Ok(registration.name().into()) };
     let name = registration.named(requested).map(Into::into);
     name.ok_or_else(|| Error::BadInput(format!("{path} has no congestion control named {requested:?}")))
 }
 
-/// Whether `longfat cc load` registered it. False for users without permission to read the BPF pins, as for algorithms of the
-/// kernel.
+/// Whether `longfat cc load` registered it. False for users without permission to read the BPF pins, as for
+/// algorithms of the kernel.
 fn is_loaded(name: &str) -> bool {
     let pinned = kernel::pins::pinned().unwrap_or_default();
     pinned.iter().flat_map(|p| &p.names).any(|known| known == name)
@@ -229,8 +235,8 @@ fn is_loaded(name: &str) -> bool {
 pub fn source(cc: &Cc, path: &Path) -> Option<Source> {
     match cc {
         Cc::Named(name) | Cc::Own { name, .. } => Source::built_in(name),
-        // The text comes from the scenario, which may be read from a record. Headers are found in the directory of
-        // the file.
+        // The text comes from the scenario, which may be read from a record. Headers are found in the
+        // directory of the file.
         Cc::File { path: file, text, .. } => {
             Some(Source::File { path: folder(path).join(file), text: text.to_string() })
         }

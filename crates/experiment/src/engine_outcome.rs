@@ -38,8 +38,8 @@ impl From<MeasuredRun> for Outcome {
     }
 }
 
-/// Completes the summary of a run; `failed` is why a flow failed, if other flows were measured. `describe_cc` adds each flow's
-/// congestion control.
+/// Completes the summary of a run; `failed` is why a flow failed, if other flows were measured. `describe_cc`
+/// adds each flow's congestion control.
 pub(crate) fn complete(
     scenario: &Scenario,
     describe_cc: impl Fn(&FlowSpec, Option<&str>, &mut FlowSummary),
@@ -71,8 +71,8 @@ pub(crate) fn of_lab(scenario: &Scenario, outcome: lab::Outcome) -> (Measurement
     (measurement, outcome.failed.map(Into::into))
 }
 
-/// Segments of each flow that its host's devices dropped. A device does not count by flow, so its drops are divided in proportion
-/// to retransmissions.
+/// Segments of each flow that its host's devices dropped. A device does not count by flow, so its drops are
+/// divided in proportion to retransmissions.
 fn device_drops(scenario: &Scenario, outcome: &lab::Outcome) -> Vec<u64> {
     let mut sent: BTreeMap<&str, SentSegments> = BTreeMap::new();
     outcome.flows.iter().for_each(|row| sent.entry(&row.flow).or_default().add(row));

@@ -151,7 +151,8 @@ impl From<&BuildError> for Error {
     }
 }
 
-/// Converts an error from loading a congestion control into the kernel; `hint` is appended to errors in the user's input.
+/// Converts an error from loading a congestion control into the kernel; `hint` is appended to errors in the
+/// user's input.
 pub fn congestion_control(error: &kernel::Error, hint: &str) -> Error {
     use kernel::Error as E;
     match error {

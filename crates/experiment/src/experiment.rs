@@ -17,7 +17,8 @@ pub struct Experiment {
     pub path: PathBuf,
     /// This machine.
     pub host: HostInfo,
-    /// Linux version that the simulator and the model use for hosts without the key `kernel`; `None`: this machine's.
+    /// Linux version that the simulator and the model use for hosts without the key `kernel`; `None`: this
+    /// machine's.
     pub kernel: Option<KernelVersion>,
     /// Flows whose segments the simulator records, by name.
     pub traced: Vec<String>,
@@ -44,7 +45,8 @@ impl Experiment {
         Ok(Experiment::new(file, path))
     }
 
-    /// An experiment on a path of two hosts, without a file. Files that it names are relative to the working directory.
+    /// An experiment on a path of two hosts, without a file. Files that it names are relative to the working
+    /// directory.
     ///
     /// # Errors
     /// A figure is outside the range of its key, or a C file cannot be read.
@@ -73,7 +75,8 @@ impl Experiment {
         self
     }
 
-    /// The summary document of these runs, compared with the published figures of their variants. Sweep points are not compared.
+    /// The summary document of these runs, compared with the published figures of their variants. Sweep
+    /// points are not compared.
     pub fn summary(&self, runs: Vec<RunSummary>) -> Summary {
         let file = &self.file;
         let outside_sweeps: Vec<RunSummary> = runs.iter().filter(|r| r.sweep.is_empty()).cloned().collect();

@@ -1,5 +1,5 @@
-//! Fits unknown fields: finds the values with which the published figures of one or several scenario files are reproduced best.
-//! All files share the values, as experiments on one testbed do.
+//! Fits unknown fields: finds the values with which the published figures of one or several scenario files
+//! are reproduced best. All files share the values, as experiments on one testbed do.
 
 use std::{num::NonZeroUsize, str::FromStr};
 
@@ -88,7 +88,8 @@ impl PublishedFigure {
 /// Searches the values with which the published figures of these experiments are reproduced best.
 ///
 /// # Errors
-/// No published figure matches, the engine is neither simulator nor model, `max_runs` is too small, or a run fails.
+/// No published figure matches, the engine is neither simulator nor model, `max_runs` is too small, or a run
+/// fails.
 pub fn fit(experiments: &[Experiment], search: &Search, options: &RunOptions<'_>) -> Result<Fit> {
     if !matches!(search.engine, EngineChoice::Sim | EngineChoice::Model) {
         return Err(Error::BadInput("--fit takes one engine, sim or model".into()));
@@ -160,7 +161,8 @@ fn targets<'a>(experiments: &'a [Experiment], search: &Search) -> Result<Vec<Tar
     }
 }
 
-/// Whether a search includes a published figure: figures of runs; contradictory sources only if selected by id.
+/// Whether a search includes a published figure: figures of runs; contradictory sources only if selected by
+/// id.
 fn is_selected(search: &Search, published: &Published) -> bool {
     let is_named = search.ids.contains(&published.id);
     published.value.is_some()

@@ -15,8 +15,8 @@ pub fn compact(started: &str) -> String {
     started.chars().filter(|c| !matches!(c, '-' | ':')).collect()
 }
 
-/// Converts a user's text into an instant in RFC 3339: a duration before now (`90min`, `2h`, `7d`), or a date, a
-/// date and time of this machine's time zone, or an RFC 3339 instant.
+/// Converts a user's text into an instant in RFC 3339: a duration before now (`90min`, `2h`, `7d`), or a
+/// date, a date and time of this machine's time zone, or an RFC 3339 instant.
 ///
 /// # Errors
 /// The text has none of these forms; the message lists the accepted ones.

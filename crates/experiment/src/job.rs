@@ -74,15 +74,16 @@ pub(crate) fn simulated_kernel(job: &Job<'_>) -> Option<String> {
 }
 
 impl Job<'_> {
-    /// The kernel of the hosts without the key `kernel` in a simulation or a model: the requested one, or the machine's. `None` if all
-    /// hosts have this key.
+    /// The kernel of the hosts without the key `kernel` in a simulation or a model: the requested one, or the
+    /// machine's. `None` if all hosts have this key.
     pub(crate) fn default_kernel(&self) -> Option<String> {
         let is_used = self.scenario.hosts.iter().any(|host| host.kernel.is_none());
         let machine = &self.experiment.host.kernel;
         is_used.then(|| self.experiment.kernel.map_or_else(|| machine.clone(), |kernel| kernel.to_string()))
     }
 
-    /// Whether the hosts of a simulation or a model have several kernels, only one of which its summary names.
+    /// Whether the hosts of a simulation or a model have several kernels, only one of which its summary
+    /// names.
     pub(crate) fn has_mixed_kernels(&self) -> bool {
         let stated = self.scenario.hosts.iter().filter(|host| host.kernel.is_some()).count();
         self.engine.is_computed() && stated > 0 && stated < self.scenario.hosts.len()

@@ -1,9 +1,10 @@
-//! Runs the experiments of a scenario file by closed forms, in the simulator, in the lab, in a guest kernel or between real hosts.
+//! Runs the experiments of a scenario file by closed forms, in the simulator, in the lab, in a guest kernel
+//! or between real hosts.
 //!
-//! An [`Experiment`] is a scenario file with the settings that all its runs share. A [`Selection`] names the runs: engines,
-//! variants, points of sweeps, repeats. [`RunOptions`] configure execution: records, progress, parallelism. [`Experiment::run`]
-//! executes the runs and compares them with published figures, [`Experiment::plan_sweep`] sweeps a metric, [`fit()`] searches
-//! for unknown fields.
+//! An [`Experiment`] is a scenario file with the settings that all its runs share. A [`Selection`] names the
+//! runs: engines, variants, points of sweeps, repeats. [`RunOptions`] configure execution: records, progress,
+//! parallelism. [`Experiment::run`] executes the runs and compares them with published figures,
+//! [`Experiment::plan_sweep`] sweeps a metric, [`fit()`] searches for unknown fields.
 //!
 //! ```
 //! use experiment::{EngineChoice, Experiment, RunOptions, Selection};
@@ -19,11 +20,12 @@
 //! # }
 //! ```
 //!
-//! The kernel engine starts the calling program again inside the guest. That program must call [`guest::init`] for the arguments
-//! `guest init SEED` and [`guest::run`] for `guest run`. Call [`LabSetup::acquire`] before the process starts a second
-//! thread.
+//! The kernel engine starts the calling program again inside the guest. That program must call
+//! [`guest::init`] for the arguments `guest init SEED` and [`guest::run`] for `guest run`. Call
+//! [`LabSetup::acquire`] before the process starts a second thread.
 //!
-//! Not here: tables, plots and pages (`view`), and measurements between real hosts (`measurement`, `diagnosis`).
+//! Not here: tables, plots and pages (`view`), and measurements between real hosts (`measurement`,
+//! `diagnosis`).
 
 mod batch;
 pub mod built_in;

@@ -18,8 +18,8 @@ pub struct Load {
     pub runs: usize,
     /// Their duration, set-up included, without pauses.
     pub duration: Time,
-    /// Maximum number of bytes that the flows send, if the path is as described; `None` if a TCP flow has neither a size nor
-    /// a path with a rate.
+    /// Maximum number of bytes that the flows send, if the path is as described; `None` if a TCP flow has
+    /// neither a size nor a path with a rate.
     pub bytes: Option<Bytes>,
 }
 

@@ -10,7 +10,8 @@ pub(crate) fn machine_setting(name: &str) -> Option<String> {
     Some(text.trim().replace('\t', " "))
 }
 
-/// A host's sysctl: the host's value, else the default of Linux 2.4 if the scenario simulates it, else this machine's value.
+/// A host's sysctl: the host's value, else the default of Linux 2.4 if the scenario simulates it, else this
+/// machine's value.
 pub fn setting(host: Option<&Host>, name: &str) -> Option<String> {
     computed_runs::flow_context::setting(&machine_setting, host, name)
 }

@@ -1,5 +1,5 @@
-//! The order in which the runs of a sweep are executed. On a path that drifts, runs in the order of the swept values make the
-//! drift appear as an effect of the field.
+//! The order in which the runs of a sweep are executed. On a path that drifts, runs in the order of the swept
+//! values make the drift appear as an effect of the field.
 
 use std::str::FromStr;
 

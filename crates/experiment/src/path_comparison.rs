@@ -6,12 +6,13 @@ use units::{BitRate, Time};
 
 use crate::flow_context::FlowPath;
 
-/// A round-trip time agrees with the scenario if it differs by at most this share or by at most [`RTT_ERROR_US`].
+/// A round-trip time agrees with the scenario if it differs by at most this share or by at most
+/// [`RTT_ERROR_US`].
 const RTT_TOLERANCE: f64 = 0.05;
 /// Time that hosts and devices add to a round trip, microseconds.
 const RTT_ERROR_US: f64 = 300.0;
-/// The rate of a full path agrees with the scenario if it is at most this share below the scenario's rate, and at most
-/// [`RATE_ABOVE`] above it.
+/// The rate of a full path agrees with the scenario if it is at most this share below the scenario's rate,
+/// and at most [`RATE_ABOVE`] above it.
 const RATE_BELOW: f64 = 0.05;
 const RATE_ABOVE: f64 = 0.02;
 /// The share of lost segments agrees with the scenario if it differs by at most this factor.
@@ -109,8 +110,9 @@ fn differences(comparisons: &[PathComparison]) -> Vec<String> {
     comparisons.iter().filter(|one| !one.is_as_expected).map(text).collect()
 }
 
-/// The result of the comparisons, as in `The path is not as the scenario describes it: the smallest round-trip time of
-/// bulk is 25.1 ms; the scenario has 20 ms.`; `None` without comparisons.
+/// The result of the comparisons, as in
+/// `The path is not as the scenario describes it: the smallest round-trip time of bulk is 25.1 ms; the scenario has 20 ms.`;
+/// `None` without comparisons.
 pub fn sentence(comparisons: &[PathComparison]) -> Option<String> {
     if comparisons.is_empty() {
         return None;

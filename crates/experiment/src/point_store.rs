@@ -1,6 +1,8 @@
-//! Results of sweep points, stored by content. The address of a run is a hash of everything that determines its result: the
-//! resolved scenario with its seed, the engine, the simulated kernel, the settings that hosts inherit from this machine, the
-//! C files of congestion controls with the user's headers that they include, and the program's version. Workers on several machines can write to one store in any order, and no run is executed twice.
+//! Results of sweep points, stored by content. The address of a run is a hash of everything that determines
+//! its result: the resolved scenario with its seed, the engine, the simulated kernel, the settings that hosts
+//! inherit from this machine, the C files of congestion controls with the user's headers that they include,
+//! and the program's version. Workers on several machines can write to one store in any order, and no run is
+//! executed twice.
 //!
 //! A result has no instants, paths or wall-clock times: equal addresses have equal bytes.
 //!
@@ -127,7 +129,8 @@ const DIRECTORY: &str = ".points";
 #[derive(Debug, Clone)]
 pub struct PointStore {
     directory: PathBuf,
-    /// The directory to which results are written. If the records are in an object store, results are uploaded from it.
+    /// The directory to which results are written. If the records are in an object store, results are
+    /// uploaded from it.
     outbox: PathBuf,
     name: String,
 }
@@ -190,7 +193,8 @@ impl PointStore {
     /// Stores the result of a run. An interrupted run has none.
     ///
     /// # Errors
-    /// The engine measures, so that its results are not determined by their address; or the directory cannot be written.
+    /// The engine measures, so that its results are not determined by their address; or the directory cannot
+    /// be written.
     pub(crate) fn put_run(&self, job: &Job<'_>, outcome: &Outcome) -> Result<()> {
         check_engine(&job.engine)?;
         match outcome.summary.partial || outcome.failed.is_some() {
@@ -211,8 +215,8 @@ pub(crate) fn check_engine(engine: &EngineChoice) -> Result<()> {
     }
 }
 
-/// Writes a file so that readers see all of it or nothing. It is not synchronized: a result that a power failure destroys is
-/// computed again.
+/// Writes a file so that readers see all of it or nothing. It is not synchronized: a result that a power
+/// failure destroys is computed again.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -266,7 +270,8 @@ mod tests {
         };
         assert_ne!(of_kernel(Some("5.10"), "6.1.2", &[]), of_kernel(None, "6.1.2", &[]));
         assert_ne!(of_kernel(None, "6.8.0", &[]), of_kernel(None, "6.1.2", &[]));
-        // The hosts without the key `kernel` have the requested kernel, or the machine's, also if the sender has another.
+        // The hosts without the key `kernel` have the requested kernel, or the machine's, also if the sender
+        // has another.
         let sender = [("sysctl", "\"6.1\""), ("hosts.laptop.kernel", "\"5.10\"")];
         assert_ne!(of_kernel(Some("6.1"), "6.1.2", &sender), of_kernel(Some("6.12"), "6.1.2", &sender));
         assert_ne!(of_kernel(None, "6.8.0", &sender), of_kernel(None, "6.1.2", &sender));
@@ -275,7 +280,8 @@ mod tests {
         assert_eq!(of_kernel(Some("6.12"), "6.8.0", &all), of_kernel(None, "6.1.2", &all));
     }
 
-    /// A scenario whose congestion control is a C file that includes headers, one of them with this text; `None`: no headers.
+    /// A scenario whose congestion control is a C file that includes headers, one of them with this text;
+    /// `None`: no headers.
     fn with_header(folder: &Path, header: Option<&str>) -> Experiment {
         let write = |name: &str, text: &str| fs::write(folder.join(name), text).unwrap();
         write("my.h", "#include \"shared/beta.h\"\n");

@@ -18,10 +18,12 @@ const NO_CLOSED_FORM: &str = "it has no closed form for this figure";
 
 /// The input of a comparison besides runs.
 pub trait Predictions {
-    /// The model's figure without a run: a closed form, or the prediction for a kernel for which the published figure holds.
+    /// The model's figure without a run: a closed form, or the prediction for a kernel for which the
+    /// published figure holds.
     fn model(&self, published: &Published) -> Option<f64>;
 
-    /// Why the model's figure does not apply: the decisive effect that it ignores. `None` if its figure applies.
+    /// Why the model's figure does not apply: the decisive effect that it ignores. `None` if its figure
+    /// applies.
     fn model_ignores(&self, published: &Published) -> Option<String>;
 
     /// The requested size of a flow's send or receive buffer in a variant, bytes.
@@ -228,7 +230,8 @@ impl Candidate<'_> {
             busy.filter_map(|run| reliability::busy(run)).for_each(|fault| unreliable.merge(fault));
         }
         let verdict = match () {
-            // Even if it agrees, and even if there is no figure to compare with: an unreliable figure proves nothing.
+            // Even if it agrees, and even if there is no figure to compare with: an unreliable figure proves
+            // nothing.
             () if unreliable.has_faults() && unreliable.disturbed => PublishedVerdict::Unreliable,
             () if unreliable.has_faults() => PublishedVerdict::Untrusted,
             () if published.value.is_none() => PublishedVerdict::NoFigure,

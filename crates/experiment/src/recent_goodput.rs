@@ -15,8 +15,8 @@ pub struct RecentGoodput {
 }
 
 impl RecentGoodput {
-    /// Adds a sample; returns the flow's goodput since its oldest sample of the last second, bit/s. `None` if the sample has no
-    /// received bytes or is the first.
+    /// Adds a sample; returns the flow's goodput since its oldest sample of the last second, bit/s. `None` if
+    /// the sample has no received bytes or is the first.
     pub fn add(&mut self, sample: &FlowSample) -> Option<f64> {
         let now = (sample.time_us, sample.bytes_received?);
         if !self.flows.contains_key(&sample.flow) {

@@ -7,7 +7,8 @@ use schema::RunSummary;
 
 use crate::{Job, PointStore, Result, congestion, instant::rfc3339, job::simulated_kernel};
 
-/// Complete, reliable results of runs: records of one scenario, written since this program was built, or a store of points of sweeps.
+/// Complete, reliable results of runs: records of one scenario, written since this program was built, or a
+/// store of points of sweeps.
 pub struct RecordedRuns {
     source: Source,
 }
@@ -23,8 +24,8 @@ impl RecordedRuns {
         RecordedRuns { source: Source::Records(Vec::new()) }
     }
 
-    /// Reads the records of the points of sweeps of the scenario called `name`. Ignores records older than the program, because
-    /// another build wrote them.
+    /// Reads the records of the points of sweeps of the scenario called `name`. Ignores records older than
+    /// the program, because another build wrote them.
     ///
     /// # Errors
     /// The records cannot be read.
@@ -61,9 +62,9 @@ impl RecordedRuns {
         RecordedRuns { source: Source::Points(store.clone()) }
     }
 
-    /// The summary of a run with identical settings: scenario, variant, seed, engine, host and kernel. Except in a store of points,
-    /// there is none if a congestion control's C file includes the user's headers, or if some hosts have the key `kernel` and others
-    /// the kernel of the machine or of `--kernel`.
+    /// The summary of a run with identical settings: scenario, variant, seed, engine, host and kernel. Except
+    /// in a store of points, there is none if a congestion control's C file includes the user's headers, or
+    /// if some hosts have the key `kernel` and others the kernel of the machine or of `--kernel`.
     ///
     /// # Errors
     /// A stored point cannot be read.

@@ -1,5 +1,5 @@
-//! Whether a run measured a published figure reliably. The figure decides which disturbances matter: one stall of 20 ms
-//! does not affect a goodput over 20 s, but invalidates a round trip that was in progress.
+//! Whether a run measured a published figure reliably. The figure decides which disturbances matter: one
+//! stall of 20 ms does not affect a goodput over 20 s, but invalidates a round trip that was in progress.
 
 use scenario::{LinkMetric, Metric, MetricPath, Published};
 use schema::{FlowSummary, LinkDirection, RunSummary};
@@ -64,7 +64,8 @@ pub fn busy(run: &RunSummary) -> Option<Unreliability> {
     run.quality.is_busy().then_some(Unreliability { faults, disturbed: true })
 }
 
-/// Whether the comparison with the published figure depends on the amount that stalls can have added to the measured one.
+/// Whether the comparison with the published figure depends on the amount that stalls can have added to the
+/// measured one.
 fn stalls_can_decide(published: &Published, run: &RunSummary) -> bool {
     let Some(value) = published.value else { return false };
     let ends = |of: &MetricPath| {
@@ -90,9 +91,9 @@ fn stalls_can_decide(published: &Published, run: &RunSummary) -> bool {
     sides.any(|side| Some(side) != first)
 }
 
-/// Maximum amount that stalls can have added to a figure, in its unit. Zero for figures over many packets: stalls that keep
-/// a run's quality ok do not affect them. One delayed round trip is one of many, and the clock of a goodput stops with the
-/// emulator.
+/// Maximum amount that stalls can have added to a figure, in its unit. Zero for figures over many packets:
+/// stalls that keep a run's quality ok do not affect them. One delayed round trip is one of many, and the
+/// clock of a goodput stops with the emulator.
 fn excess(figure: &MetricPath, run: &RunSummary) -> f64 {
     let seconds = |us: Option<f64>| us.unwrap_or(0.0) * 1e-6;
     let total = seconds(run.quality.stalled_total_us);
@@ -125,15 +126,17 @@ fn excess(figure: &MetricPath, run: &RunSummary) -> f64 {
     }
 }
 
-/// Maximum amount that stalls can have subtracted from a figure, in its unit: they can make a standard deviation smaller too.
+/// Maximum amount that stalls can have subtracted from a figure, in its unit: they can make a standard
+/// deviation smaller too.
 fn shortfall(figure: &MetricPath, run: &RunSummary) -> f64 {
     let MetricPath::Flow { flow, metric: Metric::MdevRtt } = figure else { return 0.0 };
     let total = run.quality.stalled_total_us.unwrap_or(0.0) * 1e-6;
     run.flows.iter().find(|f| f.name == *flow).map_or(0.0, |flow| deviation_change(flow, total))
 }
 
-/// Maximum change of the standard deviation of echoes by delays of `total` seconds together: a vector of added delays is at
-/// most as long as their sum, and the deviation is a length divided by the square root of the number.
+/// Maximum change of the standard deviation of echoes by delays of `total` seconds together: a vector of
+/// added delays is at most as long as their sum, and the deviation is a length divided by the square root of
+/// the number.
 fn deviation_change(flow: &FlowSummary, total: f64) -> f64 {
     let echoes = flow.pings_sent.unwrap_or(0).saturating_sub(flow.pings_lost.unwrap_or(0));
     total / (echoes.max(1) as f64).sqrt()
@@ -155,8 +158,8 @@ mod tests {
         ScenarioFile::parse("x.toml", &text).unwrap().published()[0].clone()
     }
 
-    /// A ping run whose first echo took `first_ms`, of which the emulator stalled for `stalled_ms`; another stall of 5 ms came
-    /// later. The longest echo and the mean are as given.
+    /// A ping run whose first echo took `first_ms`, of which the emulator stalled for `stalled_ms`; another
+    /// stall of 5 ms came later. The longest echo and the mean are as given.
     fn run(first_ms: f64, stalled_ms: f64) -> RunSummary {
         let flow = FlowSummary {
             name: "p".into(),

@@ -46,8 +46,8 @@ pub struct Try<T> {
     pub disturbed: Option<DiscardedRun>,
 }
 
-/// Repeats a run until it is undisturbed, at most [`MAX_TRIES`] times, and returns the last try. Each try receives the discarded
-/// tries before it; `discard` receives a try before the next one starts.
+/// Repeats a run until it is undisturbed, at most [`MAX_TRIES`] times, and returns the last try. Each try
+/// receives the discarded tries before it; `discard` receives a try before the next one starts.
 ///
 /// # Errors
 /// The error of the try that failed; it is not repeated.
@@ -75,8 +75,8 @@ mod tests {
     use super::*;
     use crate::Error;
 
-    /// Executes runs numbered from 1, the first `disturbed` of which are disturbed. Returns the kept run, the discarded
-    /// ones, and how many discarded ones the last try received.
+    /// Executes runs numbered from 1, the first `disturbed` of which are disturbed. Returns the kept run, the
+    /// discarded ones, and how many discarded ones the last try received.
     fn runs(disturbed: usize, duration: Duration, time: &RepeatTime) -> (usize, Vec<usize>, usize) {
         let (mut started, mut discarded, mut received) = (0, Vec::new(), 0);
         let attempt = |discarded: &[DiscardedRun]| {

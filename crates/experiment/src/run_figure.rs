@@ -115,7 +115,8 @@ pub fn figure(figure: &MetricPath, run: &RunSummary) -> Option<f64> {
     }
 }
 
-/// The time that each flow with a window takes for its bytes, seconds; `None` if one has no goodput, or delivered nothing.
+/// The time that each flow with a window takes for its bytes, seconds; `None` if one has no goodput, or
+/// delivered nothing.
 fn transfers(run: &RunSummary) -> Option<Vec<f64>> {
     let flows = run.flows.iter().filter(|flow| flow.is_bulk_transfer());
     let time = |flow: &FlowSummary| {
@@ -157,7 +158,8 @@ pub fn metric(flow: &FlowSummary, metric: Metric) -> Option<f64> {
     }
 }
 
-/// A run's figure in the unit of the published one; the metric of this run if the figure is of several variants.
+/// A run's figure in the unit of the published one; the metric of this run if the figure is of several
+/// variants.
 pub(crate) fn published_value(published: &Published, run: &RunSummary) -> Option<f64> {
     let value = match (&published.between, &published.figure) {
         (Some((from, to)), MetricPath::Flow { flow, .. }) => {

@@ -6,8 +6,8 @@ use scenario::{Imported, Scenario, ScenarioFile, import_mn};
 
 use crate::{Error, Result, built_in};
 
-/// Reads and checks a scenario file, or the built-in scenario of this name. `note` receives a sentence about each ignored
-/// setting of a MiniEdit topology.
+/// Reads and checks a scenario file, or the built-in scenario of this name. `note` receives a sentence about
+/// each ignored setting of a MiniEdit topology.
 ///
 /// # Errors
 /// The file cannot be read or has mistakes.
@@ -43,8 +43,9 @@ pub fn resolve(
     Ok(file.resolve_with(variant, sets, &reader_relative_to(path))?)
 }
 
-/// The folder to which the names of files in the scenario file at `path` are relative: that of the scenario file. A built-in scenario
-/// names no files; for those in values that replace its own (`--set`) it is the working directory.
+/// The folder to which the names of files in the scenario file at `path` are relative: that of the scenario
+/// file. A built-in scenario names no files; for those in values that replace its own (`--set`) it is the
+/// working directory.
 pub fn folder(path: &Path) -> &Path {
     path.parent().filter(|_| built_in::in_place_of(path).is_none()).unwrap_or(Path::new(""))
 }

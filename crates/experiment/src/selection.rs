@@ -49,7 +49,8 @@ impl Experiment {
                 let point = (!fields.is_empty())
                     .then(|| Point { number: index + 1, values: fields.iter().cloned().collect() });
                 if point.is_some() {
-                    // The record of a repeat must not depend on the number of repeats, so that later sweeps can reuse it.
+                    // The record of a repeat must not depend on the number of repeats, so that later sweeps
+                    // can reuse it.
                     scenario.repeat = 1;
                 }
                 for (engine, guest) in &engines {
@@ -105,7 +106,8 @@ impl Experiment {
         variants
     }
 
-    /// All combinations of the file's sweep points with those of the selection, as path and value of every field.
+    /// All combinations of the file's sweep points with those of the selection, as path and value of every
+    /// field.
     fn points(&self, selection: &Selection) -> Result<Vec<Vec<(String, String)>>> {
         let mut points = self.file.points();
         for (field, values) in &selection.over {

@@ -15,8 +15,9 @@ pub struct SheetDefaults {
 
 /// All known defaults.
 ///
-/// Source: Lab 8 prints both limits of buffers before they are changed; CUBIC is the default of Linux 4.15, the kernel of the
-/// course's machine. (A plain 4.15 has the limits 4096 87380 6291456 and 4096 16384 4194304.)
+/// Source: Lab 8 prints both limits of buffers before they are changed; CUBIC is the default of Linux 4.15,
+/// the kernel of the course's machine. (A plain 4.15 has the limits 4096 87380 6291456 and 4096 16384
+/// 4194304.)
 pub const SHEET_DEFAULTS: &[SheetDefaults] = &[SheetDefaults {
     name: "linux-4.15",
     about: "the lab sheets' machine (Linux 4.15)",
@@ -44,7 +45,8 @@ pub struct Difference {
 }
 
 impl SheetDefaults {
-    /// The values to set in a scenario, as by `--set`, for all hosts; without values that hosts cannot have on this machine.
+    /// The values to set in a scenario, as by `--set`, for all hosts; without values that hosts cannot have
+    /// on this machine.
     pub fn sets(&self) -> Vec<(String, String)> {
         self.sets_unless(is_restricted)
     }
@@ -54,8 +56,8 @@ impl SheetDefaults {
         self.sysctls.iter().filter(|(name, value)| !cannot_set(name, value)).map(set).collect()
     }
 
-    /// The settings that hosts of a lab cannot have on this machine, as (sysctl, value): a namespace takes only congestion
-    /// controls that the machine allows to every user.
+    /// The settings that hosts of a lab cannot have on this machine, as (sysctl, value): a namespace takes
+    /// only congestion controls that the machine allows to every user.
     pub fn restricted(&self) -> Vec<(&'static str, &'static str)> {
         self.sysctls.iter().copied().filter(|(name, value)| is_restricted(name, value)).collect()
     }
@@ -75,8 +77,8 @@ impl SheetDefaults {
     }
 }
 
-/// Whether this machine restricts a congestion control to its own namespace (tcp_set_default_congestion_control,
-/// net/ipv4/tcp_cong.c).
+/// Whether this machine restricts a congestion control to its own namespace
+/// (tcp_set_default_congestion_control, net/ipv4/tcp_cong.c).
 fn is_restricted(sysctl: &str, value: &str) -> bool {
     let allowed = || machine_setting("net.ipv4.tcp_allowed_congestion_control");
     sysctl == "net.ipv4.tcp_congestion_control"

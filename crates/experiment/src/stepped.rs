@@ -1,5 +1,5 @@
-//! Simulations in steps: at each sample of a flow the caller sets the flow's congestion window and pacing rate, in place of a
-//! congestion control.
+//! Simulations in steps: at each sample of a flow the caller sets the flow's congestion window and pacing
+//! rate, in place of a congestion control.
 
 use std::{
     cell::Cell,
@@ -25,9 +25,9 @@ pub struct FlowControl {
     pub pacing_bps: Option<u64>,
 }
 
-/// Simulates a run in which the caller controls the TCP flow called `flow`. `on_sample` receives each sample of the flow and
-/// returns the values that apply until the next one; `None` ends the run. `stop` ends it between two samples of the flow too, which are far
-/// apart if it starts late.
+/// Simulates a run in which the caller controls the TCP flow called `flow`. `on_sample` receives each sample
+/// of the flow and returns the values that apply until the next one; `None` ends the run. `stop` ends it
+/// between two samples of the flow too, which are far apart if it starts late.
 ///
 /// # Errors
 /// There is no TCP flow of this name, the engine is not the simulator, or the simulation fails.

@@ -1,5 +1,5 @@
-//! Sweeps: a metric as a function of fields, with the runs of each point, their mean and its confidence interval, and the
-//! knees where the metric levels off.
+//! Sweeps: a metric as a function of fields, with the runs of each point, their mean and its confidence
+//! interval, and the knees where the metric levels off.
 
 use model::KneePoint;
 use scenario::{Amount, FlowKind, Metric, MetricPath, RunMetric, Scenario};
@@ -33,8 +33,8 @@ pub struct SweepPlan<'a> {
 }
 
 impl Experiment {
-    /// Plans a sweep of `metric`, as in `flows.bulk.goodput`; `None`: the first TCP flow's goodput. Runs in `recorded` are not
-    /// repeated.
+    /// Plans a sweep of `metric`, as in `flows.bulk.goodput`; `None`: the first TCP flow's goodput. Runs in
+    /// `recorded` are not repeated.
     ///
     /// # Errors
     /// Nothing is swept, the metric does not exist, or a run is invalid.
@@ -166,9 +166,9 @@ fn metric(text: &str, scenario: &Scenario) -> Result<MetricPath> {
     }
 }
 
-/// The default metric: the goodput of the first TCP flow, else of the first flow that has a goodput, else the mean
-/// round-trip time of the first flow. If the runs differ in their flows, as when streams are swept: the total goodput of all
-/// flows.
+/// The default metric: the goodput of the first TCP flow, else of the first flow that has a goodput, else the
+/// mean round-trip time of the first flow. If the runs differ in their flows, as when streams are swept: the
+/// total goodput of all flows.
 fn default_metric(jobs: &[Job<'_>]) -> Result<MetricPath> {
     let flows = jobs.first().map_or(&[][..], |job| &job.scenario.flows);
     let of = |flow: &scenario::FlowSpec, metric| MetricPath::Flow { flow: flow.name.clone(), metric };

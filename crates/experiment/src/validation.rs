@@ -1,4 +1,5 @@
-//! Checks a scenario file in all its variants, with the congestion controls and their parameters, without running it.
+//! Checks a scenario file in all its variants, with the congestion controls and their parameters, without
+//! running it.
 
 use std::path::Path;
 
@@ -34,8 +35,8 @@ pub struct FileSummary {
     pub duration_s: f64,
 }
 
-/// Checks the scenario file at `path`, or the built-in scenario of this name: the base and all variants and points. `note`
-/// receives a sentence about each ignored setting of a MiniEdit topology.
+/// Checks the scenario file at `path`, or the built-in scenario of this name: the base and all variants and
+/// points. `note` receives a sentence about each ignored setting of a MiniEdit topology.
 ///
 /// # Errors
 /// All mistakes. A mistake that several variants share occurs once.

@@ -1,8 +1,9 @@
 //! Downloads source packages with apt, without root; writes to the work directory only.
 //!
-//! First apt reads the machine's package lists. If they list no source package, or one that the mirror no longer has because
-//! they are old, apt downloads lists to the work directory. The lists of a requested suite are always downloaded, because the
-//! machine may not have them. In each case apt checks signatures with the machine's keyrings.
+//! First apt reads the machine's package lists. If they list no source package, or one that the mirror no
+//! longer has because they are old, apt downloads lists to the work directory. The lists of a requested suite
+//! are always downloaded, because the machine may not have them. In each case apt checks signatures with the
+//! machine's keyrings.
 
 use std::{
     fs,
@@ -221,8 +222,8 @@ impl<'a> Apt<'a> {
     }
 }
 
-/// apt's configuration: the machine's settings for reaching mirrors (proxies, timeouts), without its hooks, which could change
-/// files elsewhere.
+/// apt's configuration: the machine's settings for reaching mirrors (proxies, timeouts), without its hooks,
+/// which could change files elsewhere.
 fn configuration(machine: &str, directory: &Path) -> String {
     let kept = machine
         .lines()

@@ -14,7 +14,8 @@ use crate::{Error, error::Attempted, memory_dir, sys};
 
 /// Start of virtual time, the same in every run: 2020-01-01 UTC, nanoseconds since 1970.
 const START_NS: u64 = 1_577_836_800_000_000_000;
-/// The shared directory's path for the guest's hostfs mount: the kernel's process opens it, so this is its working directory.
+/// The shared directory's path for the guest's hostfs mount: the kernel's process opens it, so this is its
+/// working directory.
 pub const SHARED_DIR: &str = "/proc/self/cwd";
 /// Maximum wait for a line of the console.
 const LINE_TIMEOUT: Duration = Duration::from_millis(100);
@@ -26,9 +27,9 @@ pub struct Guest<'a> {
     pub kernel: &'a Path,
     /// The guest's memory, bytes. This machine's memory is used only for pages that the guest has touched.
     pub memory: u64,
-    /// A directory that the guest may write to; the kernel also puts its pid file and console socket there. The kernel mixes its
-    /// command line into its random numbers, so the command line contains [`SHARED_DIR`], which is the same in every run,
-    /// instead of this path.
+    /// A directory that the guest may write to; the kernel also puts its pid file and console socket there.
+    /// The kernel mixes its command line into its random numbers, so the command line contains
+    /// [`SHARED_DIR`], which is the same in every run, instead of this path.
     pub shared: &'a Path,
     /// The program of its first process; the guest sees this machine's files read-only, at the same paths.
     pub init: &'a Path,
@@ -57,7 +58,8 @@ pub struct RunningGuest {
 }
 
 impl Guest<'_> {
-    /// Starts the kernel in virtual time. The kernel and its helper processes end with this thread at the latest.
+    /// Starts the kernel in virtual time. The kernel and its helper processes end with this thread at the
+    /// latest.
     ///
     /// # Errors
     /// If the kernel cannot be started, or no directory can hold its memory.
@@ -68,7 +70,8 @@ impl Guest<'_> {
             .args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro"])
             .arg(parameter("init=", self.init.as_os_str())?)
             .args(["con=null", "con0=null,fd:1", "quiet", "panic=-1"])
-            // From 6.16 on UML handles system calls without ptrace if the machine allows it; older kernels ignore this.
+            // From 6.16 on UML handles system calls without ptrace if the machine allows it; older kernels
+            // ignore this.
             .arg("seccomp=auto")
             .args(["time-travel=inf-cpu".into(), format!("time-travel-start={START_NS}")])
             .args(["uml_dir=uml", "umid=guest"])
@@ -119,7 +122,8 @@ impl RunningGuest {
         }
     }
 
-    /// Processor time of the guest's kernel. The guest's programs run in other processes, which are not included.
+    /// Processor time of the guest's kernel. The guest's programs run in other processes, which are not
+    /// included.
     pub fn processor_time(&self) -> Duration {
         sys::processor_time(self.child.id())
     }
@@ -133,8 +137,9 @@ impl Drop for RunningGuest {
     }
 }
 
-/// A parameter for the kernel's command line, in quotation marks: the kernel separates parameters at each byte that is a space in Latin-1
-/// (`isspace`, lib/ctype.c), and the byte 0xA0 is part of many characters of UTF-8, such as "à".
+/// A parameter for the kernel's command line, in quotation marks: the kernel separates parameters at each
+/// byte that is a space in Latin-1 (`isspace`, lib/ctype.c), and the byte 0xA0 is part of many characters of
+/// UTF-8, such as "à".
 fn parameter(name: &str, value: &OsStr) -> Result<OsString, Error> {
     if value.as_encoded_bytes().iter().any(|byte| [b'"', b'\n'].contains(byte)) {
         return Err(Error::Path(PathBuf::from(value)));

@@ -1,4 +1,5 @@
-//! Builds a kernel: downloads or copies its source, configures, compiles and checks it, and adds it to the cache.
+//! Builds a kernel: downloads or copies its source, configures, compiles and checks it, and adds it to the
+//! cache.
 
 use std::{
     fs::{self, Permissions},
@@ -45,7 +46,8 @@ pub enum KernelSource {
 pub struct BuildRequest {
     /// Its source.
     pub source: KernelSource,
-    /// Its name in the cache; by default a package's kernel is named by its release, others by their directory or file.
+    /// Its name in the cache; by default a package's kernel is named by its release, others by their
+    /// directory or file.
     pub name: Option<String>,
     /// Number of parallel compilers.
     pub jobs: usize,
@@ -272,8 +274,8 @@ impl Build<'_> {
         self.cache.put(directory, &name).map(BuildOutcome::Built)
     }
 
-    /// make in a tree, for User-Mode Linux. The build's user name, host name and date are constants, so that the same source
-    /// and compiler produce the same bytes.
+    /// make in a tree, for User-Mode Linux. The build's user name, host name and date are constants, so that
+    /// the same source and compiler produce the same bytes.
     fn make(&self, tree: &Path) -> std::process::Command {
         let mut command = self.runner.program("make");
         command.arg("-C").arg(tree).arg("ARCH=um");
@@ -312,8 +314,8 @@ fn absolute(path: &Path) -> Result<PathBuf> {
     Ok(found)
 }
 
-/// Checks a path in advance: the kernel's record and apt's configuration are text, so a build with another path would fail
-/// at its end.
+/// Checks a path in advance: the kernel's record and apt's configuration are text, so a build with another
+/// path would fail at its end.
 fn check_utf8(path: &Path) -> Result<()> {
     match path.to_str() {
         Some(_) => Ok(()),

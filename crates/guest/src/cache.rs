@@ -1,6 +1,7 @@
 //! The user's cache of kernels: a directory for each, named by release or by the user.
 //!
-//! Kernels are added, replaced and removed by renaming their directories, so other processes see complete kernels only.
+//! Kernels are added, replaced and removed by renaming their directories, so other processes see complete
+//! kernels only.
 
 use std::{
     env, fs, io,
@@ -69,10 +70,11 @@ impl Cache {
         Ok(images)
     }
 
-    /// Finds a kernel by name (`my-cubic`, `6.1.192`) or version (`6.1`: the newest 6.1.x); without a request the newest of all.
+    /// Finds a kernel by name (`my-cubic`, `6.1.192`) or version (`6.1`: the newest 6.1.x); without a request
+    /// the newest of all.
     ///
-    /// Kernels of the distribution take precedence over those that the user named or changed, which match a version only if
-    /// no distribution kernel has it.
+    /// Kernels of the distribution take precedence over those that the user named or changed, which match a
+    /// version only if no distribution kernel has it.
     ///
     /// # Errors
     /// If there is none; the error names the command that builds one.
@@ -207,7 +209,8 @@ mod tests {
     use super::*;
     use crate::{Origin, image};
 
-    /// A cache with an image for each of these names and releases; where both are equal it is a distribution kernel.
+    /// A cache with an image for each of these names and releases; where both are equal it is a distribution
+    /// kernel.
     fn cache(images: &[(&str, &str)]) -> (tempfile::TempDir, Cache) {
         let dir = tempfile::tempdir().unwrap();
         let cache = Cache::at(dir.path().join("kernels"));

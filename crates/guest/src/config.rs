@@ -9,8 +9,8 @@ use crate::{Error, Result};
 
 /// The options for all versions.
 const OPTIONS: &str = include_str!("../kernel.config");
-/// Options of versions before 6.12: a tunnel increases `MAX_TCP_HEADER` from 256 to 320 bytes, the value of Debian's 6.1.
-/// Its device is not created in the namespaces of hosts (`FALLBACK_TUNNELS` of init.rs).
+/// Options of versions before 6.12: a tunnel increases `MAX_TCP_HEADER` from 256 to 320 bytes, the value of
+/// Debian's 6.1. Its device is not created in the namespaces of hosts (`FALLBACK_TUNNELS` of init.rs).
 const BEFORE_6_12: &str = "CONFIG_NET_IPIP=y\n";
 /// A kernel must support each option before this line; it may lack those after it.
 const OPTIONAL: &str = "# ---- optional ----";

@@ -1,4 +1,5 @@
-//! The first process inside a guest: mounts the file systems that programs expect, runs one program, and powers the guest off.
+//! The first process inside a guest: mounts the file systems that programs expect, runs one program, and
+//! powers the guest off.
 
 use std::{
     fs::{self, File},
@@ -58,7 +59,8 @@ impl Init {
         }
         sys::mount("tmpfs", "/dev/shm", "mode=1777").attempted(|| "mount tmpfs at /dev/shm".into())?;
         sys::mount("hostfs", SHARED, SHARED_DIR).attempted(|| "mount the shared directory".into())?;
-        // The kernel derives the limit from the guest's memory, which is small, but emulated hosts should have a large one.
+        // The kernel derives the limit from the guest's memory, which is small, but emulated hosts should
+        // have a large one.
         for (path, value) in [TCP_MEM, FALLBACK_TUNNELS] {
             fs::write(path, value).attempted(|| format!("set {path}"))?;
         }

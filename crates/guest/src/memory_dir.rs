@@ -1,5 +1,5 @@
-//! Chooses the directory of a guest's memory file: UML maps an unlinked file as the guest's physical memory. The directory
-//! must have enough space and not be mounted noexec; a tmpfs is best.
+//! Chooses the directory of a guest's memory file: UML maps an unlinked file as the guest's physical memory.
+//! The directory must have enough space and not be mounted noexec; a tmpfs is best.
 
 use std::{
     ffi::OsString,
@@ -8,8 +8,8 @@ use std::{
 
 use crate::{Error, sys};
 
-/// The first suitable directory for `bytes` of memory. The file is sparse, so the guest may need less; but a full
-/// /dev/shm (64 MB in most containers) kills the guest.
+/// The first suitable directory for `bytes` of memory. The file is sparse, so the guest may need less; but a
+/// full /dev/shm (64 MB in most containers) kills the guest.
 pub(crate) fn choose(bytes: u64) -> Result<PathBuf, Error> {
     choose_with(std::env::var_os("TMPDIR"), bytes)
 }

@@ -58,7 +58,8 @@ pub(crate) fn version_request(text: &str) -> Option<KernelRequirement> {
     text.parse().ok().filter(|_| is_version)
 }
 
-/// Chooses the package for a request: `6.1` is the newest 6.1.x, `6.1.187` exactly this one, `None` the newest of all.
+/// Chooses the package for a request: `6.1` is the newest 6.1.x, `6.1.187` exactly this one, `None` the
+/// newest of all.
 pub(crate) fn choose<'a>(packages: &'a [Package], request: Option<&str>) -> Option<&'a Package> {
     let requested = request.map(version_request);
     let is_requested = |package: &&Package| match requested {

@@ -42,16 +42,16 @@ fn die_with_parent() -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) }).map(drop)
 }
 
-/// Prepares the process of a guest's kernel: it is killed with the thread that starts it, leaves no core file, and gets neither
-/// random numbers nor randomized addresses from this machine.
+/// Prepares the process of a guest's kernel: it is killed with the thread that starts it, leaves no core
+/// file, and gets neither random numbers nor randomized addresses from this machine.
 pub(crate) fn prepare_kernel(command: &mut Command) {
     // SAFETY: between fork and exec only system calls are made, which is safe after a fork.
     unsafe {
         command.pre_exec(|| {
             let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             die_with_parent()?;
-            // UML computes the guest's memory size from its own addresses, which must be the same in every run. Docker's seccomp
-            // filter denies this; then runs may differ by a few pages of memory.
+            // UML computes the guest's memory size from its own addresses, which must be the same in every
+            // run. Docker's seccomp filter denies this; then runs may differ by a few pages of memory.
             libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
             check(libc::setrlimit(libc::RLIMIT_CORE, &raw const none))?;
             refuse_random_numbers()
@@ -69,8 +69,8 @@ pub(crate) fn exchange(one: &Path, other: &Path) -> io::Result<()> {
     .map(drop)
 }
 
-/// Makes getrandom(2) of this process and its children fail (ENOSYS). UML would seed the guest's random numbers with it,
-/// and every run would differ. UML handles the failure, as on Linux before 3.17.
+/// Makes getrandom(2) of this process and its children fail (ENOSYS). UML would seed the guest's random
+/// numbers with it, and every run would differ. UML handles the failure, as on Linux before 3.17.
 fn refuse_random_numbers() -> io::Result<()> {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const JUMP: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -100,7 +100,8 @@ pub(crate) fn kill_group(group: u32) {
 /// Processor time of a process without its children; zero if it has ended.
 pub(crate) fn processor_time(process: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // The name, in parentheses, may contain any characters. After it, utime is the 12th field and stime the 13th (proc(5)).
+    // The name, in parentheses, may contain any characters. After it, utime is the 12th field and stime the
+    // 13th (proc(5)).
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
     let ticks: u64 = fields.iter().skip(11).take(2).flat_map(|field| field.parse::<u64>()).sum();
     // SAFETY: takes a number and returns one.
@@ -145,7 +146,8 @@ pub(crate) fn mount(kind: &str, at: &str, options: &str) -> io::Result<()> {
     }
 }
 
-/// Seeds the kernel's random numbers, so that programs do not wait for entropy and every run has the same numbers.
+/// Seeds the kernel's random numbers, so that programs do not wait for entropy and every run has the same
+/// numbers.
 pub(crate) fn seed_random_numbers(seed: u64) -> io::Result<()> {
     /// `struct rand_pool_info` (linux/random.h).
     #[repr(C)]

@@ -1,11 +1,12 @@
 //! The source of a kernel: unpacked or copied into a work directory, and patched there in three ways.
 //!
 //! 1. `arch/um/Kconfig` fixes HZ at 100; distributions use 250. TCP's timers depend on it.
-//! 2. Reading the clock takes 256 ns of virtual time in User-Mode Linux, and its resolution is 256 ns. With the patch it takes
-//!    no virtual time, except in an endless loop, and the resolution is 1 ns: programs act at the instant at which their timers expire.
-//! 3. Before 6.13 User-Mode Linux has a buffer of 2,696 bytes for a program's vector registers, which is too small for processors
-//!    with AMX: the machine's kernel restores all registers or none, so the guest would panic before its
-//!    first program. With the patch the buffer is larger.
+//! 2. Reading the clock takes 256 ns of virtual time in User-Mode Linux, and its resolution is 256 ns. With
+//!    the patch it takes no virtual time, except in an endless loop, and the resolution is 1 ns: programs act
+//!    at the instant at which their timers expire.
+//! 3. Before 6.13 User-Mode Linux has a buffer of 2,696 bytes for a program's vector registers, which is too
+//!    small for processors with AMX: the machine's kernel restores all registers or none, so the guest would
+//!    panic before its first program. With the patch the buffer is larger.
 
 use std::{
     fs, io,
@@ -23,15 +24,17 @@ const REPOSITORY: &str = ".git";
 const KCONFIG: &str = "arch/um/Kconfig";
 const CLOCK: &str = "arch/um/kernel/time.c";
 const CLOCK_UNIT: &str = "arch/um/include/linux/time-internal.h";
-/// The file with the size of the buffer for vector registers, its line before 6.13, and its replacement. AMX needs 11,008 bytes.
-/// The buffer is on kernel stacks, which are therefore larger than by default (KERNEL_STACK_ORDER in kernel.config).
+/// The file with the size of the buffer for vector registers, its line before 6.13, and its replacement. AMX
+/// needs 11,008 bytes. The buffer is on kernel stacks, which are therefore larger than by default
+/// (KERNEL_STACK_ORDER in kernel.config).
 const REGISTERS: &str = "arch/x86/um/user-offsets.c";
 const REGISTERS_BYTES: &str = "DEFINE_LONGS(HOST_FP_SIZE, 2696);";
 const LARGER_REGISTERS_BYTES: &str = "DEFINE_LONGS(HOST_FP_SIZE, 12288);";
 /// The function that reads the clock, and the call in it that advances the clock.
 const READ_CLOCK: &str = "static u64 timer_read(struct clocksource *cs)\n";
 const ADVANCE_CLOCK: &str = "\ttime_travel_update_time_rel(TIMER_MULTIPLIER);\n";
-/// Inserted before that function to replace the call. 10,000 readings at one instant count as a busy-waiting loop.
+/// Inserted before that function to replace the call. 10,000 readings at one instant count as a busy-waiting
+/// loop.
 const CLOCK_WAS_READ: &str = "\
 /*
  * longfat: reading the clock takes no time, so that programs act at the instant at which their timers end. A loop that
@@ -123,8 +126,9 @@ fn find_archive(directory: &Path) -> io::Result<Option<PathBuf>> {
     directories.iter().find_map(|directory| find_archive(directory).transpose()).transpose()
 }
 
-/// Applies the patches listed at the top of this module. A tree without the expected files or lines is not changed there: then the check of the
-/// configuration detects a wrong HZ, and a run in which reading the clock takes virtual time reports how late packets were.
+/// Applies the patches listed at the top of this module. A tree without the expected files or lines is not
+/// changed there: then the check of the configuration detects a wrong HZ, and a run in which reading the
+/// clock takes virtual time reports how late packets were.
 pub(crate) fn patch(tree: &Path) -> Result<()> {
     replace(&tree.join(KCONFIG), with_hz_250)?;
     replace(&tree.join(CLOCK), with_free_clock)?;

@@ -1,5 +1,5 @@
-//! Checks that a file is a kernel that the lab can boot. A User-Mode Linux kernel prints its release and its options like any
-//! program.
+//! Checks that a file is a kernel that the lab can boot. A User-Mode Linux kernel prints its release and its
+//! options like any program.
 
 use std::{fs::File, io::Read, path::Path, time::Duration};
 

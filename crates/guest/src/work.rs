@@ -1,5 +1,6 @@
-//! Work directories of kernel builds, inside the cache. Each has a file that the building process locks (flock(2)); the
-//! kernel releases the lock when the process ends, and the next command then removes the directory.
+//! Work directories of kernel builds, inside the cache. Each has a file that the building process locks
+//! (flock(2)); the kernel releases the lock when the process ends, and the next command then removes the
+//! directory.
 
 use std::{
     fs::{self, File, TryLockError},

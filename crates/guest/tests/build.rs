@@ -1,5 +1,5 @@
-//! Builds of a fake kernel tree: its makefile has the targets of a kernel's, but they take a second and compile one small
-//! program.
+//! Builds of a fake kernel tree: its makefile has the targets of a kernel's, but they take a second and
+//! compile one small program.
 
 use std::{
     fs,

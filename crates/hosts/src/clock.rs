@@ -1,5 +1,5 @@
-//! The difference of two hosts' clocks, from requests for the other's time (as in RFC 5905, section 8: the exchange with the
-//! shortest round trip bounds the error best).
+//! The difference of two hosts' clocks, from requests for the other's time (as in RFC 5905, section 8: the
+//! exchange with the shortest round trip bounds the error best).
 
 /// A clock compared with this host's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -10,7 +10,8 @@ pub(crate) struct ClockOffset {
     pub error_ns: i64,
 }
 
-/// One exchange: when the request was sent and the reply arrived by this host's clock, and the time in the reply, ns.
+/// One exchange: when the request was sent and the reply arrived by this host's clock, and the time in the
+/// reply, ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exchange {
     pub sent_ns: i64,

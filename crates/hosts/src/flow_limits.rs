@@ -1,5 +1,6 @@
-//! Limits of the flows that a client requests from a server. A server without a token accepts requests of anyone who reaches its
-//! port: none of these requests may exhaust its memory, or make it send traffic to a host other than the client.
+//! Limits of the flows that a client requests from a server. A server without a token accepts requests of
+//! anyone who reaches its port: none of these requests may exhaust its memory, or make it send traffic to a
+//! host other than the client.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -15,11 +16,12 @@ use crate::{
 const MIN_SAMPLE_INTERVAL: Duration = Duration::from_millis(1);
 /// Minimum interval of echo requests, as in scenarios.
 const MIN_ECHO_INTERVAL: Duration = Duration::from_millis(1);
-/// Longest name of a flow, bytes; each row contains it. Scenarios have at most 64, and a number is appended to the names of
-/// continuations.
+/// Longest name of a flow, bytes; each row contains it. Scenarios have at most 64, and a number is appended
+/// to the names of continuations.
 const MAX_NAME_BYTES: usize = 128;
 
-/// The request as this server runs it. `client`: the only permitted destination; `None` permits all, for authenticated clients.
+/// The request as this server runs it. `client`: the only permitted destination; `None` permits all, for
+/// authenticated clients.
 ///
 /// # Errors
 /// Why the flow may not be run.
@@ -53,8 +55,8 @@ fn check_traffic(flow: &FlowRequest) -> Result<(), String> {
     Params::of(&spec).spec().map(drop).map_err(|refusal| refusal.to_string())
 }
 
-/// The address to which a flow goes, if it is the client's. Names are not resolved: a second resolution, when the flow connects,
-/// could return the address of another host.
+/// The address to which a flow goes, if it is the client's. Names are not resolved: a second resolution, when
+/// the flow connects, could return the address of another host.
 fn destination(flow: &FlowRequest, client: IpAddr) -> Result<IpAddr, String> {
     let what = if matches!(flow.traffic, Traffic::Ping { .. }) { "echo requests" } else { "data" };
     match flow.to.parse::<IpAddr>().map(|address| address.to_canonical()) {

@@ -17,9 +17,11 @@ pub struct RunOptions<'a> {
     pub locations: &'a HostLocations,
     /// The secret of all servers.
     pub token: Option<&'a Token>,
-    /// Whether this machine's settings may be changed for the run. Each server decides this for its own settings.
+    /// Whether this machine's settings may be changed for the run. Each server decides this for its own
+    /// settings.
     pub allows_tune: bool,
-    /// How long the run tries to continue flows whose connection was lost; `None`: such flows are not continued.
+    /// How long the run tries to continue flows whose connection was lost; `None`: such flows are not
+    /// continued.
     pub reconnect: Option<Duration>,
     /// Set it to end the run early.
     pub stop: &'a AtomicBool,
@@ -44,8 +46,8 @@ pub trait Observer {
 /// The measurement of a run.
 #[derive(Debug, Default)]
 pub struct Measured {
-    /// Samples of both ends in order of time since the run's start. The run's start is the instant for which the first flow's data began
-    /// at that flow's start.
+    /// Samples of both ends in order of time since the run's start. The run's start is the instant for which
+    /// the first flow's data began at that flow's start.
     pub rows: Vec<FlowSample>,
     /// Lost echoes.
     pub events: Vec<Event>,
@@ -82,6 +84,7 @@ pub struct HostReport {
     pub kernel: Option<String>,
     /// The values of the scenario's settings, and of TCP's buffers, during the run. Empty for an iperf3.
     pub settings: BTreeMap<String, String>,
-    /// Its clock's time minus this machine's and the maximum error, ns; `None` for this machine and for an iperf3.
+    /// Its clock's time minus this machine's and the maximum error, ns; `None` for this machine and for an
+    /// iperf3.
     pub clock_offset_ns: Option<(i64, i64)>,
 }

@@ -13,8 +13,8 @@ pub(crate) const COOKIE_PREFIX: &str = "longfat-hosts-1-";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case")]
 pub(crate) enum Request {
-    /// Describe the host and these settings: [`Reply::Host`].
-    /// Settings have the names of [`tune::read_setting`]. `nic` stands for the device with the data address, or, if there is none, with
+    /// Describe the host and these settings: [`Reply::Host`]. Settings have the names of
+    /// [`tune::read_setting`]. `nic` stands for the device with the data address, or, if there is none, with
     /// the address of the session's connection.
     Inspect {
         settings: Vec<String>,
@@ -80,7 +80,8 @@ pub(crate) struct HostDescription {
     pub name: String,
     /// Release of the kernel.
     pub kernel: String,
-    /// The requested settings that it has and discloses, and their values; `nic` is replaced by the name of the device.
+    /// The requested settings that it has and discloses, and their values; `nic` is replaced by the name of
+    /// the device.
     pub settings: BTreeMap<String, String>,
     /// Whether it changes settings on request (`serve --allow-tune`).
     pub allows_tune: bool,

@@ -55,7 +55,8 @@ pub(crate) fn connect<'a>(
     Ok(servers)
 }
 
-/// Runs `task`, which can wait for minutes in a server's queue, and keeps these sessions alive meanwhile. No flows have been requested yet.
+/// Runs `task`, which can wait for minutes in a server's queue, and keeps these sessions alive meanwhile. No
+/// flows have been requested yet.
 fn keep_alive_during<T>(servers: &mut BTreeMap<String, Server<'_>>, task: impl FnOnce() -> T) -> T {
     let (running, ended) = channel::<()>();
     std::thread::scope(|scope| {

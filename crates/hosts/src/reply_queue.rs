@@ -1,5 +1,6 @@
-//! The queue of flows' replies on their way to the client. Rows that a slow client has not read do not accumulate: the result at
-//! the flow's end contains all samples again. Neither do notes, of which the other end of a flow can cause any number.
+//! The queue of flows' replies on their way to the client. Rows that a slow client has not read do not
+//! accumulate: the result at the flow's end contains all samples again. Neither do notes, of which the other
+//! end of a flow can cause any number.
 
 use std::sync::{
     Arc,

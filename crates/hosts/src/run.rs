@@ -43,8 +43,8 @@ pub fn run(
     Ok(measured)
 }
 
-/// Connects to the servers and runs the flows. Times count from `zero_ns` by this machine's clock; `None`: from the instant for which
-/// the first flow's data began at that flow's start.
+/// Connects to the servers and runs the flows. Times count from `zero_ns` by this machine's clock; `None`:
+/// from the instant for which the first flow's data began at that flow's start.
 fn run_once(
     scenario: &Scenario,
     options: &RunOptions<'_>,
@@ -63,8 +63,8 @@ fn run_once(
     Ok(measured)
 }
 
-/// Continues the flows whose connection was lost, as separate flows: a new connection begins with a new window. Tries this for up to
-/// `timeout`. False if there is nothing to continue, or all attempts failed.
+/// Continues the flows whose connection was lost, as separate flows: a new connection begins with a new
+/// window. Tries this for up to `timeout`. False if there is nothing to continue, or all attempts failed.
 fn continue_lost(
     scenario: &Scenario,
     measured: &mut Measured,
@@ -111,7 +111,8 @@ fn continue_lost(
     Ok(false)
 }
 
-/// The time from the run's start, which a server's clock can determine and which therefore may be any number, to `now_ns`.
+/// The time from the run's start, which a server's clock can determine and which therefore may be any number,
+/// to `now_ns`.
 fn time_since(zero_ns: i64, now_ns: i64) -> Time {
     Time(u64::try_from(now_ns.saturating_sub(zero_ns)).unwrap_or(0))
 }

@@ -27,7 +27,8 @@ use crate::{
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Time to wait for the results of flows that were requested to end.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
-/// Maximum number of messages of one server that are handled before the others, and a request of the user to end the run, are.
+/// Maximum number of messages of one server that are handled before the others, and a request of the user to
+/// end the run, are.
 const MESSAGES_PER_TURN: usize = 256;
 /// Maximum number of notes of all servers.
 const MAX_NOTES: usize = 1000;
@@ -53,7 +54,8 @@ struct FlowState {
     is_requested: bool,
     /// Start of the flow by this machine's clock.
     started_ns: Option<i64>,
-    /// Rows since the flow's start; the message about its end replaces them by those of both ends. A server can send any number of them.
+    /// Rows since the flow's start; the message about its end replaces them by those of both ends. A server
+    /// can send any number of them.
     rows: SampleBuffer,
     last_row: Option<FlowSample>,
     end: Option<FlowEnd>,
@@ -111,7 +113,8 @@ impl<'a> Running<'a> {
             if stopped.is_none() && self.options.stop.load(Ordering::Acquire) {
                 stopped = Some(Instant::now());
                 stops.iter().for_each(|stop| stop.store(true, Ordering::Release));
-                // The stop flag also ends the sessions with servers, and so the flows that the servers have started.
+                // The stop flag also ends the sessions with servers, and so the flows that the servers have
+                // started.
                 self.give_up(|_| true, "interrupted");
             }
             if stopped.is_some_and(|at| at.elapsed() > END_TIMEOUT) {
@@ -213,7 +216,8 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Whether a reply is about a flow that `from` does not run. A server must not end the flows of others, or replace their samples.
+    /// Whether a reply is about a flow that `from` does not run. A server must not end the flows of others,
+    /// or replace their samples.
     fn is_foreign(&self, reply: &Reply, from: &Starter) -> bool {
         let (Reply::Note { number, .. }
         | Reply::Started { number, .. }

@@ -26,7 +26,8 @@ use crate::{
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval at which the server's time is requested, so that each end detects whether the other is alive.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
-/// Maximum number of messages about flows that may arrive before the reply to a request: a server queues at most 100,000 for a slow client.
+/// Maximum number of messages about flows that may arrive before the reply to a request: a server queues at
+/// most 100,000 for a slow client.
 const MAX_EARLY_MESSAGES: usize = 200_000;
 /// Number of exchanges that compare the clocks.
 const CLOCK_EXCHANGES: u32 = 8;
@@ -47,8 +48,9 @@ pub(crate) struct ServerSession<'a> {
 }
 
 impl<'a> ServerSession<'a> {
-    /// Opens a session; `None` if the server is an iperf3. The server reports the present values of `settings`. Settings of a
-    /// device are those of the device with `data_address`, or, if there is none, of the device that carries the session.
+    /// Opens a session; `None` if the server is an iperf3. The server reports the present values of
+    /// `settings`. Settings of a device are those of the device with `data_address`, or, if there is none, of
+    /// the device that carries the session.
     pub(crate) fn connect(
         host: &str,
         address: &Address,
@@ -143,8 +145,8 @@ impl<'a> ServerSession<'a> {
         self.channel.send(request).map_err(|source| self.failed(source))
     }
 
-    /// The next reply of a flow, if all of it has arrived. The result of a flow can take minutes on a slow path; the other sessions are served
-    /// meanwhile.
+    /// The next reply of a flow, if all of it has arrived. The result of a flow can take minutes on a slow
+    /// path; the other sessions are served meanwhile.
     pub(crate) fn poll(&mut self) -> Result<Option<Reply>, Error> {
         if self.last_request.elapsed() >= KEEPALIVE_INTERVAL {
             self.send(&Request::Clock)?;
@@ -155,7 +157,8 @@ impl<'a> ServerSession<'a> {
         Ok(reply.filter(|reply| !matches!(reply, Reply::Clock { .. })))
     }
 
-    /// Sends a request, before or after the flows, and waits for its reply. Messages about flows that did not end in time are ignored.
+    /// Sends a request, before or after the flows, and waits for its reply. Messages about flows that did not
+    /// end in time are ignored.
     fn request(&mut self, request: &Request) -> Result<Reply, Error> {
         self.send(request)?;
         let mut early_messages = 0;

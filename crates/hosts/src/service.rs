@@ -38,7 +38,8 @@ const MAX_FLOWS: usize = 128;
 pub struct HostService {
     /// Settings may be changed for the duration of a session.
     pub allows_tune: bool,
-    /// The server's token. With it, the host sends flows to other hosts than the client, which must have the same token.
+    /// The server's token. With it, the host sends flows to other hosts than the client, which must have the
+    /// same token.
     pub token: Option<Token>,
 }
 
@@ -113,7 +114,8 @@ impl<'a> Session<'a> {
                 channel.send(&reply)?;
             }
             if !channel.wait(pause)? {
-                // On a slow path the reply can have taken longer; the client's messages have then arrived meanwhile.
+                // On a slow path the reply can have taken longer; the client's messages have then arrived
+                // meanwhile.
                 if last_message.elapsed() > IDLE_TIMEOUT {
                     return Err(ServerError::Timeout { what: "message of a run", after: IDLE_TIMEOUT });
                 }

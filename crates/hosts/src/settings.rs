@@ -1,5 +1,5 @@
-//! Settings of this host that are changed for a run, and restored afterwards, also if this process is killed: a second
-//! process waits for the end of this one and then restores them.
+//! Settings of this host that are changed for a run, and restored afterwards, also if this process is killed:
+//! a second process waits for the end of this one and then restores them.
 
 use std::{
     collections::BTreeMap,
@@ -25,8 +25,8 @@ use crate::{Error, error::chain};
 /// The argument with which this program is started as the second process.
 pub const GUARD_COMMAND: &str = "guard-settings";
 
-/// Name of the abstract socket that a run holds while it changes settings of this network namespace. It vanishes with the last
-/// process that holds it.
+/// Name of the abstract socket that a run holds while it changes settings of this network namespace. It
+/// vanishes with the last process that holds it.
 const CHANGES_LOCK: &str = "longfat-run-settings";
 /// Maximum time for which a run waits for the second process that restores the settings of an earlier run.
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -36,8 +36,9 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// The device in the names of settings until it is known which of a host's devices carries the data.
 const DATA_DEVICE: &str = "nic";
 
-/// The settings of a host that a scenario states: sysctls, and those of its network interface card. If the scenario states a simulated
-/// kernel, the card is one of that kernel's time, so its settings do not apply to a real host.
+/// The settings of a host that a scenario states: sysctls, and those of its network interface card. If the
+/// scenario states a simulated kernel, the card is one of that kernel's time, so its settings do not apply to
+/// a real host.
 pub(crate) fn stated(host: &Host) -> Vec<(String, String)> {
     let sysctls = host.sysctl.iter().map(|(name, value)| (name.clone(), value.clone()));
     let device = |name: &str, value: String| (format!("{DATA_DEVICE} {name}"), value);
@@ -76,16 +77,16 @@ pub struct ChangedSettings {
     _lock: UnixListener,
 }
 
-/// This host's values of these settings, for a peer and the record. Settings that it does not have, or that only root may read,
-/// are missing.
+/// This host's values of these settings, for a peer and the record. Settings that it does not have, or that
+/// only root may read, are missing.
 pub(crate) fn read(names: &[String]) -> Result<BTreeMap<String, String>, Error> {
     let paths = HostPaths::for_run()?;
     let disclosed = names.iter().filter(|name| !tune::is_secret_setting(&paths, name));
     Ok(disclosed.filter_map(|name| Some((name.clone(), tune::read_setting(&paths, name).ok()?))).collect())
 }
 
-/// Refuses settings that only root may read: a client that changes one could learn its value from an error, or from the report of its
-/// restoration.
+/// Refuses settings that only root may read: a client that changes one could learn its value from an error,
+/// or from the report of its restoration.
 pub(crate) fn refuse_secrets(settings: &[(String, String)]) -> Result<(), Error> {
     let paths = HostPaths::for_run()?;
     match settings.iter().find(|(name, _)| tune::is_secret_setting(&paths, name)) {
@@ -97,11 +98,12 @@ pub(crate) fn refuse_secrets(settings: &[(String, String)]) -> Result<(), Error>
 }
 
 impl ChangedSettings {
-    /// Changes settings (names and values as of [`tune::apply`]). Settings that a killed run has left changed are restored
-    /// first.
+    /// Changes settings (names and values as of [`tune::apply`]). Settings that a killed run has left changed
+    /// are restored first.
     ///
     /// # Errors
-    /// If a setting cannot be changed, or another run has changed settings of this host; none is changed then.
+    /// If a setting cannot be changed, or another run has changed settings of this host; none is changed
+    /// then.
     pub fn change(purpose: &str, settings: &[(String, String)]) -> Result<ChangedSettings, Error> {
         let paths = HostPaths::for_run()?;
         let lock = lock_changes()?;
@@ -151,8 +153,8 @@ impl ChangedSettings {
     }
 }
 
-/// Restores settings that a run has left changed because both of its processes were killed. `None` if there are none, or if a run
-/// that is in progress will restore them.
+/// Restores settings that a run has left changed because both of its processes were killed. `None` if there
+/// are none, or if a run that is in progress will restore them.
 ///
 /// # Errors
 /// If a setting cannot be restored; the journal then remains.
@@ -182,8 +184,8 @@ pub fn restore_left_settings_with_note() -> Option<String> {
         .then(|| format!("restored settings that a killed run had left changed: {}", settings.join(", ")))
 }
 
-/// Locks the settings of this host: two runs that change them at the same time would each measure with the settings
-/// of the other, and restore them too early.
+/// Locks the settings of this host: two runs that change them at the same time would each measure with the
+/// settings of the other, and restore them too early.
 fn lock_changes() -> Result<UnixListener, Error> {
     let begun = Instant::now();
     loop {
@@ -216,8 +218,8 @@ impl Drop for ChangedSettings {
     }
 }
 
-/// The second process: waits for the end of its standard input, which is the end of the first process, and restores
-/// the settings.
+/// The second process: waits for the end of its standard input, which is the end of the first process, and
+/// restores the settings.
 ///
 /// # Errors
 /// If a setting cannot be restored.

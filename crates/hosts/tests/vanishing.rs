@@ -117,8 +117,9 @@ fn vanish(from: &str, vanishes: Vanishes) -> (Result<Measured, Error>, Duration)
 #[test]
 fn a_run_ends_when_a_server_vanishes_at_any_phase() {
     let replies = |connection, bytes| Vanishes::AfterReplies { connection, bytes };
-    // Connection 0 is the session: its position in the server's queue, the host description, the clock, and messages while the
-    // flow runs. Connection 1 is the flow's control connection, connection 2 carries its data.
+    // Connection 0 is the session: its position in the server's queue, the host description, the clock, and
+    // messages while the flow runs. Connection 1 is the flow's control connection, connection 2 carries its
+    // data.
     let phases = [
         ("h1", replies(0, 0)),
         ("h1", replies(0, 1)),

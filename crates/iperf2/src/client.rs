@@ -19,8 +19,8 @@ use crate::{
 /// The port of iperf 2's servers.
 pub const DEFAULT_PORT: u16 = 5001;
 
-/// Tests with an iperf 2 server. Options that iperf 2's protocol does not have are ignored. Ends early when `stop`
-/// is set.
+/// Tests with an iperf 2 server. Options that iperf 2's protocol does not have are ignored. Ends early when
+/// `stop` is set.
 pub fn test(options: &ClientOptions, stop: &AtomicBool, observer: &mut dyn Observer) -> TestOutcome {
     let outcome = check_amount(options).and_then(|()| match options.spec.protocol {
         Protocol::Tcp => connect(options, observer).map(|test| plain_streams::run(test, stop, observer)),

@@ -7,10 +7,10 @@
 //!
 //! Differences from iperf 2:
 //!
-//! 1. A sender's time ends when the last byte is acknowledged, and a test of a given number of bytes sends exactly that
-//!    number.
-//! 2. The server refuses UDP tests in which it would send (`-R`, `-d`, `-r`, `--full-duplex`): the sender's address of a
-//!    datagram can be forged, and the server would flood another host.
+//! 1. A sender's time ends when the last byte is acknowledged, and a test of a given number of bytes sends
+//!    exactly that number.
+//! 2. The server refuses UDP tests in which it would send (`-R`, `-d`, `-r`, `--full-duplex`): the sender's
+//!    address of a datagram can be forged, and the server would flood another host.
 //! 3. Bounce-back tests, permit keys, isochronous traffic and multicast are not supported.
 //! 4. `-d` and `-r` of a TCP client: the server connects back only to the client's own address.
 

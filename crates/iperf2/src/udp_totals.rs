@@ -71,8 +71,8 @@ pub(crate) struct Intervals {
 }
 
 impl Intervals {
-    /// Ends the interval at `now_s`; `streams` has the number of each stream, whether this end sends on it, and its totals
-    /// so far.
+    /// Ends the interval at `now_s`; `streams` has the number of each stream, whether this end sends on it,
+    /// and its totals so far.
     pub(crate) fn next(&mut self, now_s: f64, streams: &[(u32, bool, StreamTotals)]) -> Interval {
         self.last.resize(streams.len(), StreamTotals::default());
         let start_s = std::mem::replace(&mut self.begin_s, now_s);

@@ -1,6 +1,7 @@
-//! A channel for JSON messages of a protocol other than iperf3's, over a connection to the server's port. The client
-//! sends a cookie with the protocol's prefix, and waits for its turn. If the server has a token, each message is sealed
-//! (see [`crate::token`]), and the client's first message carries its time, so that recorded messages cannot be replayed.
+//! A channel for JSON messages of a protocol other than iperf3's, over a connection to the server's port. The
+//! client sends a cookie with the protocol's prefix, and waits for its turn. If the server has a token, each
+//! message is sealed (see [`crate::token`]), and the client's first message carries its time, so that
+//! recorded messages cannot be replayed.
 //!
 //! ```text
 //! client                              server
@@ -70,8 +71,8 @@ struct Rejection {
 }
 
 impl<'a> Channel<'a> {
-    /// Connects, and waits for its turn; `notice` is called if it is queued. `None` if the server does not have the service with this cookie prefix: it is
-    /// iperf3, or an earlier version of longfat.
+    /// Connects, and waits for its turn; `notice` is called if it is queued. `None` if the server does not
+    /// have the service with this cookie prefix: it is iperf3, or an earlier version of longfat.
     ///
     /// # Errors
     /// If the server cannot be reached, or refuses the client.
@@ -190,14 +191,15 @@ impl<'a> Channel<'a> {
         self.control.wait(timeout)
     }
 
-    /// Sends no more messages, and discards received ones until the other end closes or `timeout` has passed. Without this, a
-    /// message that arrives while this end closes resets the connection, and the other end can lose this end's last messages.
+    /// Sends no more messages, and discards received ones until the other end closes or `timeout` has passed.
+    /// Without this, a message that arrives while this end closes resets the connection, and the other end
+    /// can lose this end's last messages.
     pub fn finish(&mut self, timeout: Duration) {
         self.control.finish(timeout);
     }
 
-    /// Waits for a message, up to `timeout` for its beginning and for each further 16 KiB, and 100 times as long in all; `what` names it in
-    /// errors.
+    /// Waits for a message, up to `timeout` for its beginning and for each further 16 KiB, and 100 times as
+    /// long in all; `what` names it in errors.
     ///
     /// # Errors
     /// If no valid message arrives in time.
@@ -210,8 +212,9 @@ impl<'a> Channel<'a> {
         self.control.read_json(what, self.limit, timeout)
     }
 
-    /// The next message if all of it has arrived. Does not wait: a long message on a slow path does not block the caller. The timeout is that of
-    /// [`Channel::receive`], and begins with the first call after a message.
+    /// The next message if all of it has arrived. Does not wait: a long message on a slow path does not block
+    /// the caller. The timeout is that of [`Channel::receive`], and begins with the first call after a
+    /// message.
     ///
     /// # Errors
     /// As [`Channel::receive`].

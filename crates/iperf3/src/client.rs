@@ -53,7 +53,8 @@ pub struct TestOutcome {
     pub peer_host: Option<serde_json::Value>,
     /// The fraction of the time in which this end's busiest stream ran or waited for a processor, 0 to 1.
     pub busy: Option<f64>,
-    /// The fraction of the time in which the other end's busiest stream ran or waited for a processor, 0 to 1.
+    /// The fraction of the time in which the other end's busiest stream ran or waited for a processor, 0
+    /// to 1.
     pub peer_busy: Option<f64>,
 }
 
@@ -278,7 +279,8 @@ fn connect_streams(
                     .attempted(|| "send the cookie on a stream".into())
                     .map(drop)?;
             }
-            // The server's next message shows that it has all streams, so that a lost reply to the last hello does not matter.
+            // The server's next message shows that it has all streams, so that a lost reply to the last hello
+            // does not matter.
             Protocol::Udp => udp_stream::greet_unless(&socket, options.phase_timeout, || {
                 if stop.load(Ordering::Acquire) {
                     return Err(Error::Interrupted);

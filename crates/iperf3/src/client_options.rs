@@ -54,10 +54,11 @@ pub struct ClientOptions {
     pub send_timeout: Option<Duration>,
     /// Processors to which stream threads are pinned, in turn; empty: not pinned.
     pub pin: Vec<usize>,
-    /// Request information about the other end's host, see [`TestOutcome::peer_host`](crate::TestOutcome::peer_host).
+    /// Request information about the other end's host, see
+    /// [`TestOutcome::peer_host`](crate::TestOutcome::peer_host).
     pub request_host_info: bool,
-    /// The session with the server's [`Service`](crate::service::Service) to which the test belongs: it then does
-    /// not wait in the queue.
+    /// The session with the server's [`Service`](crate::service::Service) to which the test belongs: it then
+    /// does not wait in the queue.
     pub session: Option<Cookie>,
     /// The test.
     pub spec: TestSpec,

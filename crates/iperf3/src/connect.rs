@@ -1,4 +1,5 @@
-//! Connects to a host that has several addresses: an address that does not reply must not delay the others (RFC 8305).
+//! Connects to a host that has several addresses: an address that does not reply must not delay the others
+//! (RFC 8305).
 
 use std::{
     io,
@@ -18,8 +19,8 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// Interval at which a wait checks for a stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A host that acknowledges no keepalive is unreachable: first probe, interval and number of probes. This is detected after 30 s in
-/// every phase, including the wait in the server's queue.
+/// A host that acknowledges no keepalive is unreachable: first probe, interval and number of probes. This is
+/// detected after 30 s in every phase, including the wait in the server's queue.
 pub(crate) const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(15))
     .with_interval(Duration::from_secs(5))
@@ -32,8 +33,8 @@ struct Attempt {
     started: Instant,
 }
 
-/// Connects to the first of `addresses` that accepts; each attempt ends after `timeout`. `open` creates an unconnected socket. The
-/// connection sends keepalives.
+/// Connects to the first of `addresses` that accepts; each attempt ends after `timeout`. `open` creates an
+/// unconnected socket. The connection sends keepalives.
 ///
 /// # Errors
 /// If no address accepts: the last error. If `stop` is set.
@@ -92,7 +93,8 @@ pub(crate) fn connect_to_any(
     }
 }
 
-/// The addresses with alternating IP versions, beginning with that of the first address (RFC 8305, section 4).
+/// The addresses with alternating IP versions, beginning with that of the first address (RFC 8305, section
+/// 4).
 fn alternating(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let (mut same, mut other): (Vec<SocketAddr>, Vec<SocketAddr>) =
@@ -145,7 +147,8 @@ mod tests {
         Socket::new(Domain::for_address(to), Type::STREAM, None).attempted(|| "create a socket".into())
     }
 
-    /// A port whose backlog is full, so the kernel does not reply to a SYN. The returned sockets keep it full.
+    /// A port whose backlog is full, so the kernel does not reply to a SYN. The returned sockets keep it
+    /// full.
     fn silent_port() -> (SocketAddr, Vec<Socket>) {
         let listener = open("127.0.0.1:0".parse().unwrap()).unwrap();
         listener.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();

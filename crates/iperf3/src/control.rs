@@ -1,5 +1,6 @@
-//! The control connection: states and messages. Each must be complete by a deadline, which a long message extends by its progress: a slow
-//! path carries it, but a peer that sends single bytes at intervals cannot block this end.
+//! The control connection: states and messages. Each must be complete by a deadline, which a long message
+//! extends by its progress: a slow path carries it, but a peer that sends single bytes at intervals cannot
+//! block this end.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -28,8 +29,8 @@ const PIECE: usize = 64 << 10;
 const HEADER_BYTES: usize = 4;
 /// Bytes of a message that extend its deadline.
 const PROGRESS_BYTES: usize = 16 << 10;
-/// A message may take this number of timeouts in all. Otherwise clients that read slowly could keep the results of many tests in a server's
-/// memory.
+/// A message may take this number of timeouts in all. Otherwise clients that read slowly could keep the
+/// results of many tests in a server's memory.
 const MAX_TIMEOUTS: u32 = 100;
 
 /// The time until which the next bytes of a message must be sent or received.
@@ -50,7 +51,8 @@ impl Deadline {
         Deadline { at, last, timeout, moved: 0 }
     }
 
-    /// `moved` of the message's bytes have been sent or received. The first one, and each [`PROGRESS_BYTES`], extend the deadline.
+    /// `moved` of the message's bytes have been sent or received. The first one, and each [`PROGRESS_BYTES`],
+    /// extend the deadline.
     pub(crate) fn moved_to(&mut self, moved: usize, now: Instant) {
         let is_first = self.moved == 0 && moved > 0;
         if is_first || moved >= self.moved + PROGRESS_BYTES {
@@ -244,7 +246,8 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// The text of a document of at most `limit` bytes if all of it has arrived. The next call continues with the part that has arrived.
+    /// The text of a document of at most `limit` bytes if all of it has arrived. The next call continues with
+    /// the part that has arrived.
     pub(crate) fn poll_text(&mut self, what: &'static str, limit: usize) -> Result<Option<Vec<u8>>, Error> {
         let limit = if self.seal.is_some() { limit * SEALED_LIMIT_FACTOR } else { limit };
         loop {

@@ -48,8 +48,8 @@ pub(crate) enum DataPhaseEnd {
 pub(crate) struct DataBounds {
     /// This end decides when the test is over.
     pub(crate) decides_end: bool,
-    /// The test is over when all streams have ended: senders after the requested amount, receivers at the end of the
-    /// stream.
+    /// The test is over when all streams have ended: senders after the requested amount, receivers at the end
+    /// of the stream.
     pub(crate) ends_with_streams: bool,
     /// If no byte is transferred for this time, the other end counts as unreachable.
     pub(crate) idle: Option<Duration>,
@@ -197,8 +197,8 @@ impl<'a> DataPhase<'a> {
         due
     }
 
-    /// Waits until `due`, or until a thread wakes the control thread or the other end sends a message; true for a
-    /// message.
+    /// Waits until `due`, or until a thread wakes the control thread or the other end sends a message; true
+    /// for a message.
     fn wait(&mut self, due: Duration) -> Result<bool, Error> {
         if self.stop.load(Ordering::Acquire) {
             return Err(Error::Interrupted);

@@ -66,8 +66,8 @@ impl Greeting {
     }
 }
 
-/// Whether the first bytes are the header of an iperf 2 client (version 2.0.10 or newer, or with `-d` or `-r`): flags that
-/// announce a header, then a number of streams and a port.
+/// Whether the first bytes are the header of an iperf 2 client (version 2.0.10 or newer, or with `-d` or
+/// `-r`): flags that announce a header, then a number of streams and a port.
 fn is_iperf2_header(bytes: &[u8; COOKIE_BYTES]) -> bool {
     // Older ones send only data, repeating the ten digits.
     if bytes.starts_with(b"0123456789") {

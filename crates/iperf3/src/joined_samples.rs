@@ -1,4 +1,5 @@
-//! Samples of both ends of a test on one time axis. The other end may send any values: sums and differences saturate.
+//! Samples of both ends of a test on one time axis. The other end may send any values: sums and differences
+//! saturate.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +8,8 @@ use schema::{FlowSample, Metrics};
 /// Samples of the two ends are joined if they are at most this many sample intervals apart.
 const MAX_JOIN_DISTANCE: u64 = 2;
 
-/// Adds the values that the other end sampled at nearly the same time to this end's rows. The time axes of the two ends are
-/// half a round trip apart.
+/// Adds the values that the other end sampled at nearly the same time to this end's rows. The time axes of
+/// the two ends are half a round trip apart.
 pub fn join_samples(mut rows: Vec<FlowSample>, peer: &[FlowSample]) -> Vec<FlowSample> {
     let mut by_flow: BTreeMap<&str, Vec<&FlowSample>> = BTreeMap::new();
     for row in peer {
@@ -32,7 +33,8 @@ pub fn join_samples(mut rows: Vec<FlowSample>, peer: &[FlowSample]) -> Vec<FlowS
         let receiver_is_peer =
             nearest.rcvbuf_bytes.or(nearest.datagrams_received).or(nearest.bytes_received).is_some();
         if receiver_is_peer {
-            // Goodput is computed over the time between this end's rows: the other end's samples have other times.
+            // Goodput is computed over the time between this end's rows: the other end's samples have other
+            // times.
             row.bytes_received = bytes_at(samples, after, row.time_us);
             row.goodput_bps = rate_since(&before, row).or(nearest.goodput_bps).or(row.goodput_bps);
             before.insert(row.flow.clone(), (row.time_us, row.bytes_received));
@@ -58,8 +60,8 @@ fn max_distance_us(samples: &[&FlowSample]) -> Option<u64> {
     Some(MAX_JOIN_DISTANCE.saturating_mul(spacing.unsigned_abs()))
 }
 
-/// A row at the receiver's last sample if that follows this end's last row: the data that has arrived since then. The sender's values are
-/// those of its last row.
+/// A row at the receiver's last sample if that follows this end's last row: the data that has arrived since
+/// then. The sender's values are those of its last row.
 fn last_arrivals(flow: &str, samples: &[&FlowSample], rows: &[FlowSample]) -> Option<FlowSample> {
     let own = rows.iter().rev().find(|row| row.flow == flow)?;
     let last = samples.last()?;

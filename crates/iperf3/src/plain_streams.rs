@@ -1,5 +1,6 @@
-//! A test on connected TCP sockets without iperf3's control connection, for other protocols with the same kind of
-//! streams. A sender sends the requested amount and ends its stream; a receiver reads until the end of the stream.
+//! A test on connected TCP sockets without iperf3's control connection, for other protocols with the same
+//! kind of streams. A sender sends the requested amount and ends its stream; a receiver reads until the end
+//! of the stream.
 
 use std::{
     io::Read,
@@ -104,8 +105,8 @@ fn run_test(
     Ok(())
 }
 
-/// Waits until the other ends of all sent streams are closed: closing a socket earlier would reset the connection,
-/// and the other end could lose data that it has not read.
+/// Waits until the other ends of all sent streams are closed: closing a socket earlier would reset the
+/// connection, and the other end could lose data that it has not read.
 fn wait_for_close(running: &StreamThreads, stop: &AtomicBool) {
     let deadline = Instant::now() + CLOSE_TIMEOUT;
     let mut bytes = [0; 4096];

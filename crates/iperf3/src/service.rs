@@ -37,20 +37,21 @@ pub trait Service: fmt::Debug + Send + Sync {
     /// Whether the client that sent this cookie belongs to this service.
     fn accepts(&self, cookie: &Cookie) -> bool;
 
-    /// Whether the service uses [`ServiceClient::into_channel`], which checks the server's token: its clients get a notice when
-    /// they are queued. A server with a token rejects the clients of other services, except [`Service::authenticates_by_cookie`].
+    /// Whether the service uses [`ServiceClient::into_channel`], which checks the server's token: its clients
+    /// get a notice when they are queued. A server with a token rejects the clients of other services, except
+    /// [`Service::authenticates_by_cookie`].
     fn checks_token(&self) -> bool {
         false
     }
 
-    /// Whether [`Service::accepts`] only accepts cookies that contain a secret, so that a server with a token need not reject the
-    /// clients.
+    /// Whether [`Service::accepts`] only accepts cookies that contain a secret, so that a server with a token
+    /// need not reject the clients.
     fn authenticates_by_cookie(&self) -> bool {
         false
     }
 
-    /// Whether its clients open a UDP socket. A server can set up only one of these clients per address at a time, because
-    /// the greetings of their sockets have no cookie.
+    /// Whether its clients open a UDP socket. A server can set up only one of these clients per address at a
+    /// time, because the greetings of their sockets have no cookie.
     fn uses_datagrams(&self) -> bool {
         true
     }
@@ -141,8 +142,8 @@ impl UdpHello<'_> {
 pub struct ListenerRenewal<'a>(&'a Renewal);
 
 impl ListenerRenewal<'_> {
-    /// Renews the socket, so that changed sysctls of buffers apply to the connections that are accepted from then on. No
-    /// connection is refused meanwhile.
+    /// Renews the socket, so that changed sysctls of buffers apply to the connections that are accepted from
+    /// then on. No connection is refused meanwhile.
     ///
     /// # Errors
     /// If no second socket can be made; the first then remains.

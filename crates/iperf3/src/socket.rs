@@ -30,9 +30,9 @@ pub enum End {
     Server,
 }
 
-/// Sets the options of `spec` on a socket that `sends` data or receives it; `congestion` is the kernel's name of the congestion control. Returns notes for
-/// the user: an unknown congestion control is an error at a client, and a note at a server, which then uses
-/// its default.
+/// Sets the options of `spec` on a socket that `sends` data or receives it; `congestion` is the kernel's name
+/// of the congestion control. Returns notes for the user: an unknown congestion control is an error at a
+/// client, and a note at a server, which then uses its default.
 ///
 /// # Errors
 /// If an option cannot be set, or at a client the congestion control is unknown.

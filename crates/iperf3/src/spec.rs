@@ -105,8 +105,8 @@ pub struct TestSpec {
     pub server_affinity: Option<u32>,
     /// Datagram numbers of 64 bits.
     pub udp_counters_64bit: bool,
-    /// Maximum lateness of this end's datagrams; later ones are skipped. `None`: a burst catches up 100 ms at most.
-    /// Not sent to the other end.
+    /// Maximum lateness of this end's datagrams; later ones are skipped. `None`: a burst catches up 100 ms at
+    /// most. Not sent to the other end.
     pub max_lateness: Option<Duration>,
     /// The client requests the server's report.
     pub get_server_output: bool,
@@ -117,8 +117,8 @@ pub struct TestSpec {
 }
 
 impl TestSpec {
-    /// One stream from the client as fast as possible, with reports every second and every option off: the base of a
-    /// specification that sets some.
+    /// One stream from the client as fast as possible, with reports every second and every option off: the
+    /// base of a specification that sets some.
     pub fn new(protocol: Protocol, amount: Amount) -> Self {
         TestSpec {
             protocol,

@@ -22,8 +22,8 @@ use crate::{
     wake_threshold::WakeThreshold,
 };
 
-/// Maximum size of a write if the user sets the buffer size. Linux 6.18 checks the limit of the send buffer about
-/// once per call, so a larger write exceeds a small buffer several times over.
+/// Maximum size of a write if the user sets the buffer size. Linux 6.18 checks the limit of the send buffer
+/// about once per call, so a larger write exceeds a small buffer several times over.
 const WRITE_BYTES: usize = 64 << 10;
 /// Interval at which a paced sender checks for a stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(20);
@@ -86,8 +86,8 @@ impl Stream {
             || os::unacknowledged_bytes(&self.socket).map_or(true, |bytes| bytes == 0)
     }
 
-    /// Ends the stream and wakes its thread if it is blocked. A receiver still reads the data that has arrived, and
-    /// the kernel still delivers a sender's data.
+    /// Ends the stream and wakes its thread if it is blocked. A receiver still reads the data that has
+    /// arrived, and the kernel still delivers a sender's data.
     pub(crate) fn end(&self) {
         if let Some(udp) = &self.udp {
             return udp.end();

@@ -1,10 +1,11 @@
-//! Decides when a stream is sampled, so that there is a row of the record at each requested interval. `stream_sample.rs` reads its state.
+//! Decides when a stream is sampled, so that there is a row of the record at each requested interval.
+//! `stream_sample.rs` reads its state.
 //!
 //! A wake-up costs many times more than a sample. So the thread of a TCP receiver or of a UDP stream takes
-//! the due samples between its own calls. The thread that runs the test (the control thread) samples TCP senders,
-//! receivers that sleep while data is in flight, and every [`TICK`] all streams that were not sampled. For an
-//! idle stream rows repeat the last sample: a sender that had nothing outstanding and has sent nothing since,
-//! or a receiver that was not woken since and got no segment out of order.
+//! the due samples between its own calls. The thread that runs the test (the control thread) samples TCP
+//! senders, receivers that sleep while data is in flight, and every [`TICK`] all streams that were not
+//! sampled. For an idle stream rows repeat the last sample: a sender that had nothing outstanding and has
+//! sent nothing since, or a receiver that was not woken since and got no segment out of order.
 
 use std::{
     sync::{
@@ -30,8 +31,8 @@ const MAX_REPEATED_ROWS: i64 = 1000;
 /// No sample is due.
 const NEVER: u64 = u64::MAX;
 
-/// The sampling state of a stream, shared by its thread and the control thread. Times are microseconds since the
-/// data began.
+/// The sampling state of a stream, shared by its thread and the control thread. Times are microseconds since
+/// the data began.
 #[derive(Debug)]
 pub(crate) struct StreamSampler {
     every_us: u64,
@@ -137,8 +138,8 @@ impl StreamSampler {
         is_due
     }
 
-    /// Marks the stream as active. If its thread does not sample often enough itself, sets the control thread's
-    /// wake-up for the next sample.
+    /// Marks the stream as active. If its thread does not sample often enough itself, sets the control
+    /// thread's wake-up for the next sample.
     fn mark_active(&self, shared: &SharedState) {
         if !self.is_active.load(Ordering::SeqCst) {
             self.is_active.store(true, Ordering::SeqCst);
@@ -169,8 +170,8 @@ impl StreamSampler {
         self.due_us.load(Ordering::Relaxed).saturating_add((self.every_us / 2).min(GRACE_US))
     }
 
-    /// The control thread takes a sample if the thread has not done so in time. `all`: also if the stream seems
-    /// idle.
+    /// The control thread takes a sample if the thread has not done so in time. `all`: also if the stream
+    /// seems idle.
     pub(crate) fn sample_if_overdue(&self, stream: &impl Sampled, shared: &SharedState, all: bool) {
         let is_requested = || all || (self.is_active.load(Ordering::Relaxed) && !self.samples_itself());
         if shared.now_us() >= self.overdue_us() && is_requested() {

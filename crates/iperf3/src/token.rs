@@ -1,5 +1,5 @@
-//! Authentication by a token, between two longfat ends. Both ends share a secret, and each JSON message of the
-//! control connection carries a keyed hash (HMAC with SHA-256, RFC 2104) over its text, its sender, its
+//! Authentication by a token, between two longfat ends. Both ends share a secret, and each JSON message of
+//! the control connection carries a keyed hash (HMAC with SHA-256, RFC 2104) over its text, its sender, its
 //! sequence number and the test's cookie. Without the secret it is therefore impossible to request a test,
 //! change requests or results, or impersonate the other end. Nothing is encrypted, and neither the states
 //! between the messages nor the data are protected.
@@ -79,8 +79,8 @@ impl Token {
         Token(text.into())
     }
 
-    /// A keyed hash for another protocol of longfat, whose `purpose` separates it from all others. Each part is
-    /// preceded by its length.
+    /// A keyed hash for another protocol of longfat, whose `purpose` separates it from all others. Each part
+    /// is preceded by its length.
     pub fn keyed_hash(&self, purpose: &str, parts: &[&[u8]]) -> [u8; 32] {
         // HMAC takes keys of any length.
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).unwrap_or_else(|_| unreachable!());

@@ -146,8 +146,8 @@ pub fn greet(socket: &Socket, timeout: Duration) -> Result<(), Error> {
     greet_unless(socket, timeout, || Ok(false))
 }
 
-/// Like [`greet`], but also ends when `is_open` returns true: the server has confirmed the hello in another way, so a lost reply does
-/// not matter.
+/// Like [`greet`], but also ends when `is_open` returns true: the server has confirmed the hello in another
+/// way, so a lost reply does not matter.
 ///
 /// # Errors
 /// As for [`greet`], and those of `is_open`.

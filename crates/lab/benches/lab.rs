@@ -51,7 +51,8 @@ fn scenario(mtu: u32, link: &str) -> Scenario {
     file.resolve(None, &sets).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Maximum goodput over a link of `rate`: headers with timestamps take 52 bytes of each packet, Ethernet's 14 more.
+/// Maximum goodput over a link of `rate`: headers with timestamps take 52 bytes of each packet, Ethernet's 14
+/// more.
 fn payload_limit(mtu: u32, rate: f64) -> f64 {
     rate * f64::from(mtu - 52) / f64::from(mtu + 14)
 }
@@ -108,7 +109,8 @@ fn print_quality(quality: &schema::Quality) {
     quality.notes.iter().for_each(|note| println!("       {note}"));
 }
 
-/// Echoes over 10 ms each way: their error relative to 20 ms, and the part of it that the hosts themselves cause.
+/// Echoes over 10 ms each way: their error relative to 20 ms, and the part of it that the hosts themselves
+/// cause.
 fn round_trips(options: &lab::RunOptions<'_>) {
     let text = r#"
         duration = "11s"

@@ -1,4 +1,5 @@
-//! Baseline for benchmarks: TCP goodput and echoes over a plain veth pair between two namespaces, without an emulator.
+//! Baseline for benchmarks: TCP goodput and echoes over a plain veth pair between two namespaces, without an
+//! emulator.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -66,8 +67,8 @@ impl VethPair {
     }
 }
 
-/// Round-trip times of `count` echoes, one every `interval`, between two namespaces joined by a veth pair: the delay of the
-/// hosts themselves.
+/// Round-trip times of `count` echoes, one every `interval`, between two namespaces joined by a veth pair:
+/// the delay of the hosts themselves.
 ///
 /// # Errors
 /// If the pair cannot be created or an echo cannot be sent.

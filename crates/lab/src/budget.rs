@@ -7,13 +7,13 @@ use units::Time;
 const MIN_SLEEP_NS: u64 = 40_000;
 /// Maximum sleep, ns: a stop is detected within it.
 const MAX_SLEEP_NS: u64 = 20_000_000;
-/// At real-time priority the thread leaves 1/16 of the time to other programs: a little more than the 1/20 for which the
-/// kernel would otherwise stop the thread in one piece (sched_rt_runtime_us; from Linux 6.12 on the fair server). It
-/// pauses even if no other program is ready to run: on 6.18, skipping those pauses made one packet in a hundred 20 ms
-/// late.
+/// At real-time priority the thread leaves 1/16 of the time to other programs: a little more than the 1/20
+/// for which the kernel would otherwise stop the thread in one piece (sched_rt_runtime_us; from Linux 6.12 on
+/// the fair server). It pauses even if no other program is ready to run: on 6.18, skipping those pauses made
+/// one packet in a hundred 20 ms late.
 const PAUSE_DIVISOR: u64 = 16;
-/// Requested length of a pause, ns. A pause lasts some 15 us longer, and the kernel charges those to the thread. Shorter
-/// pauses would be so frequent that a third of all packets would wait for one.
+/// Requested length of a pause, ns. A pause lasts some 15 us longer, and the kernel charges those to the
+/// thread. Shorter pauses would be so frequent that a third of all packets would wait for one.
 pub(crate) const PAUSE_NS: u64 = 40_000;
 /// A voluntary pause does not begin this shortly before a departure, ns.
 const MIN_TIME_TO_DEPARTURE_NS: u64 = 80_000;

@@ -24,8 +24,9 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// Allocates buffers for the bytes that these links and their queues hold, and touches their pages. On a virtual machine
-    /// the first use of each 2 MB may have to wait for the hypervisor, which stalls the thread for 5 ms.
+    /// Allocates buffers for the bytes that these links and their queues hold, and touches their pages. On a
+    /// virtual machine the first use of each 2 MB may have to wait for the hypervisor, which stalls the
+    /// thread for 5 ms.
     pub(crate) fn for_links(links: &[Link]) -> Self {
         let total_bytes: u64 = links.iter().map(Self::held_by).fold(0, u64::saturating_add);
         let count = (total_bytes / FRAME_BYTES as u64).min(MAX_PREPARED as u64) as usize;

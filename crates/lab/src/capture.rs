@@ -1,16 +1,18 @@
 //! Captures: packets of a host or of a link's direction, in files that Wireshark and tcpdump read.
 //!
-//! The emulator's thread encodes the blocks of a file ([`::capture::pcapng_writer`]) and passes them to a writer thread; it
-//! never waits for the disk. Packets that exceed the limit of pending bytes are counted as missed, in the file
-//! (epb_dropcount) and in [`CaptureEnd`]. Only whole blocks are passed to the kernel. If the process is killed
-//! during such a write, the file ends inside a block: readers report that and show all packets before it.
+//! The emulator's thread encodes the blocks of a file ([`::capture::pcapng_writer`]) and passes them to a
+//! writer thread; it never waits for the disk. Packets that exceed the limit of pending bytes are counted as
+//! missed, in the file (epb_dropcount) and in [`CaptureEnd`]. Only whole blocks are passed to the kernel. If
+//! the process is killed during such a write, the file ends inside a block: readers report that and show all
+//! packets before it.
 //!
-//! Timestamps are of the run's clock, which is compared with UTC once: steps of the machine's clock have no effect. A host's packets
-//! are timestamped when the emulator read them and when they were due at the host; a link's packets when they leave the link.
-//! The segments of a super-packet are spread evenly over its duration.
+//! Timestamps are of the run's clock, which is compared with UTC once: steps of the machine's clock have no
+//! effect. A host's packets are timestamped when the emulator read them and when they were due at the host; a
+//! link's packets when they leave the link. The segments of a super-packet are spread evenly over its
+//! duration.
 //!
-//! Known limit: segments are written in the order in which their super-packets completed, so in a file
-//! with both directions of a link, timestamps can decrease by a super-packet's duration (`reordercap` sorts them).
+//! Known limit: segments are written in the order in which their super-packets completed, so in a file with
+//! both directions of a link, timestamps can decrease by a super-packet's duration (`reordercap` sorts them).
 //!
 //! All captures of a lab are here; `file.rs` has one capture with its file and writer thread.
 
@@ -164,7 +166,8 @@ impl Captures {
         Ok(CaptureId(list.started))
     }
 
-    /// Ends a capture and waits until its file is complete. `None` if there is no such capture, or if it has ended.
+    /// Ends a capture and waits until its file is complete. `None` if there is no such capture, or if it has
+    /// ended.
     pub(crate) fn stop(&self, id: CaptureId) -> Option<CaptureEnd> {
         let mut list = self.list();
         let index = list.active.iter().position(|capture| capture.id == id)?;
@@ -193,8 +196,9 @@ impl Captures {
         self.is_active() && self.list().active.iter().any(|capture| capture.interface(point).is_some())
     }
 
-    /// Captures a packet of `count` segments at `point`; `train` has the times of its first and last segment since
-    /// the run's start. `segments` calls its argument with the Ethernet bytes of each segment, in order.
+    /// Captures a packet of `count` segments at `point`; `train` has the times of its first and last segment
+    /// since the run's start. `segments` calls its argument with the Ethernet bytes of each segment, in
+    /// order.
     pub(crate) fn take(
         &self,
         point: CapturePoint,
@@ -225,8 +229,8 @@ impl Captures {
     }
 }
 
-/// UTC (nanoseconds since 1970) minus CLOCK_MONOTONIC. The clocks cannot be read at once, so the readings with the shortest
-/// interval between them count.
+/// UTC (nanoseconds since 1970) minus CLOCK_MONOTONIC. The clocks cannot be read at once, so the readings
+/// with the shortest interval between them count.
 fn utc_offset_ns() -> u64 {
     let read = |_| {
         let before = sys::monotonic().0;
@@ -313,8 +317,8 @@ mod tests {
         assert_eq!((packets[4].flags, packets[4].interface, &packets[4].bytes), (None, 1, &frame(6)));
     }
 
-    /// The run's time restarts when the driver's thread runs, long after the captures were prepared on a busy machine, or,
-    /// in virtual time, at the second whole second.
+    /// The run's time restarts when the driver's thread runs, long after the captures were prepared on a busy
+    /// machine, or, in virtual time, at the second whole second.
     #[test]
     fn timestamps_are_utc_counted_from_the_start_of_the_driver() {
         const TOLERANCE_NS: u64 = 50_000_000;

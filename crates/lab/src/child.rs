@@ -3,8 +3,8 @@
 
 use std::io::{self, Read, Write};
 
-/// Runs `work` in a child process and returns its result. Only for a process with one thread: the child has a copy of
-/// the memory, and a lock held by another thread would never be released in it.
+/// Runs `work` in a child process and returns its result. Only for a process with one thread: the child has a
+/// copy of the memory, and a lock held by another thread would never be released in it.
 pub(crate) fn in_child<const N: usize>(work: impl FnOnce() -> [i32; N]) -> io::Result<[i32; N]> {
     let (mut reader, mut writer) = io::pipe()?;
     // SAFETY: the child only runs `work` and ends by `_exit`, without the parent's clean-up.

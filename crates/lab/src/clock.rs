@@ -1,14 +1,15 @@
 //! The emulator's clock: the time since a run's start, minus the emulator's stalls.
 //!
 //! When the hypervisor, or uninterruptible work in the kernel, stops the emulator for some milliseconds,
-//! packets fall due meanwhile. Delivered together they would form a burst of ACKs. It would trigger a burst of data that
-//! overflows short queues: losses that the emulated network did not cause. Therefore the clock stops during a stall, and packets
-//! in flight continue with their original spacing; round trips during a stall take longer by its length. The whole run uses
-//! this clock: the times of its rows, the start and end of its flows, and the schedule of udp flows. A stall therefore does not
-//! reduce goodput.
+//! packets fall due meanwhile. Delivered together they would form a burst of ACKs. It would trigger a burst
+//! of data that overflows short queues: losses that the emulated network did not cause. Therefore the clock
+//! stops during a stall, and packets in flight continue with their original spacing; round trips during a
+//! stall take longer by its length. The whole run uses this clock: the times of its rows, the start and end
+//! of its flows, and the schedule of udp flows. A stall therefore does not reduce goodput.
 //!
-//! In virtual time nothing stalls, and reading the clock costs a system call, which is expensive in User-Mode Linux. There the
-//! driver computes the time from how long it waited, because computing takes no virtual time.
+//! In virtual time nothing stalls, and reading the clock costs a system call, which is expensive in User-Mode
+//! Linux. There the driver computes the time from how long it waited, because computing takes no virtual
+//! time.
 
 use std::{
     sync::{
@@ -25,13 +26,14 @@ use crate::{stalls::Stalls, sys};
 
 /// An iteration of the emulator that takes this much longer than planned is a stall, ns.
 const STALL_NS: u64 = 300_000;
-/// [`STALL_NS`] if a link is faster than [`FAST_LINK`]: then many iterations are long because of load. The emulator catches up
-/// after those; stopping the clock for them would reduce the links' rates.
+/// [`STALL_NS`] if a link is faster than [`FAST_LINK`]: then many iterations are long because of load. The
+/// emulator catches up after those; stopping the clock for them would reduce the links' rates.
 const STALL_ON_FAST_LINKS_NS: u64 = 2_000_000;
 const FAST_LINK: BitRate = BitRate(1_000_000_000);
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A run's time for threads other than the driver. It decreases when the driver detects a stall, by the stall's length.
+/// A run's time for threads other than the driver. It decreases when the driver detects a stall, by the
+/// stall's length.
 #[derive(Debug, Clone)]
 pub(crate) struct RunTime {
     /// CLOCK_MONOTONIC at the run's start.
@@ -84,8 +86,8 @@ pub enum TimeMode {
     /// Real time: threads compete for processors, and computing takes time.
     #[default]
     Real,
-    /// Virtual time, as in User-Mode Linux with `time-travel=inf-cpu`: computing takes no time, and the clock jumps to the next
-    /// timer.
+    /// Virtual time, as in User-Mode Linux with `time-travel=inf-cpu`: computing takes no time, and the clock
+    /// jumps to the next timer.
     Virtual,
 }
 
@@ -137,7 +139,8 @@ impl Clock {
         self.reading_takes_time
     }
 
-    /// Starts the run's time: a busy machine takes tens of milliseconds until a new thread runs, which is not a stall of the run.
+    /// Starts the run's time: a busy machine takes tens of milliseconds until a new thread runs, which is not
+    /// a stall of the run.
     ///
     /// Virtual time starts at the second whole second from now, so that every run starts at the same phase of
     /// the kernel's ticks.

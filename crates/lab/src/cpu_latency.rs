@@ -1,12 +1,12 @@
 //! Keeps the machine's idle processors out of deep idle states while packets are in flight.
 //!
-//! A program that waits for a packet runs only after its processor has left its idle state. On a virtual machine an idle
-//! processor is halted, and the hypervisor takes 10 to 50 us to resume it; elsewhere the idle state's exit latency takes up
-//! to 200 us. The thread that wakes it pays as well: waking the receiver of each frame took a fifth of the emulator's thread
-//! at 25 Gb/s.
+//! A program that waits for a packet runs only after its processor has left its idle state. On a virtual
+//! machine an idle processor is halted, and the hypervisor takes 10 to 50 us to resume it; elsewhere the idle
+//! state's exit latency takes up to 200 us. The thread that wakes it pays as well: waking the receiver of
+//! each frame took a fifth of the emulator's thread at 25 Gb/s.
 //!
-//! A request to /dev/cpu_dma_latency (Linux: Documentation/power/pm_qos_interface.rst) holds while the file is open, so
-//! none outlasts this process, however it ends.
+//! A request to /dev/cpu_dma_latency (Linux: Documentation/power/pm_qos_interface.rst) holds while the file
+//! is open, so none outlasts this process, however it ends.
 
 use std::{
     fs::{self, File},
@@ -15,7 +15,8 @@ use std::{
 
 /// Maximum exit latency to request, us: that of the lightest idle state that saves power.
 const LIGHT_IDLE_LATENCY_US: i32 = 2;
-/// Maximum exit latency to request where every idle state halts a virtual machine's processor, us: idle processors poll.
+/// Maximum exit latency to request where every idle state halts a virtual machine's processor, us: idle
+/// processors poll.
 const POLLING_LATENCY_US: i32 = 0;
 
 /// The request to the kernel's PM QoS interface, while it is active.

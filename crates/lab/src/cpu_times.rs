@@ -28,8 +28,9 @@ pub(crate) struct CpuUse {
 }
 
 impl CpuTimes {
-    /// The times of `cpus`: those of a process in a container, or started by taskset(1), can be busy on an idle machine. All
-    /// processors count if it is empty or /proc/stat lacks one of them: containers can number them differently.
+    /// The times of `cpus`: those of a process in a container, or started by taskset(1), can be busy on an
+    /// idle machine. All processors count if it is empty or /proc/stat lacks one of them: containers can
+    /// number them differently.
     pub(crate) fn now(cpus: &[usize]) -> Result<Self, Error> {
         let text = fs::read_to_string("/proc/stat").attempted(|| "read /proc/stat".into())?;
         Self::of(cpus, &text).or_else(|| Self::parse(&text)).ok_or_else(|| Error::System {
@@ -76,12 +77,14 @@ impl CpuTimes {
         })
     }
 
-    /// These times with nice time counted as idle: a real-time process preempts programs at a low priority at once.
+    /// These times with nice time counted as idle: a real-time process preempts programs at a low priority at
+    /// once.
     pub(crate) fn with_nice_as_idle(self) -> Self {
         CpuTimes { idle: self.idle + self.nice, ..self }
     }
 
-    /// The share of all processors that other programs used in user mode since `before`, if this program used `own`.
+    /// The share of all processors that other programs used in user mode since `before`, if this program used
+    /// `own`.
     pub(crate) fn others_since(&self, before: &CpuTimes, wall: Duration, own: Duration) -> f64 {
         let total = self.total.saturating_sub(before.total).max(1) as f64;
         let own = own.as_secs_f64() / (wall.as_secs_f64() * self.cpus.max(1) as f64).max(1e-9);

@@ -1,14 +1,14 @@
 //! The emulator's thread: carries frames between the hosts' ports through [`net`].
 //!
-//! In virtual time ([`TimeMode::Virtual`]) it sleeps until the network's next event or a frame, and everything happens at its
-//! nominal time. The remainder of this text applies to real time.
+//! In virtual time ([`TimeMode::Virtual`]) it sleeps until the network's next event or a frame, and
+//! everything happens at its nominal time. The remainder of this text applies to real time.
 //!
-//! The thread sleeps until just before the next departure and then polls, at real-time priority if that
-//! is permitted. Events run at their nominal time however late the thread is, so lateness does not accumulate;
+//! The thread sleeps until just before the next departure and then polls, at real-time priority if that is
+//! permitted. Events run at their nominal time however late the thread is, so lateness does not accumulate;
 //! the lateness of each delivery is recorded. When the thread stalls, its clock stops (see [`Clock`]).
 //!
-//! At real-time priority it pauses regularly, even under overload (see [`Budget`]). Overload therefore shows as
-//! lateness, by which the run's quality is judged.
+//! At real-time priority it pauses regularly, even under overload (see [`Budget`]). Overload therefore shows
+//! as lateness, by which the run's quality is judged.
 
 use std::{
     io,
@@ -38,12 +38,13 @@ use crate::{
     writer::{Writer, Written},
 };
 
-/// The thread polls for this long after the last frame arrived, ns: longer than the interval between two pings, so that it
-/// yields its processor only in an idle lab.
+/// The thread polls for this long after the last frame arrived, ns: longer than the interval between two
+/// pings, so that it yields its processor only in an idle lab.
 const LINGER_NS: u64 = 2_000_000_000;
 /// Traffic is sparse after this time without a frame, ns; then a frame may interrupt a pause.
 const SPARSE_AFTER_NS: u64 = 200_000;
-/// Capacity of a network card's ring, as the time that the link takes to send it, ns: enough to bridge this thread's lateness.
+/// Capacity of a network card's ring, as the time that the link takes to send it, ns: enough to bridge this
+/// thread's lateness.
 const RING_NS: u64 = 100_000;
 /// Maximum sleep in virtual time, ns: a stop is detected within it.
 const MAX_VIRTUAL_SLEEP_NS: u64 = 100_000_000;
@@ -243,8 +244,8 @@ impl Driver<'_> {
                 Wait::Pause => PAUSE_NS,
             };
             let after = sink.clock.after_waiting(planned, remaining.as_nanos() as u64);
-            // Arrival times during a pause are unknown. The middle of the pause is unbiased, and has half the error
-            // of its end.
+            // Arrival times during a pause are unknown. The middle of the pause is unbiased, and has half the
+            // error of its end.
             let arrival = (wait == Wait::Pause).then(|| Time(before.0.midpoint(after.0)));
             let read = read_ports(&mut self.network, &mut poll, &mut gates, &mut sink, arrival)?;
             let now = sink.now();
@@ -294,8 +295,8 @@ fn handle_command(command: Command, network: &mut Network<Frame>, now: Time, sin
     }
 }
 
-/// Reads the frames that hosts sent and passes them to the network, with arrival time `arrival` or else the time of reading.
-/// Returns whether there were any.
+/// Reads the frames that hosts sent and passes them to the network, with arrival time `arrival` or else the
+/// time of reading. Returns whether there were any.
 fn read_ports(
     network: &mut Network<Frame>,
     poll: &mut PollSet,
@@ -304,7 +305,8 @@ fn read_ports(
     arrival: Option<Time>,
 ) -> io::Result<bool> {
     let ports = sink.ports;
-    // In virtual time the next poll reports whether there are more; reading an empty port would waste a system call.
+    // In virtual time the next poll reports whether there are more; reading an empty port would waste a
+    // system call.
     let batch = if sink.clock.mode() == TimeMode::Virtual { 1 } else { READ_BATCH_FRAMES };
     let mut any = false;
     for (host, port) in ports.iter().enumerate() {
@@ -430,9 +432,10 @@ fn thread_time() -> Time {
     Time(os::thread_cpu_time().as_nanos() as u64)
 }
 
-/// Flow control of hosts with a transmit queue: their ports are not read while their link has more than a ring's worth of
-/// packets. A network card's ring is small; further packets wait in the kernel's transmit queue, which drops those beyond its
-/// length. Each entry is the time at which a port may be read again; 0 if it is open.
+/// Flow control of hosts with a transmit queue: their ports are not read while their link has more than a
+/// ring's worth of packets. A network card's ring is small; further packets wait in the kernel's transmit
+/// queue, which drops those beyond its length. Each entry is the time at which a port may be read again; 0 if
+/// it is open.
 struct TransmitGates(Vec<Time>);
 
 impl TransmitGates {

@@ -1,4 +1,5 @@
-//! Facts about this machine that determine what a lab can do on it. Features are tried, not inferred from versions.
+//! Facts about this machine that determine what a lab can do on it. Features are tried, not inferred from
+//! versions.
 
 use std::{
     fs, io,
@@ -208,8 +209,8 @@ fn try_all() -> [Attempt; 8] {
     attempts
 }
 
-/// Moves this process into a new network namespace and configures it: in a container, root may be permitted to create a
-/// namespace but not to configure it.
+/// Moves this process into a new network namespace and configures it: in a container, root may be permitted
+/// to create a namespace but not to configure it.
 fn try_network() -> io::Result<()> {
     os::unshare_network()?;
     Netlink::open()?.set_up_loopback()

@@ -1,4 +1,5 @@
-//! For the benchmark: sends UDP packets of one size from the first host to the second, as fast as one thread can.
+//! For the benchmark: sends UDP packets of one size from the first host to the second, as fast as one thread
+//! can.
 
 use std::{
     net::UdpSocket,
@@ -37,8 +38,8 @@ pub struct Flood {
     pub carried_bps: f64,
 }
 
-/// Floods the first link's forward direction with packets of `ip_bytes` (28 at least) for `span`, after half a second
-/// of warm-up.
+/// Floods the first link's forward direction with packets of `ip_bytes` (28 at least) for `span`, after half
+/// a second of warm-up.
 ///
 /// # Errors
 /// If the lab cannot be created or the scenario does not have two hosts.

@@ -1,4 +1,5 @@
-//! The threads of a flow of the scenario (sender and receiver, or ping), and the state that they share with the sampler.
+//! The threads of a flow of the scenario (sender and receiver, or ping), and the state that they share with
+//! the sampler.
 
 use std::{
     sync::{
@@ -109,8 +110,8 @@ impl Flow {
     /// `timeout` limits the wait for an echo or for the last datagrams.
     pub(crate) fn run(self: &Arc<Self>, from: &Host, to: &Host, timeout: Duration, cpus: Option<&[usize]>) {
         move_to(cpus);
-        // Raise the priority, so that other programs on these processors do not limit the flow. The kernel refuses this
-        // without root; then the run's quality shows the effect.
+        // Raise the priority, so that other programs on these processors do not limit the flow. The kernel
+        // refuses this without root; then the run's quality shows the effect.
         let _ = sys::set_highest_nice();
         let now = || self.time.now();
         os::reduce_timer_slack();
@@ -281,8 +282,8 @@ pub(crate) fn check_congestion_control((flow, cc): (&String, &String)) -> Result
     }
 }
 
-/// Whether the kernel has a congestion control of this name, even if this process is not allowed to use it. Loads the module
-/// of that name if this process may.
+/// Whether the kernel has a congestion control of this name, even if this process is not allowed to use it.
+/// Loads the module of that name if this process may.
 ///
 /// # Errors
 /// [`Error::System`] for other errors of the kernel.

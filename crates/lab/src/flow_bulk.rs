@@ -1,5 +1,5 @@
-//! A udt, tsunami, stream or quic flow of the scenario between two hosts: the ends of `bulk::flow` over UDP sockets, each on its
-//! own thread, and Tsunami's control connection over TCP.
+//! A udt, tsunami, stream or quic flow of the scenario between two hosts: the ends of `bulk::flow` over UDP
+//! sockets, each on its own thread, and Tsunami's control connection over TCP.
 
 use std::{
     io,
@@ -82,8 +82,8 @@ pub(crate) enum Milestone {
     Complete,
 }
 
-/// Binds the sockets of both ends, and opens the control connection from the receiver's host. `None` if the flow is stopped
-/// meanwhile.
+/// Binds the sockets of both ends, and opens the control connection from the receiver's host. `None` if the
+/// flow is stopped meanwhile.
 pub(crate) fn connect(
     plan: &BulkPlan,
     from: &Host,
@@ -151,7 +151,8 @@ impl BulkEnds {
         control.map(ControlSocket::socket).transpose()
     }
 
-    /// Runs both ends until all data has arrived, or `stop` is set; sets it at the end. Calls `note` at each milestone.
+    /// Runs both ends until all data has arrived, or `stop` is set; sets it at the end. Calls `note` at each
+    /// milestone.
     pub(crate) fn run(
         self,
         stop: &Stop,

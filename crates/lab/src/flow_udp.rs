@@ -1,8 +1,8 @@
-//! A udp flow of the scenario between two hosts: it sends by the simulator's schedule in real time, and takes arrival times
-//! from the kernel.
+//! A udp flow of the scenario between two hosts: it sends by the simulator's schedule in real time, and takes
+//! arrival times from the kernel.
 //!
-//! Both ends read the same wall clock, so one-way delays need no clock synchronization. They have the resolution of the header,
-//! 1 us, and include the time in the hosts' kernels: some 10 us on a quiet machine.
+//! Both ends read the same wall clock, so one-way delays need no clock synchronization. They have the
+//! resolution of the header, 1 us, and include the time in the hosts' kernels: some 10 us on a quiet machine.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -32,8 +32,8 @@ use crate::{
 
 /// Minimum payload, bytes: the header with sequence number and time.
 const MIN_PAYLOAD_BYTES: u64 = 16;
-/// Maximum delay that a sender catches up with. More would cause bursts that the scenario does not have, and losses that the
-/// network did not cause.
+/// Maximum delay that a sender catches up with. More would cause bursts that the scenario does not have, and
+/// losses that the network did not cause.
 const MAX_CATCH_UP: Duration = Duration::from_millis(10);
 /// Interval at which a finished sender checks whether all datagrams have arrived.
 const ARRIVAL_POLL: Duration = Duration::from_millis(2);
@@ -94,7 +94,8 @@ pub(crate) fn check(flow: &str, udp: &UdpSpec) -> Result<(), Error> {
     }
 }
 
-/// Connects both ends of flow `name`. Its source pauses while the emulator stalls, according to the run's `time`.
+/// Connects both ends of flow `name`. Its source pauses while the emulator stalls, according to the run's
+/// `time`.
 pub(crate) fn connect(
     name: &str,
     plan: &DatagramPlan,
@@ -124,8 +125,8 @@ pub(crate) fn connect(
 }
 
 impl DatagramEnds {
-    /// Runs both ends until all datagrams have arrived, or `timeout` has passed since the last was sent, or `stop` is set. Sets
-    /// `stop` at the end.
+    /// Runs both ends until all datagrams have arrived, or `timeout` has passed since the last was sent, or
+    /// `stop` is set. Sets `stop` at the end.
     pub(crate) fn run(self, stop: &Stop, timeout: Duration) -> Result<DatagramEnd, traffic::Error> {
         let DatagramEnds { sender, receiver, counts } = self;
         std::thread::scope(|scope| {

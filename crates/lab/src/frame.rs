@@ -1,12 +1,13 @@
 //! An Ethernet frame or a GSO super-frame as it crosses between kernels, after its virtio-net header.
 //!
-//! A super-frame crosses the network unsplit. If some of its segments are dropped, it is split, and the headers of each
-//! part are rewritten: IP length, identification and checksum, TCP sequence number, UDP length, and the sum over the
-//! pseudo-header, which the receiving kernel completes if it needs the checksum (parts stay marked as needing one). FIN and
-//! PSH stay on the last part, CWR on the first. Formats: virtio 1.2 section 5.1.6; `frame_layers.rs` for the headers.
+//! A super-frame crosses the network unsplit. If some of its segments are dropped, it is split, and the
+//! headers of each part are rewritten: IP length, identification and checksum, TCP sequence number, UDP
+//! length, and the sum over the pseudo-header, which the receiving kernel completes if it needs the checksum
+//! (parts stay marked as needing one). FIN and PSH stay on the last part, CWR on the first. Formats: virtio
+//! 1.2 section 5.1.6; `frame_layers.rs` for the headers.
 //!
-//! Frames are untrusted input, because hosts can send anything: a frame that does not parse as a super-frame counts
-//! as one segment.
+//! Frames are untrusted input, because hosts can send anything: a frame that does not parse as a super-frame
+//! counts as one segment.
 
 use net::{
     Destination, Ecn, NextHop, Packet, RoutablePacket, Router, RouterAction, RouterArrival, XcpPacket,
@@ -50,7 +51,8 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// Parses the first `len` bytes of `buffer`, as read from a port. Returns the buffer if they are too short for a frame.
+    /// Parses the first `len` bytes of `buffer`, as read from a port. Returns the buffer if they are too
+    /// short for a frame.
     pub(crate) fn new(buffer: Vec<u8>, len: usize) -> Result<Self, Vec<u8>> {
         if len < VNET_HEADER + ETHERNET_HEADER || len > buffer.len() {
             return Err(buffer);
@@ -272,8 +274,8 @@ pub(crate) mod tests {
         Frame::new(bytes, len).ok().unwrap()
     }
 
-    /// Segments of a TCP frame as a NIC with TSO would send them: sequence number, flags and payload. Checks lengths and
-    /// checksums on the way.
+    /// Segments of a TCP frame as a NIC with TSO would send them: sequence number, flags and payload. Checks
+    /// lengths and checksums on the way.
     fn finished(frame: &Frame) -> Vec<(u32, u8, Vec<u8>)> {
         let bytes = frame.frame();
         let layers = layers(bytes).unwrap();

@@ -1,4 +1,5 @@
-//! The headers inside a frame: their offsets and values, and how they are rewritten for parts of a super-frame.
+//! The headers inside a frame: their offsets and values, and how they are rewritten for parts of a
+//! super-frame.
 //!
 //! Frames are untrusted input. Formats: RFC 791, RFC 8200, RFC 9293, RFC 768.
 
@@ -82,8 +83,8 @@ pub(crate) fn layers(frame: &[u8]) -> Option<Layers> {
     })
 }
 
-/// Rewrites lengths, identification, sequence number and flags for a part of a super-frame with `segment` payload bytes per
-/// segment.
+/// Rewrites lengths, identification, sequence number and flags for a part of a super-frame with `segment`
+/// payload bytes per segment.
 pub(crate) fn rewrite(frame: &mut [u8], layers: &Layers, position: PartPosition, segment: usize) {
     rewrite_ip(frame, layers, position.before);
     if layers.protocol == TCP {
@@ -122,8 +123,8 @@ fn rewrite_tcp(tcp: &mut [u8], position: PartPosition, segment: usize) {
     }
 }
 
-/// Writes the partial transport checksum that checksum offload expects: the folded sum over the pseudo-header, not
-/// inverted.
+/// Writes the partial transport checksum that checksum offload expects: the folded sum over the
+/// pseudo-header, not inverted.
 pub(crate) fn write_pseudo_header_sum(frame: &mut [u8], layers: &Layers) {
     let addresses = if layers.ipv4 {
         &frame[layers.ip + 12..layers.ip + 20]
@@ -179,7 +180,8 @@ pub(crate) fn mark_ce(frame: &mut [u8]) {
     }
 }
 
-/// A hash of addresses, protocol and ports; without ports for fragments; of the Ethernet header for frames that are not IP.
+/// A hash of addresses, protocol and ports; without ports for fragments; of the Ethernet header for frames
+/// that are not IP.
 pub(crate) fn flow_hash(frame: &[u8]) -> u32 {
     let ports = layers(frame).map_or(&[][..], |l| &frame[l.transport..l.transport + 4]);
     let hash = match ip(frame) {

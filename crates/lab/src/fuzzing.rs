@@ -28,7 +28,8 @@ impl PacketSink<Frame> for Count {
 }
 
 /// Reads `data` as frames, each after a byte with its host and gap and two with its length, and sends them
-/// through two slow links with small queues. Nothing may panic, and each segment must be delivered or reported as dropped.
+/// through two slow links with small queues. Nothing may panic, and each segment must be delivered or
+/// reported as dropped.
 pub fn frames(mut data: &[u8]) {
     let mut network = network();
     let (mut count, mut sent, mut now) = (Count::default(), 0, Time(0));
@@ -40,7 +41,8 @@ pub fn frames(mut data: &[u8]) {
         let Ok(frame) = Frame::new(bytes.to_vec(), len) else { continue };
         let host = u32::from(head & 1);
         let to = net::Destination::Station(1 - host);
-        // Broadcasts are copied, and hosts do not receive their own frames: both would make the count ambiguous.
+        // Broadcasts are copied, and hosts do not receive their own frames: both would make the count
+        // ambiguous.
         let _ = frame.destination(2);
         sent += u64::from(frame.segments());
         network.run_until(now, &mut count);
@@ -50,8 +52,9 @@ pub fn frames(mut data: &[u8]) {
     assert_eq!(count.delivered + count.dropped, sent, "each segment is delivered or dropped exactly once");
 }
 
-/// Sends the same frames through two routers joined by a link with a small MTU, each to the host's router whatever its
-/// Ethernet address. Nothing may panic; the output, including ICMP replies and fragments, must be valid frames.
+/// Sends the same frames through two routers joined by a link with a small MTU, each to the host's router
+/// whatever its Ethernet address. Nothing may panic; the output, including ICMP replies and fragments, must
+/// be valid frames.
 pub fn frames_at_routers(mut data: &[u8]) {
     let mut network = routers();
     let (mut count, mut now) = (Count::default(), Time(0));

@@ -160,7 +160,8 @@ mod tests {
 
     use super::*;
 
-    /// A device that comes up loses its MTU of IPv6; `default` is inherited by devices that are created later.
+    /// A device that comes up loses its MTU of IPv6; `default` is inherited by devices that are created
+    /// later.
     const SCENARIO: &str = r#"
 duration = "1s"
 hosts.h1.address = "fd00::1/64"

@@ -1,16 +1,18 @@
 //! The journal: which labs run on this machine.
 //!
-//! A lab's namespaces, devices and sockets are held by its process alone and end with it, however it
-//! ends. Only its entry here can outlast it; [`Journal::clean`] removes it. The owner holds a lock (flock(2)) on its entry as long
-//! as it runs, so the owner of an unlocked entry is dead. This also holds for owners in other PID namespaces (on a host of a
-//! standing lab, in a container), whose process ids are not valid here. The file is named `lab-NAMESPACE-PID.json`, because
-//! processes of different namespaces can have the same id.
+//! A lab's namespaces, devices and sockets are held by its process alone and end with it, however it ends.
+//! Only its entry here can outlast it; [`Journal::clean`] removes it. The owner holds a lock (flock(2)) on
+//! its entry as long as it runs, so the owner of an unlocked entry is dead. This also holds for owners in
+//! other PID namespaces (on a host of a standing lab, in a container), whose process ids are not valid here.
+//! The file is named `lab-NAMESPACE-PID.json`, because processes of different namespaces can have the same
+//! id.
 //!
-//! Earlier versions wrote `lab-PID.json` without a lock. Such an entry is judged by the owner's process id and start time (ids
-//! are reused, the pair is not); in other PID namespaces only by its control socket, and it is not removed there.
+//! Earlier versions wrote `lab-PID.json` without a lock. Such an entry is judged by the owner's process id
+//! and start time (ids are reused, the pair is not); in other PID namespaces only by its control socket, and
+//! it is not removed there.
 //!
-//! A run changes nothing on the machine outside its own namespaces; a change that could outlast it would have to be written to
-//! the entry first.
+//! A run changes nothing on the machine outside its own namespaces; a change that could outlast it would have
+//! to be written to the entry first.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -36,7 +38,8 @@ pub struct JournalEntry {
     pub pid: u32,
     /// The owner's start time, in clock ticks since boot (proc(5), field 22 of stat).
     pub start_time: u64,
-    /// The PID namespace in which both are valid (inode of /proc/self/ns/pid); 0 on kernels without PID namespaces.
+    /// The PID namespace in which both are valid (inode of /proc/self/ns/pid); 0 on kernels without PID
+    /// namespaces.
     #[serde(default)]
     pub pid_namespace: u64,
     /// Name of its scenario.
@@ -93,8 +96,8 @@ impl Journal {
         Journal::below(std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from), os::effective_ids().0)
     }
 
-    /// The journal of `user` in this directory for runtime files, or else in the directory for temporary files. After `su`
-    /// the variable can name the directory of another user.
+    /// The journal of `user` in this directory for runtime files, or else in the directory for temporary
+    /// files. After `su` the variable can name the directory of another user.
     fn below(runtime: Option<PathBuf>, user: u32) -> Self {
         let is_usable =
             |found: fs::Metadata| found.is_dir() && (found.uid() == user || found.mode() & 0o002 != 0);
@@ -184,8 +187,8 @@ impl Journal {
         }
     }
 
-    /// Fails unless only this user can write entries here: entries decide which files are removed, and to which socket
-    /// commands are sent.
+    /// Fails unless only this user can write entries here: entries decide which files are removed, and to
+    /// which socket commands are sent.
     fn check_owner(&self) -> io::Result<()> {
         let found = fs::symlink_metadata(&self.0)?;
         let why = match () {
@@ -201,7 +204,8 @@ impl Journal {
         Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
     }
 
-    /// Locks the directory until the returned file is dropped. Entries are written and removed only under this lock.
+    /// Locks the directory until the returned file is dropped. Entries are written and removed only under
+    /// this lock.
     fn lock(&self) -> io::Result<File> {
         let directory = File::open(&self.0)?;
         directory.lock()?;
@@ -211,8 +215,8 @@ impl Journal {
     /// Removes the entries and sockets of owners that no longer run.
     ///
     /// # Errors
-    /// [`Error::Journal`] for a file that is not an entry; [`Error::System`] if the directory cannot be used or an entry
-    /// cannot be read or removed.
+    /// [`Error::Journal`] for a file that is not an entry; [`Error::System`] if the directory cannot be used
+    /// or an entry cannot be read or removed.
     pub fn clean(&self) -> Result<CleanupReport, Error> {
         let locked = self.check_owner().attempted(|| format!("use {}", self.0.display()));
         match locked.and_then(|()| self.lock().attempted(|| format!("lock {}", self.0.display()))) {
@@ -319,8 +323,9 @@ fn namespace_inode(file: &Path) -> u64 {
     fs::metadata(file).map_or(0, |found| found.ino())
 }
 
-/// Acquires the machine-wide busy-poll lock: its holder may poll at real-time priority on a dedicated processor. One lab
-/// of a machine holds it at a time. `None` if a lab of any user holds it. Drop, or the end of the process, releases it.
+/// Acquires the machine-wide busy-poll lock: its holder may poll at real-time priority on a dedicated
+/// processor. One lab of a machine holds it at a time. `None` if a lab of any user holds it. Drop, or the end
+/// of the process, releases it.
 pub(crate) fn acquire_busy_poll_lock() -> Option<UnixListener> {
     acquire_lock("longfat-spin")
 }
@@ -390,8 +395,8 @@ mod tests {
         assert_eq!(journal.clean().unwrap(), CleanupReport::default());
         assert_eq!(Journal::at(directory.path().join("none")).clean().unwrap(), CleanupReport::default());
         let guard = journal.enter("mine").unwrap();
-        // Our process id with another start time, as an earlier version wrote it: the process that had the id before no
-        // longer runs.
+        // Our process id with another start time, as an earlier version wrote it: the process that had the id
+        // before no longer runs.
         let mut dead = journal.clean().unwrap().alive.pop().unwrap();
         dead.start_time += 1;
         let path = directory.path().join("lab-1.json");

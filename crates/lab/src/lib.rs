@@ -1,13 +1,12 @@
 //! The lab: the real kernel's TCP over an emulated network on one machine.
 //!
-//! A host is a network namespace with a device; everything between the devices is [`net`], driven in
-//! real time by one thread, or in virtual time inside a guest kernel ([`TimeMode`]). File descriptors of this process hold
-//! all of it, so the lab ends with the process.
-//! The lab works for root, and for every user where user namespaces are allowed ([`acquire_privilege`] reports which
-//! of the two applies).
+//! A host is a network namespace with a device; everything between the devices is [`net`], driven in real
+//! time by one thread, or in virtual time inside a guest kernel ([`TimeMode`]). File descriptors of this
+//! process hold all of it, so the lab ends with the process. The lab works for root, and for every user where
+//! user namespaces are allowed ([`acquire_privilege`] reports which of the two applies).
 //!
-//! [`run`] takes a resolved scenario and returns the rows of the record and the run's quality; [`standing`] keeps a
-//! network up for programs of all kinds.
+//! [`run`] takes a resolved scenario and returns the rows of the record and the run's quality; [`standing`]
+//! keeps a network up for programs of all kinds.
 
 pub mod baseline;
 mod budget;

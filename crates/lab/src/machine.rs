@@ -59,8 +59,9 @@ fn has_net_admin(status: &str) -> bool {
     set.is_none_or(|set| set & 1 << CAP_NET_ADMIN != 0)
 }
 
-/// Moves the process into a user namespace. The kernel allows this only to processes with one thread (EINVAL), and
-/// the thread of the first attempt (without a user namespace) may not have exited completely yet.
+/// Moves the process into a user namespace. The kernel allows this only to processes with one thread
+/// (EINVAL), and the thread of the first attempt (without a user namespace) may not have exited completely
+/// yet.
 fn unshare_user() -> io::Result<()> {
     let mut tries = 50;
     loop {

@@ -1,4 +1,5 @@
-//! Network namespaces that exist only as long as a file descriptor refers to them, so they end with the process.
+//! Network namespaces that exist only as long as a file descriptor refers to them, so they end with the
+//! process.
 
 use std::{
     fs::File,
@@ -54,8 +55,8 @@ fn on_thread<T: Send>(work: impl FnOnce() -> Result<T, Error> + Send) -> Result<
 /// Checks that `threads` threads can exist at once, by starting and ending them.
 ///
 /// # Errors
-/// [`Error::NoThreads`] if the machine does not allow that many (RLIMIT_NPROC, a cgroup's pids.max): during a run, a
-/// failure to start a thread would cause a panic.
+/// [`Error::NoThreads`] if the machine does not allow that many (RLIMIT_NPROC, a cgroup's pids.max): during a
+/// run, a failure to start a thread would cause a panic.
 pub(crate) fn check_threads(threads: usize) -> Result<(), Error> {
     let gate = Mutex::new(());
     std::thread::scope(|scope| {

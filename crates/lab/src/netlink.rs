@@ -48,7 +48,8 @@ impl Netlink {
         message.header.index = index;
         message.attributes = vec![LinkAttribute::Mtu(setup.mtu), LinkAttribute::Address(setup.mac.to_vec())];
         if let Some(bytes) = setup.gso_bytes {
-            // The kernel ignores a GSO size below one packet. Such a limit means one segment per packet, which GsoMaxSegs sets.
+            // The kernel ignores a GSO size below one packet. Such a limit means one segment per packet,
+            // which GsoMaxSegs sets.
             let segments = (bytes / setup.mtu.max(1)).max(1);
             message.attributes.push(LinkAttribute::GsoMaxSize(bytes.max(setup.mtu + GSO_HEADER_BYTES)));
             message
@@ -61,7 +62,8 @@ impl Netlink {
         Ok(index)
     }
 
-    /// Sets the length of a device's transmit queue, in packets. The kernel rejects too large a length (ERANGE).
+    /// Sets the length of a device's transmit queue, in packets. The kernel rejects too large a length
+    /// (ERANGE).
     pub(crate) fn set_queue_length(&self, index: u32, packets: u32) -> io::Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = index;
@@ -162,8 +164,8 @@ impl Netlink {
         self.0.change(RouteNetlinkMessage::SetLink(message), 0)
     }
 
-    /// Whether the kernel has processed the event that a veth device has a carrier. Until then it discards the device's packets, and at
-    /// that moment it resets settings.
+    /// Whether the kernel has processed the event that a veth device has a carrier. Until then it discards
+    /// the device's packets, and at that moment it resets settings.
     pub(crate) fn is_operational(&self, name: &str) -> io::Result<bool> {
         Ok(self.link(name)?.attributes.contains(&LinkAttribute::OperState(State::Up)))
     }

@@ -30,8 +30,8 @@ pub struct RunOptions<'a> {
     pub capture_dir: Option<&'a Path>,
     /// The kernel's names of congestion controls, by flow, for flows that set one.
     pub congestion_controls: &'a BTreeMap<String, String>,
-    /// The congestion controls of transports that run in this program, by flow. A QUIC flow without an entry uses quinn's
-    /// CUBIC.
+    /// The congestion controls of transports that run in this program, by flow. A QUIC flow without an entry
+    /// uses quinn's CUBIC.
     pub own_controls: &'a BTreeMap<String, OwnControl>,
     /// The caller sets this flag to end the run early.
     pub stop: &'a AtomicBool,

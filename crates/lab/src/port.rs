@@ -1,5 +1,5 @@
-//! Ports, through which frames leave and enter a host's kernel: a TAP device, or a packet socket on the far end of a veth pair
-//! where TAP devices cannot be created.
+//! Ports, through which frames leave and enter a host's kernel: a TAP device, or a packet socket on the far
+//! end of a veth pair where TAP devices cannot be created.
 
 use std::{
     fs::{self, File},
@@ -21,9 +21,9 @@ use crate::{
     sysctl::set_sysctls,
 };
 
-/// Queue lengths to request for a TAP device, in super-packets, preferred first. The queue holds the frames that the host
-/// sends while the emulator is late; the kernel's default of 500 would drop packets then. Linux 6.1.192 and 6.12.117 limit it
-/// to 32767.
+/// Queue lengths to request for a TAP device, in super-packets, preferred first. The queue holds the frames
+/// that the host sends while the emulator is late; the kernel's default of 500 would drop packets then. Linux
+/// 6.1.192 and 6.12.117 limit it to 32767.
 const QUEUE_LENGTHS: [u32; 2] = [65_536, MAX_QUEUE_LENGTH_OF_NEWER_KERNELS];
 /// Limit of IFLA_TXQLEN in the netlink policy of those kernels (net/core/rtnetlink.c).
 const MAX_QUEUE_LENGTH_OF_NEWER_KERNELS: u32 = 32_767;
@@ -88,7 +88,8 @@ pub(crate) struct Port {
     backend: Backend,
     /// Maximum number of segments per frame that the host accepts.
     pub(crate) gro: Option<u32>,
-    /// The scenario sets a transmit queue: frames are read no faster than the link sends them, so that the queue fills.
+    /// The scenario sets a transmit queue: frames are read no faster than the link sends them, so that the
+    /// queue fills.
     pub(crate) has_tx_queue: bool,
 }
 
@@ -170,8 +171,8 @@ impl Port {
                         .attempted(|| format!("set the transmit queue length of {device}"))?,
                 }
             }
-            // The sysctls are set before the device is up: some apply to its first packets, such as those of duplicate address
-            // detection.
+            // The sysctls are set before the device is up: some apply to its first packets, such as those of
+            // duplicate address detection.
             set_sysctls(setup.host, setup.sysctls)?;
             netlink.bring_up(index).attempted(what)?;
             for cidr in setup.addresses {
@@ -189,7 +190,8 @@ impl Port {
             if backend == Backend::Packet {
                 wait_until_operational(device).attempted(|| format!("read the state of {device}"))?;
             }
-            // The sysctls are set again, because bringing the device up resets some, such as net.ipv6.conf.DEVICE.mtu.
+            // The sysctls are set again, because bringing the device up resets some, such as
+            // net.ipv6.conf.DEVICE.mtu.
             set_sysctls(setup.host, setup.sysctls)
         })?;
         Ok(Port { file, backend, gro: setup.nic.gro, has_tx_queue: setup.nic.tx_queue.is_some() })
@@ -224,7 +226,8 @@ impl Port {
             }
             // The host's device is down.
             Err(e) if e.raw_os_error() == Some(libc::ENETDOWN) => Ok(PortRead::Empty),
-            // The kernel has freed the frame (packet_recvmsg, tun_do_read): virtio_net_hdr_from_skb has no type for its GSO.
+            // The kernel has freed the frame (packet_recvmsg, tun_do_read): virtio_net_hdr_from_skb has no
+            // type for its GSO.
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Ok(PortRead::Dropped),
             Err(e) => Err(e),
         }
@@ -244,8 +247,9 @@ impl Port {
     }
 }
 
-/// Waits until the kernel has processed the event that a veth device has a carrier (net/core/link_watch.c). From Linux
-/// 6.8 on it does so at once when the device's state is requested, otherwise within [`OPERATIONAL_TIMEOUT`].
+/// Waits until the kernel has processed the event that a veth device has a carrier (net/core/link_watch.c).
+/// From Linux 6.8 on it does so at once when the device's state is requested, otherwise within
+/// [`OPERATIONAL_TIMEOUT`].
 fn wait_until_operational(device: &str) -> io::Result<()> {
     let netlink = Netlink::open()?;
     let began = Instant::now();
@@ -255,8 +259,9 @@ fn wait_until_operational(device: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Offloads of a host's veth device, by their names in `ethtool -k`, whose super-packets a packet socket of this kernel cannot
-/// read (virtio_net_hdr_from_skb in linux/virtio_net.h). Without these offloads the kernel segments before the device.
+/// Offloads of a host's veth device, by their names in `ethtool -k`, whose super-packets a packet socket of
+/// this kernel cannot read (virtio_net_hdr_from_skb in linux/virtio_net.h). Without these offloads the kernel
+/// segments before the device.
 fn unreadable_offloads(kernel: Option<KernelVersion>) -> &'static [&'static str] {
     match kernel {
         Some(version) if version >= UDP_GSO_READABLE_SINCE => &["tx-sctp-segmentation"],
@@ -264,13 +269,15 @@ fn unreadable_offloads(kernel: Option<KernelVersion>) -> &'static [&'static str]
     }
 }
 
-/// True for the error of reading a device that its host removed (`ip link del`; tun.c: no device is attached).
+/// True for the error of reading a device that its host removed (`ip link del`; tun.c: no device is
+/// attached).
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EBADFD)
 }
 
-/// Sets the preferred length of [`QUEUE_LENGTHS`] that the kernel accepts, and returns it. If it accepts none, the device
-/// keeps its default: packets dropped there are counted and reported in the run's quality either way.
+/// Sets the preferred length of [`QUEUE_LENGTHS`] that the kernel accepts, and returns it. If it accepts
+/// none, the device keeps its default: packets dropped there are counted and reported in the run's quality
+/// either way.
 fn set_longest_queue(mut set: impl FnMut(u32) -> io::Result<()>) -> io::Result<Option<u32>> {
     for packets in QUEUE_LENGTHS {
         match set(packets) {
@@ -321,9 +328,9 @@ fn no_port(attempted: &str, device: &str) -> impl FnOnce(io::Error) -> Error {
     move |source| Error::NoPort { attempted, source }
 }
 
-/// Disables IPv6 on a device, or on devices created later (`default`), so that the kernel sends no router solicitations and
-/// the like. These packets are only noise, so a failure is ignored: without IPv6, or with a read-only /proc/sys (containers),
-/// nothing is done.
+/// Disables IPv6 on a device, or on devices created later (`default`), so that the kernel sends no router
+/// solicitations and the like. These packets are only noise, so a failure is ignored: without IPv6, or with a
+/// read-only /proc/sys (containers), nothing is done.
 pub(crate) fn silence_ipv6(device: &str) {
     let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{device}/disable_ipv6"), "1");
 }
@@ -362,7 +369,8 @@ mod tests {
     const ADDRESS: &str = "10.0.0.1";
     const BROADCAST: &str = "10.0.0.255:9";
 
-    /// A packet port with [`ADDRESS`], and its host. Without the privilege to create them the test is skipped.
+    /// A packet port with [`ADDRESS`], and its host. Without the privilege to create them the test is
+    /// skipped.
     fn packet_port() -> Option<(Port, Namespace)> {
         let nic = Nic::default();
         let addresses = &[Cidr { address: ADDRESS.parse().unwrap(), prefix: 24 }];
@@ -438,8 +446,8 @@ mod tests {
         assert_eq!(unreadable_offloads(Some(UDP_GSO_READABLE_SINCE)), ["tx-sctp-segmentation"]);
     }
 
-    /// A buffer without space for the virtio-net header makes the kernel fail as for a frame that the header cannot describe
-    /// (packet_rcv_vnet): the kernel has already removed the frame from the queue.
+    /// A buffer without space for the virtio-net header makes the kernel fail as for a frame that the header
+    /// cannot describe (packet_rcv_vnet): the kernel has already removed the frame from the queue.
     #[test]
     fn a_frame_that_the_kernel_cannot_describe_is_dropped_and_the_next_is_read() {
         let Some((port, host)) = packet_port() else { return };

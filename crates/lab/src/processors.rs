@@ -10,8 +10,8 @@ use crate::{
     sys,
 };
 
-/// Which processors the threads use: the emulator has a dedicated one if there are at least two and it holds the busy-poll
-/// lock. `None`: the scheduler decides.
+/// Which processors the threads use: the emulator has a dedicated one if there are at least two and it holds
+/// the busy-poll lock. `None`: the scheduler decides.
 #[derive(Debug, Clone)]
 pub(crate) struct Placement {
     pub(crate) driver: Option<Vec<usize>>,
@@ -74,8 +74,8 @@ impl CpuMonitor {
         })
     }
 
-    /// Updates the result with the CPU use since the last update, if that was at least `min` ago. `spun_ns` is the time that the
-    /// driver has spent polling with nothing to do.
+    /// Updates the result with the CPU use since the last update, if that was at least `min` ago. `spun_ns`
+    /// is the time that the driver has spent polling with nothing to do.
     pub(crate) fn update(&mut self, spun_ns: u64, min: Duration) -> Result<(), Error> {
         let wall = self.at.elapsed();
         if wall < min {

@@ -21,7 +21,8 @@ const MAX_STOLEN_SHARE: f64 = 0.05;
 
 /// Minimum lateness in virtual time that causes a warning, ns: 1 us is visible in records.
 const VISIBLE_LATENESS_NS: u64 = 1_000;
-/// Lateness in virtual time above which the emulator has a defect, ns. Reading a stock kernel's clock takes 256 ns.
+/// Lateness in virtual time above which the emulator has a defect, ns. Reading a stock kernel's clock takes
+/// 256 ns.
 const MAX_VIRTUAL_LATENESS_NS: u64 = 50_000;
 
 /// The conditions of a run.
@@ -40,8 +41,8 @@ pub(crate) struct RunConditions {
     pub(crate) wall: Duration,
     /// The smallest idle share and the largest stolen share of any second; other programs' share.
     pub(crate) cpu: CpuUse,
-    /// Some flow has programs that send and receive data. Echoes are handled by the kernel, however busy the processors
-    /// are.
+    /// Some flow has programs that send and receive data. Echoes are handled by the kernel, however busy the
+    /// processors are.
     pub(crate) has_bulk: bool,
     /// Periods in which samples are missing.
     pub(crate) sampler: Stalls,

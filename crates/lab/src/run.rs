@@ -61,8 +61,8 @@ const END_TIMEOUT: Duration = Duration::from_secs(10);
 /// Checks that the lab supports every kind of flow of a scenario; it does not support XCP.
 ///
 /// # Errors
-/// [`Error::NotInLab`] for an unsupported kind; [`Error::ShortDatagrams`] for datagrams shorter than the header that the
-/// lab writes into them.
+/// [`Error::NotInLab`] for an unsupported kind; [`Error::ShortDatagrams`] for datagrams shorter than the
+/// header that the lab writes into them.
 pub fn check_flows(scenario: &Scenario) -> Result<(), Error> {
     scenario.flows.iter().try_for_each(|flow| match &flow.kind {
         FlowKind::Udp(udp) => flow_udp::check(&flow.name, udp),
@@ -83,7 +83,8 @@ pub fn run(
     let began = Instant::now();
     check_flows(scenario)?;
     check_threads(THREADS_PER_RUN + THREADS_PER_FLOW * scenario.flows.len())?;
-    // In a new namespace this process has CAP_NET_ADMIN, so it may use every congestion control of the kernel.
+    // In a new namespace this process has CAP_NET_ADMIN, so it may use every congestion control of the
+    // kernel.
     Namespace::new()?.run(|| options.congestion_controls.iter().try_for_each(check_congestion_control))?;
     let _entry = options.journal.enter(&scenario.name)?;
     let busy_poll_lock = acquire_busy_poll_lock();
@@ -350,8 +351,8 @@ pub(crate) struct Lab {
 
 impl Lab {
     pub(crate) fn build(scenario: &Scenario, backend: Backend) -> Result<Self, Error> {
-        // Each host and each of its links needs a descriptor. If the limit cannot be raised enough, opening a descriptor
-        // reports it.
+        // Each host and each of its links needs a descriptor. If the limit cannot be raised enough, opening a
+        // descriptor reports it.
         let _ = os::raise_file_limit();
         // The far ends of veth pairs are in a separate namespace; ports hold the descriptors that they need.
         let wires = Namespace::new()?;
@@ -388,7 +389,8 @@ impl Lab {
     }
 }
 
-/// The addresses of all interfaces, with the station of each: hosts' before routers', in the order of the file.
+/// The addresses of all interfaces, with the station of each: hosts' before routers', in the order of the
+/// file.
 fn station_addresses(scenario: &Scenario) -> Vec<(IpAddr, usize)> {
     let host_interfaces = scenario.hosts.iter().map(|host| (&host.name, &host.interfaces));
     let router_interfaces = scenario.routers.iter().map(|router| (&router.name, &router.interfaces));

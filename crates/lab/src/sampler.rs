@@ -65,8 +65,8 @@ impl SampledFlow {
         (self.has_sample && span > 1).then(|| (bits / (span as f64 * 1e-6)) as i64)
     }
 
-    /// Whether it is too early for another row, because the last sample was late or because a stall set the run's clock
-    /// back. Rates over such a short time would be meaningless.
+    /// Whether it is too early for another row, because the last sample was late or because a stall set the
+    /// run's clock back. Rates over such a short time would be meaningless.
     fn is_too_recent(&self, now: Time, interval: Time) -> bool {
         self.has_sample && micros(now) < self.last.time_us + micros(interval) / 2
     }
@@ -78,7 +78,8 @@ impl SampledFlow {
 }
 
 impl Sampler {
-    /// Runs until every flow has ended or `stop` returns true; returns the periods in which samples are missing.
+    /// Runs until every flow has ended or `stop` returns true; returns the periods in which samples are
+    /// missing.
     pub(crate) fn run(
         self,
         shared: &Shared,
@@ -207,8 +208,8 @@ impl Sampler {
         row
     }
 
-    /// Adds a row and events from the counts of both ends of a udt, tsunami, stream or quic flow. Adds none before data
-    /// can be sent.
+    /// Adds a row and events from the counts of both ends of a udt, tsunami, stream or quic flow. Adds none
+    /// before data can be sent.
     fn sample_bulk(
         &self,
         flow: &Flow,

@@ -1,8 +1,8 @@
 //! How stalls can have changed the results of a run: losses, round-trip times, missing samples.
 //!
-//! A stall delays packets in flight. Delivered together they form a burst, which overflows queues that are shorter than
-//! it, and round trips take longer. Causation cannot be proved; this module finds effects that are more frequent just
-//! after stalls than by chance.
+//! A stall delays packets in flight. Delivered together they form a burst, which overflows queues that are
+//! shorter than it, and round trips take longer. Causation cannot be proved; this module finds effects that
+//! are more frequent just after stalls than by chance.
 
 use std::ops::Range;
 
@@ -16,7 +16,8 @@ use crate::stalls::LATE_NS;
 const MIN_QUEUE_SHARE: f64 = 0.25;
 /// Share of losses just after stalls, beyond the share expected by chance, that is a fault.
 const MAX_LOSS_SHARE: f64 = 0.05;
-/// Share of losses expected just after stalls by chance: this multiple of the share of time just after stalls.
+/// Share of losses expected just after stalls by chance: this multiple of the share of time just after
+/// stalls.
 const CHANCE_FACTOR: f64 = 2.0;
 /// Tolerance above the longest round trip that links and queues allow: a share of it, and microseconds.
 const RTT_TOLERANCE: f64 = 0.1;

@@ -3,8 +3,8 @@
 //! The emulator stalls when
 //!
 //! - its thread is ready but does not run (the run's clock stops meanwhile, see [`crate::clock`]), or
-//! - it delivers frames [`LATE_NS`] or more after their time; late frames less than [`EPISODE_NS`] apart form one stall, whose
-//!   length is the maximum lateness of its frames.
+//! - it delivers frames [`LATE_NS`] or more after their time; late frames less than [`EPISODE_NS`] apart form
+//!   one stall, whose length is the maximum lateness of its frames.
 //!
 //! The sampler stalls when it misses a sample.
 

@@ -120,15 +120,16 @@ pub(crate) fn is_real_time() -> bool {
     policy == libc::SCHED_FIFO || policy == libc::SCHED_RR
 }
 
-/// Requests huge pages for buffers that were allocated together: the frames in flight exceed the reach of the processor's
-/// TLB. Without effect if the kernel refuses, or if the buffers are not contiguous.
+/// Requests huge pages for buffers that were allocated together: the frames in flight exceed the reach of the
+/// processor's TLB. Without effect if the kernel refuses, or if the buffers are not contiguous.
 pub(crate) fn advise_huge_pages(buffers: &[Vec<u8>]) {
     const PAGE: usize = 4096;
     let start = buffers.iter().map(|b| b.as_ptr() as usize).min().unwrap_or(0);
     let end = buffers.iter().map(|b| b.as_ptr() as usize + b.len()).max().unwrap_or(0);
     let total: usize = buffers.iter().map(Vec::len).sum();
     if end - start < total + total / 8 {
-        // SAFETY: this advice never changes the contents of memory, so other allocations in the gaps are safe.
+        // SAFETY: this advice never changes the contents of memory, so other allocations in the gaps are
+        // safe.
         unsafe {
             libc::madvise((start / PAGE * PAGE) as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE)
         };
@@ -168,18 +169,20 @@ impl PollSet {
         }
     }
 
-    /// Removes the `index`th descriptor: poll(2) ignores negative ones, while one in error would always be ready.
+    /// Removes the `index`th descriptor: poll(2) ignores negative ones, while one in error would always be
+    /// ready.
     pub(crate) fn remove(&mut self, index: usize) {
         self.0[index] = libc::pollfd { fd: -1, events: 0, revents: 0 };
     }
 
-    /// Waits for input on any descriptor for at most `timeout`; returns the remaining part of the timeout. A signal ends the
-    /// wait too.
+    /// Waits for input on any descriptor for at most `timeout`; returns the remaining part of the timeout. A
+    /// signal ends the wait too.
     pub(crate) fn wait(&mut self, timeout: Duration) -> io::Result<Duration> {
         let mut timeout =
             libc::timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
         // The system call, because the C library's function does not return the remaining time.
-        // SAFETY: pointer and count describe the vector; the timeout lives across the call; no signal mask is given.
+        // SAFETY: pointer and count describe the vector; the timeout lives across the call; no signal mask is
+        // given.
         let done = unsafe {
             libc::syscall(
                 libc::SYS_ppoll,

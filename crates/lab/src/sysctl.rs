@@ -14,7 +14,8 @@ const NO_SUCH_CONGESTION_CONTROL: &str = "; the kernel has no congestion control
 const RESTRICTED_CONGESTION_CONTROL: &str = "; this congestion control is restricted: a network namespace may have it as its \
     default only if net.ipv4.tcp_allowed_congestion_control of the machine contains it. Add it there, or set `cc` of the flows";
 
-/// The device to which a sysctl belongs, as in `net.ipv4.conf.h1-eth0.rp_filter`; `all` and `default` included.
+/// The device to which a sysctl belongs, as in `net.ipv4.conf.h1-eth0.rp_filter`; `all` and `default`
+/// included.
 pub(crate) fn device_of(name: &str) -> Option<&str> {
     match name.split('.').collect::<Vec<_>>()[..] {
         ["net", _, "conf" | "neigh", device, _, ..] => Some(device),

@@ -1,4 +1,5 @@
-//! Resolves the captures of a scenario: from names of hosts and links to the points at which packets are captured.
+//! Resolves the captures of a scenario: from names of hosts and links to the points at which packets are
+//! captured.
 
 use std::path::Path;
 

@@ -1,9 +1,10 @@
 //! Measures the turnaround of this machine's hosts over a link of a lab without delay.
 //!
 //! Echoes show the time that the kernel alone needs. A TCP flow with a small window shows the time that a
-//! flow needs: its programs have to wake up too. The small window causes no queue, which would lengthen the round trip. As for
-//! any flow of a lab, a round trip includes the time of both hosts and that of the emulator between them. Half of it is
-//! attributed to each host, so that a simulated round trip of the same path takes the same time.
+//! flow needs: its programs have to wake up too. The small window causes no queue, which would lengthen the
+//! round trip. As for any flow of a lab, a round trip includes the time of both hosts and that of the
+//! emulator between them. Half of it is attributed to each host, so that a simulated round trip of the same
+//! path takes the same time.
 
 use std::{collections::BTreeMap, sync::atomic::AtomicBool};
 
@@ -44,7 +45,8 @@ const SKIPPED: usize = 10;
 pub struct Turnaround {
     /// The turnaround of ICMP echoes, to which the kernel replies.
     pub echo: HalfRoundTrips,
-    /// The turnaround of a TCP flow with a small window, including the programs at both ends. This is the value for a scenario.
+    /// The turnaround of a TCP flow with a small window, including the programs at both ends. This is the
+    /// value for a scenario.
     pub tcp: HalfRoundTrips,
 }
 

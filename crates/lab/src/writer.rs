@@ -1,8 +1,9 @@
 //! A second thread that writes large frames to their hosts while the driver is behind.
 //!
-//! Beyond some 20 Gb/s copying each frame twice takes more than one processor. Then the driver passes due frames to this
-//! thread and continues reading. It runs on the processors of the hosts' programs, and sleeps unless it is needed. Frames for one
-//! host keep their order: while the writer has frames of a host, it gets all further frames of that host.
+//! Beyond some 20 Gb/s copying each frame twice takes more than one processor. Then the driver passes due
+//! frames to this thread and continues reading. It runs on the processors of the hosts' programs, and sleeps
+//! unless it is needed. Frames for one host keep their order: while the writer has frames of a host, it gets
+//! all further frames of that host.
 
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
@@ -65,7 +66,8 @@ impl Writer {
         (Writer { jobs, written, pending: vec![0; ports.len()] }, work)
     }
 
-    /// Takes a frame for `station` that is `late` nanoseconds late, or returns it if the driver should write it.
+    /// Takes a frame for `station` that is `late` nanoseconds late, or returns it if the driver should write
+    /// it.
     pub(crate) fn take(&mut self, station: u32, at: Time, late: u64, frame: Frame) -> Result<(), Frame> {
         let pending = &mut self.pending[station as usize];
         if *pending == 0 && (late < MIN_LATENESS_NS || frame.bytes().len() < MIN_FRAME_BYTES) {

@@ -71,8 +71,8 @@ fn packets_are_captured_at_a_host_and_on_a_link() {
     let outcome = lab::run(&scenario, &options, &mut ()).unwrap();
     assert!(!outcome.quality.notes.iter().any(|n| n.contains("capture")), "{:?}", outcome.quality.notes);
 
-    // A reply arrives 20 ms after its request and never earlier. If the sender was delayed, the next request may be
-    // sent before it.
+    // A reply arrives 20 ms after its request and never earlier. If the sender was delayed, the next request
+    // may be sent before it.
     let host = echoes(&dir.path().join("h1.pcapng"));
     assert!(host.iter().all(|e| e.1 == "h1-eth0"));
     let times = |kind: u32| host.iter().filter(|e| e.2 == kind).map(|e| e.0).collect::<Vec<f64>>();

@@ -15,9 +15,11 @@ const DAY: Time = Time::from_secs(86_400);
 pub struct Enforced {
     /// The limits.
     pub limits: Limits,
-    /// Addresses of points. A point without one loads no link, and no network assigns a class to its requests.
+    /// Addresses of points. A point without one loads no link, and no network assigns a class to its
+    /// requests.
     pub addresses: BTreeMap<PointName, IpAddr>,
-    /// Returns the address of the server at the other end of a test without a peer; `None` if only its name is known.
+    /// Returns the address of the server at the other end of a test without a peer; `None` if only its name
+    /// is known.
     pub server_address: Option<fn(&Test) -> Option<IpAddr>>,
 }
 

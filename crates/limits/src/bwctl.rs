@@ -1,9 +1,11 @@
-//! Import of bwctl's limits files (`bwctld.limits`; the grammar and the checks are those of `bwctld/policy.c` of bwctl 1.6).
+//! Import of bwctl's limits files (`bwctld.limits`; the grammar and the checks are those of `bwctld/policy.c`
+//! of bwctl 1.6).
 //!
 //! Differences from bwctl:
 //!
-//! 1. bwctl checks the permissions (`allow_...`) of a request's own class only, so that a class may allow tests that its parent forbids. Here all
-//!    ancestors must allow it too. The import widens such parents, and gives the requests that were assigned to them a separate class.
+//! 1. bwctl checks the permissions (`allow_...`) of a request's own class only, so that a class may allow
+//!    tests that its parent forbids. Here all ancestors must allow it too. The import widens such parents,
+//!    and gives the requests that were assigned to them a separate class.
 //! 2. `minimum_ttl` and `allow_no_endpoint` have no counterpart; they are skipped, with a note.
 //! 3. bwctl refuses a user without a key in its keys file. The import does not read that file.
 
@@ -80,7 +82,8 @@ pub fn import(text: &str) -> Result<Imported, Error> {
     Ok(Imported { limits, notes: reader.notes })
 }
 
-/// The lines that are neither empty nor comments, each with the number of its first line; a backslash at the end continues a line.
+/// The lines that are neither empty nor comments, each with the number of its first line; a backslash at the
+/// end continues a line.
 fn logical_lines(text: &str) -> Vec<(usize, String)> {
     let mut lines: Vec<(usize, String)> = Vec::new();
     let mut continued: Option<(usize, String)> = None;

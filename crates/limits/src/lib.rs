@@ -1,8 +1,10 @@
-//! The limits of a measurement point: a tree of classes of users and addresses as in bwctl's `bwctld.limits`, and daily byte budgets of links.
+//! The limits of a measurement point: a tree of classes of users and addresses as in bwctl's `bwctld.limits`,
+//! and daily byte budgets of links.
 //!
-//! A request belongs to one class: that of its authenticated user, else that of the longest prefix that contains its address, else the
-//! default. A role can name the class of its users. The request must pass the limits of this class and of all its ancestors. A class inherits
-//! the limits of its parent and may only narrow them.
+//! A request belongs to one class: that of its authenticated user, else that of the longest prefix that
+//! contains its address, else the default. A role can name the class of its users. The request must pass the
+//! limits of this class and of all its ancestors. A class inherits the limits of its parent and may only
+//! narrow them.
 //!
 //! ```
 //! use limits::{Limits, TestRequest, Usage};

@@ -15,10 +15,11 @@ pub struct TestRequest {
     pub user: Option<String>,
     /// The address that it comes from.
     pub address: Option<IpAddr>,
-    /// The address of the host at the other end of the test; decides which links it loads. If it is `None`, `address` does, except with
-    /// a server.
+    /// The address of the host at the other end of the test; decides which links it loads. If it is `None`,
+    /// `address` does, except with a server.
     pub other_end: Option<IpAddr>,
-    /// The other end is a server outside the mesh. Without an address it loads the links that carry tests with all hosts.
+    /// The other end is a server outside the mesh. Without an address it loads the links that carry tests
+    /// with all hosts.
     pub is_with_server: bool,
     /// The transport protocol.
     pub transport: Transport,
@@ -45,7 +46,8 @@ pub struct TestRequestError {
 }
 
 impl TestRequest {
-    /// Reads a test: `tcp,30s` or `udp,500mbit,30s,in=60s,error=10ms,priority=1`. The user and the addresses are not set.
+    /// Reads a test: `tcp,30s` or `udp,500mbit,30s,in=60s,error=10ms,priority=1`. The user and the addresses
+    /// are not set.
     ///
     /// # Errors
     /// The part that cannot be read.

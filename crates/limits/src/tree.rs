@@ -61,7 +61,8 @@ impl Link {
         self.nets.iter().any(|net| net.length == 0)
     }
 
-    /// Assumed number of bytes of a test. Tests that are neither TCP nor UDP, and state no rate, send little: they measure delays.
+    /// Assumed number of bytes of a test. Tests that are neither TCP nor UDP, and state no rate, send little:
+    /// they measure delays.
     pub fn cost(&self, transport: Transport, rate: Option<BitRate>, duration: Time) -> Bytes {
         match (rate, transport) {
             (None, Transport::Other) => Bytes::ZERO,
@@ -147,7 +148,8 @@ impl Limits {
         self.default.as_deref().map(|class| (class, "default".into()))
     }
 
-    /// The assignments of classes (the default, then networks, users and roles), each with the limits that apply.
+    /// The assignments of classes (the default, then networks, users and roles), each with the limits that
+    /// apply.
     pub fn assignments(&self) -> impl Iterator<Item = (String, Class)> {
         let default = self.default.iter().map(|class| ("default".into(), class));
         let nets = self.nets.iter().map(|(net, class)| (format!("net {net}"), class));
@@ -159,8 +161,8 @@ impl Limits {
         default.chain(nets).chain(users).chain(roles).map(|(to, class)| (to, self.effective(class)))
     }
 
-    /// The limits of a class with those that it inherits. A class can only narrow the limits of its ancestors, so
-    /// the nearest value applies.
+    /// The limits of a class with those that it inherits. A class can only narrow the limits of its
+    /// ancestors, so the nearest value applies.
     fn effective(&self, class: &str) -> Class {
         let mut effective = Class::default();
         for (_, above) in self.chain(class) {
@@ -233,7 +235,8 @@ impl Limits {
         Ok(())
     }
 
-    /// Checks one limit of a class against the nearest ancestor that has it, or the root's default. `false` is less than `true`.
+    /// Checks one limit of a class against the nearest ancestor that has it, or the root's default. `false`
+    /// is less than `true`.
     fn check_limit<T: Value>(
         &self,
         name: &str,

@@ -265,7 +265,8 @@ fn a_role_permits_requests_and_names_their_class() {
             "refused by max_duration of class guests: 30 s requested, at most 10 s"
         );
     }
-    // A user that the file names has the class that it states, and users without a role are decided as before.
+    // A user that the file names has the class that it states, and users without a role are decided as
+    // before.
     assert_eq!(decide("alice").assigned_by.as_deref(), Some("user alice"));
     let before = self::limits().decide(&request("dave@c", "", "tcp,30s"), &Usage::default());
     assert_eq!(decide("dave@c"), before);

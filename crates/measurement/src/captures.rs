@@ -34,7 +34,8 @@ pub struct ForeignFile<'a> {
 /// Rows of the trace that are buffered before they are written.
 const TRACE_BUFFER_ROWS: usize = 1 << 16;
 
-/// Maximum distance between the sender and a capture point that counts as at the sender, as a share of the minimum round-trip time.
+/// Maximum distance between the sender and a capture point that counts as at the sender, as a share of the
+/// minimum round-trip time.
 const MAX_DISTANCE: f64 = 0.05;
 
 /// Writes a record of a capture, with a row of each flow every `sample`, and returns its directory.
@@ -143,7 +144,8 @@ fn judge_captured(flow: &CapturedFlow, rows: &mut [FlowSample]) -> FlowSummary {
     };
     let mut summary = verdict::summarize(rows, &[], &times, &context);
     if summary.verdict.is_some_and(|verdict| !is_main_limit(verdict, rows)) {
-        // A capture does not show the congestion window and the send buffer: they may have been the main limit.
+        // A capture does not show the congestion window and the send buffer: they may have been the main
+        // limit.
         remove_verdict(&mut summary);
     }
     if is_at_receiver(flow, min_rtt_us) {
@@ -152,7 +154,8 @@ fn judge_captured(flow: &CapturedFlow, rows: &mut [FlowSample]) -> FlowSummary {
     summary
 }
 
-/// Notes on the part of the path that the round-trip times do not cover, for captures not taken at the sender.
+/// Notes on the part of the path that the round-trip times do not cover, for captures not taken at the
+/// sender.
 fn distance_notes(seen: &[CapturedFlow], flows: &[FlowSummary]) -> Vec<String> {
     let named = |is_selected: &dyn Fn(&CapturedFlow, &FlowSummary) -> bool| {
         let selected: Vec<&CapturedFlow> = seen
@@ -214,8 +217,8 @@ fn remove_verdict(summary: &mut FlowSummary) {
     (summary.evidence, summary.remedy, summary.fixes) = (Vec::new(), None, Vec::new());
 }
 
-/// Makes a record of a log of `ss -tin` in a loop and returns its directory. `every` is the time between samples if the log has no
-/// times.
+/// Makes a record of a log of `ss -tin` in a loop and returns its directory. `every` is the time between
+/// samples if the log has no times.
 ///
 /// # Errors
 /// If it is not such a log, or the record cannot be written.
@@ -269,8 +272,8 @@ fn judge_sampled(flow: &SsFlow, rows: &mut [FlowSample]) -> FlowSummary {
     summary
 }
 
-/// Payload that a flow carried between its first sample and its last, bytes: by its receiver if that is in the log. A decreasing
-/// count belongs to a new connection between the same addresses.
+/// Payload that a flow carried between its first sample and its last, bytes: by its receiver if that is in
+/// the log. A decreasing count belongs to a new connection between the same addresses.
 fn transferred(rows: &[FlowSample]) -> u64 {
     let growth = |count: fn(&FlowSample) -> Option<i64>| {
         let mut counts = rows.iter().filter_map(count);
@@ -314,8 +317,8 @@ mod tests {
         judge_each(rows, &flows, |flow| flow.name.as_str(), judge_sampled).0
     }
 
-    /// A log of 40 samples of `ss -tinm`, each with `details` and 125,000 more acknowledged bytes, 0.1 s apart. As in ss's
-    /// output, the first sample of a passively opened socket has no such count.
+    /// A log of 40 samples of `ss -tinm`, each with `details` and 125,000 more acknowledged bytes, 0.1 s
+    /// apart. As in ss's output, the first sample of a passively opened socket has no such count.
     fn log_of(details: &str) -> String {
         let line = |i: i64| {
             let acked = if i > 0 { format!("bytes_acked:{}", i * 125_000) } else { String::new() };
@@ -367,7 +370,8 @@ mod tests {
         assert_eq!(flow.bytes, Some(39 * 125_000));
         assert!((flow.goodput_bps.unwrap() / 10e6 - 1.0).abs() < 0.001, "{flow:?}");
         assert!((flow.steady_goodput_bps.unwrap() / 10e6 - 1.0).abs() < 0.001, "{flow:?}");
-        // The 100 bytes of a request do not count as goodput, and the socket's receive buffer is not that of the flow's receiver.
+        // The 100 bytes of a request do not count as goodput, and the socket's receive buffer is not that of
+        // the flow's receiver.
         assert_eq!(flow.window_share, None);
     }
 

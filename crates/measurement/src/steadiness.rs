@@ -1,10 +1,10 @@
-//! The end of a test of automatic length (`-t auto`): slow start is over, and the mean goodput since then is known within 2 %,
-//! or would not be within any reasonable time.
+//! The end of a test of automatic length (`-t auto`): slow start is over, and the mean goodput since then is
+//! known within 2 %, or would not be within any reasonable time.
 //!
 //! The confidence interval is that of batch means (Law and Kelton, Simulation Modeling and Analysis, chapter
-//! 9): samples of a sawtooth are correlated, but means over whole teeth hardly are. The time since slow
-//! start is therefore divided into at least ten batches of the same length, and there must have been at least as many loss
-//! epochs as batches. A flow without losses has "epochs" of twenty round trips.
+//! 9): samples of a sawtooth are correlated, but means over whole teeth hardly are. The time since slow start
+//! is therefore divided into at least ten batches of the same length, and there must have been at least as
+//! many loss epochs as batches. A flow without losses has "epochs" of twenty round trips.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,8 @@ const SAME_EPOCH_ROUND_TRIPS: f64 = 2.0;
 const MIN_SLOW_START_GROWTH: f64 = 1.05;
 /// Interval between two evaluations, seconds.
 const EVALUATION_INTERVAL_S: f64 = 0.1;
-/// A test that would need more time than this for the required precision ends after [`MIN_IMPRECISE_TEST_S`], seconds.
+/// A test that would need more time than this for the required precision ends after [`MIN_IMPRECISE_TEST_S`],
+/// seconds.
 const MAX_NEEDED_S: f64 = 600.0;
 const MIN_IMPRECISE_TEST_S: f64 = 30.0;
 
@@ -68,8 +69,8 @@ impl Estimate {
         self.precision < PRECISION
     }
 
-    /// Duration of a test after which it would be known within 2 %, seconds: a mean of n times as many samples is the root
-    /// of n times as precise.
+    /// Duration of a test after which it would be known within 2 %, seconds: a mean of n times as many
+    /// samples is the root of n times as precise.
     pub fn needed_s(&self) -> f64 {
         self.from_s + (self.end_s - self.from_s) * (self.precision / PRECISION).powi(2)
     }
@@ -170,7 +171,8 @@ impl Steadiness {
 mod tests {
     use super::*;
 
-    /// A flow with a round-trip time of 20 ms that reaches `rate(t)` and loses packets at multiples of `tooth_s`, sampled every 10 ms.
+    /// A flow with a round-trip time of 20 ms that reaches `rate(t)` and loses packets at multiples of
+    /// `tooth_s`, sampled every 10 ms.
     fn after(seconds: f64, tooth_s: Option<f64>, rate: impl Fn(f64) -> f64) -> Steadiness {
         let mut steadiness = Steadiness::default();
         for i in 1..=(seconds * 100.0) as i64 {

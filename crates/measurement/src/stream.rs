@@ -1,5 +1,5 @@
-//! The record of a real-time stream between real hosts: samples of both ends, the play-out, and why packets missed their
-//! deadline.
+//! The record of a real-time stream between real hosts: samples of both ends, the play-out, and why packets
+//! missed their deadline.
 
 use std::path::{Path, PathBuf};
 
@@ -228,7 +228,8 @@ impl MissedPackets {
     fn of(last: &StreamSample) -> Self {
         let playout = last.receiver.playout.unwrap_or_default();
         let all = playout.due.saturating_sub(playout.in_time);
-        // Each cause counts only packets that the previous causes do not explain: a repair may have replaced a dropped packet.
+        // Each cause counts only packets that the previous causes do not explain: a repair may have replaced
+        // a dropped packet.
         let skipped = last.sender.skipped_packets.min(all);
         let late = playout.late.min(all - skipped);
         let dropped_at_socket = last.dropped_at_socket.min(all - skipped - late);

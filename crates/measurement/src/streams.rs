@@ -1,4 +1,5 @@
-//! An iperf3 report as the record's rows: a flow per stream, a row per interval; values that iperf3 does not report stay empty.
+//! An iperf3 report as the record's rows: a flow per stream, a row per interval; values that iperf3 does not
+//! report stay empty.
 
 use iperf3::report::{Protocol, Report, Start, StreamInterval};
 use schema::FlowSample;

@@ -1,4 +1,5 @@
-//! The record of a test: both ends' samples on one time axis, the summary with its verdict, and iperf3's JSON.
+//! The record of a test: both ends' samples on one time axis, the summary with its verdict, and iperf3's
+//! JSON.
 
 use std::{
     collections::BTreeMap,

@@ -1,5 +1,5 @@
-//! Tests that no user watches: those of measurement points and of schedulers. Both ends sample their sockets; errors of the record
-//! are logged.
+//! Tests that no user watches: those of measurement points and of schedulers. Both ends sample their sockets;
+//! errors of the record are logged.
 
 use std::{path::Path, sync::atomic::AtomicBool, time::Duration};
 

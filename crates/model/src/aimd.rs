@@ -30,8 +30,8 @@ impl Aimd {
     /// Reno that counts ACKs, with delayed ACKs for two segments each (Linux 2.4; current kernels count
     /// segments).
     pub const RENO_DELAYED_ACK: Aimd = Aimd { increase_segs: 0.5, decrease: 0.5 };
-    /// CUBIC in its Reno-friendly region: with an increase of 3 (1 - beta) / (1 + beta) its mean window is Reno's (RFC 9438, section
-    /// 4.3).
+    /// CUBIC in its Reno-friendly region: with an increase of 3 (1 - beta) / (1 + beta) its mean window is
+    /// Reno's (RFC 9438, section 4.3).
     pub const CUBIC_LIKE_RENO: Aimd =
         Aimd { increase_segs: 3.0 * (1.0 - CUBIC_BETA) / (1.0 + CUBIC_BETA), decrease: 1.0 - CUBIC_BETA };
 

@@ -14,8 +14,8 @@ pub fn jain_index(shares: &[f64]) -> Option<f64> {
     (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
 }
 
-/// The weight of a flow's goodput in Jain's index, so that flows of different segment sizes and round-trip times
-/// can be compared.
+/// The weight of a flow's goodput in Jain's index, so that flows of different segment sizes and round-trip
+/// times can be compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FairnessWeight {
     /// Goodput / MSS: 1 where all flows send packets at the same rate.
@@ -27,7 +27,8 @@ pub enum FairnessWeight {
 }
 
 impl FairnessWeight {
-    /// Jain's index of a run's flows with a congestion window; `None` where one lacks a figure that is needed.
+    /// Jain's index of a run's flows with a congestion window; `None` where one lacks a figure that is
+    /// needed.
     pub fn index(self, run: &RunSummary) -> Option<f64> {
         let flows = run.flows.iter().filter(|flow| flow.is_bulk_transfer());
         jain_index(&flows.map(|flow| self.weighted(flow)).collect::<Option<Vec<f64>>>()?)

@@ -1,16 +1,17 @@
-//! The maximum rate at which a host can process the packets of one flow, as a closed form of its processing costs.
+//! The maximum rate at which a host can process the packets of one flow, as a closed form of its processing
+//! costs.
 //!
-//! A data packet takes c seconds of processor time, including its share of the ACKs in the other direction (a per
-//! data packet). An interrupt takes i seconds and announces m packets of its direction. The processor is always
-//! busy at the rate r of data packets for which
+//! A data packet takes c seconds of processor time, including its share of the ACKs in the other direction (a
+//! per data packet). An interrupt takes i seconds and announces m packets of its direction. The processor is
+//! always busy at the rate r of data packets for which
 //!
 //! ```text
 //! r (c + i / m_data(r) + a i / m_acks(a r)) = 1,   m(r) = 1 + r delay
 //! ```
 //!
 //! An interrupt announces the packet that started its delay and the packets that arrive during the delay, or
-//! fewer if the card limits them. The left side grows with r, so the equation has one solution, which bisection
-//! finds.
+//! fewer if the card limits them. The left side grows with r, so the equation has one solution, which
+//! bisection finds.
 
 use units::BitRate;
 
@@ -82,7 +83,8 @@ pub enum HostLimit {
 }
 
 impl HostCost {
-    /// The goodput at which the host is busy all the time, bit/s, and its busiest resource; `None` if packets cost no time.
+    /// The goodput at which the host is busy all the time, bit/s, and its busiest resource; `None` if packets
+    /// cost no time.
     pub fn ceiling_bps(&self, role: HostRole, stream: &PacketStream) -> Option<(f64, HostLimit)> {
         let payload_bits = f64::from(stream.frames) * f64::from(stream.payload) * 8.0;
         let processor =

@@ -1,26 +1,29 @@
-//! Goodput at a random loss rate, with retransmissions and timeouts: the period from one loss event to the next.
+//! Goodput at a random loss rate, with retransmissions and timeouts: the period from one loss event to the
+//! next.
 //!
 //! Source: Padhye et al., as in [`crate::pftk_bps`]. Differences from it, which make it agree with Linux:
 //!
-//! 1. It holds for any AIMD rule, and for CUBIC, which grows as an AIMD rule with Reno's mean window (RFC 9438, section 4.3) or
-//!    faster. Segments per ACK are part of the rule's increase.
-//! 2. If too few segments follow a lost one for three duplicate ACKs, Reno waits for a timeout. Linux sends a tail loss probe after
-//!    two round trips (RFC 8985, section 7). It waits for a timeout only if two of the next four segments are lost too; kernels
-//!    without this probe, if one of them is.
-//! 3. The last round trip of a period counts for (1 + d) / 2 at a back-off of d: during recovery Linux sends new data
-//!    (proportional rate reduction, RFC 6937).
+//! 1. It holds for any AIMD rule, and for CUBIC, which grows as an AIMD rule with Reno's mean window (RFC
+//!    9438, section 4.3) or faster. Segments per ACK are part of the rule's increase.
+//! 2. If too few segments follow a lost one for three duplicate ACKs, Reno waits for a timeout. Linux sends a
+//!    tail loss probe after two round trips (RFC 8985, section 7). It waits for a timeout only if two of the
+//!    next four segments are lost too; kernels without this probe, if one of them is.
+//! 3. The last round trip of a period counts for (1 + d) / 2 at a back-off of d: during recovery Linux sends
+//!    new data (proportional rate reduction, RFC 6937).
 //! 4. The result is goodput: lost segments do not count.
 //!
 //! The numbers of segments in 2 and the share in 3 are fitted to the simulator; the tests compare them.
 //!
-//! Not considered: CUBIC's clock. The kernel adapts CUBIC's growth at most every 28 ms (HZ / 32 ticks). If losses are more frequent, the
-//! window hardly grows: at 1 ms and 3 to 10 % of loss, goodput is a third to a half of the result.
+//! Not considered: CUBIC's clock. The kernel adapts CUBIC's growth at most every 28 ms (HZ / 32 ticks). If
+//! losses are more frequent, the window hardly grows: at 1 ms and 3 to 10 % of loss, goodput is a third to a
+//! half of the result.
 
 use units::{KernelVersion, Time};
 
 use crate::{Aimd, loss};
 
-/// Smallest retransmission timeout of Linux (`TCP_RTO_MIN`, include/net/tcp.h), which is added to the smoothed round-trip time.
+/// Smallest retransmission timeout of Linux (`TCP_RTO_MIN`, include/net/tcp.h), which is added to the
+/// smoothed round-trip time.
 pub(crate) const MIN_RTO: Time = Time::from_millis(200);
 /// The first kernel with tail loss probes (`tcp_send_loss_probe`, net/ipv4/tcp_output.c).
 const TAIL_LOSS_PROBE_SINCE: KernelVersion = KernelVersion::new(3, 10);
@@ -68,9 +71,9 @@ impl LossyPath {
 
     /// The goodput of a rule whose mean window has at least `min_mean_segs` segments.
     ///
-    /// A period has N = (1 - p) / p + W segments: those before the loss, and the window W behind it. The window grows from (1 - d) W
-    /// by A per round trip, which gives the quadratic equation d (2 - d) / 2A W^2 - (d / A + 1) / 2 W - (1 - p) / p = 0 (the paper's
-    /// equation for E[W] with A = 1 / b and d = 1/2).
+    /// A period has N = (1 - p) / p + W segments: those before the loss, and the window W behind it. The
+    /// window grows from (1 - d) W by A per round trip, which gives the quadratic equation d (2 - d) / 2A
+    /// W^2 - (d / A + 1) / 2 W - (1 - p) / p = 0 (the paper's equation for E[W] with A = 1 / b and d = 1/2).
     fn goodput(&self, rule: Aimd, min_mean_segs: f64) -> LossyGoodput {
         let (p, q, rtt) = (self.loss, 1.0 - self.loss, self.rtt.as_secs_f64());
         let (a, d) = (rule.increase_segs, rule.decrease);
@@ -123,7 +126,8 @@ mod tests {
 
     const LOSSES: [f64; 5] = [0.01, 0.03, 0.05, 0.1, 0.2];
 
-    /// Checks that the law's goodputs, divided by the simulated ones, are in `ratios`. `simulated`: round-trip times in ms, and Mb/s at [`LOSSES`].
+    /// Checks that the law's goodputs, divided by the simulated ones, are in `ratios`. `simulated`:
+    /// round-trip times in ms, and Mb/s at [`LOSSES`].
     fn check_ratios(
         simulated: &[(u64, [f64; 5])],
         kernel: KernelVersion,
@@ -138,8 +142,9 @@ mod tests {
         }
     }
 
-    /// Goodputs of the simulator (Linux 6.18, one flow without another limit): means of eight runs of 60 s, and at 1 ms and below
-    /// 0.1 % of four runs of 10 s. At 100 ms, losses below 1 % are so rare that slow start and single losses determine a run.
+    /// Goodputs of the simulator (Linux 6.18, one flow without another limit): means of eight runs of 60 s,
+    /// and at 1 ms and below 0.1 % of four runs of 10 s. At 100 ms, losses below 1 % are so rare that slow
+    /// start and single losses determine a run.
     ///
     /// | RTT    | loss   | Reno: Mb/s | law   | ratio | CUBIC: Mb/s | law   | ratio |
     /// |--------|--------|------------|-------|-------|-------------|-------|-------|
@@ -181,7 +186,8 @@ mod tests {
         assert!(square_root > 20.0 * 1.277e6, "{square_root}");
     }
 
-    /// Goodputs of the simulator with Linux 2.4, which counts ACKs and has no tail loss probes: means of four runs of 60 s.
+    /// Goodputs of the simulator with Linux 2.4, which counts ACKs and has no tail loss probes: means of four
+    /// runs of 60 s.
     #[test]
     fn kernels_without_tail_loss_probes_have_more_timeouts() {
         let simulated = [

@@ -1,7 +1,7 @@
 //! The model engine: predicts one flow by closed forms from its path, its buffers and the kernel.
 //!
-//! Each possible limit allows a certain goodput. The lowest is the steady goodput, and its cause is the verdict.
-//! The goodput over the whole duration includes slow start, but not the handshake.
+//! Each possible limit allows a certain goodput. The lowest is the steady goodput, and its cause is the
+//! verdict. The goodput over the whole duration includes slow start, but not the handshake.
 //!
 //! Not considered: other flows on the path, and behaviour of the congestion control beyond its law.
 

@@ -51,8 +51,8 @@ const HALF_SINCE: KernelVersion = KernelVersion::new(3, 4);
 /// The share that earlier kernels offer.
 const THREE_QUARTERS: f64 = 0.75;
 
-/// The share of a receive buffer that `kernel` advertises as window to a bulk flow with this MSS and round-trip
-/// time.
+/// The share of a receive buffer that `kernel` advertises as window to a bulk flow with this MSS and
+/// round-trip time.
 pub fn window_share(kernel: KernelVersion, mss: u32, rtt: Time) -> f64 {
     if kernel < HALF_SINCE {
         return THREE_QUARTERS;

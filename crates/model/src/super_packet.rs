@@ -1,7 +1,7 @@
 //! The size of a super-packet, which a sender passes to its device as one packet (TSO, GSO).
 //!
-//! Source: `tcp_tso_autosize` (net/ipv4/tcp_output.c). Not considered: kernels before 5.18, whose size does not depend on the
-//! round-trip time, and devices with a maximum other than 64 KiB.
+//! Source: `tcp_tso_autosize` (net/ipv4/tcp_output.c). Not considered: kernels before 5.18, whose size does
+//! not depend on the round-trip time, and devices with a maximum other than 64 KiB.
 
 use units::Time;
 
@@ -14,11 +14,11 @@ const RTT_UNIT_US: f64 = 512.0;
 /// `net.ipv4.tcp_min_tso_segs`.
 const MIN_SEGS: f64 = 2.0;
 
-/// Segments of a super-packet: the bytes that the pacing rate sends in 2^-10 s, and 64 KiB halved for each 512 us of the smallest
-/// round-trip time; at least two segments.
+/// Segments of a super-packet: the bytes that the pacing rate sends in 2^-10 s, and 64 KiB halved for each
+/// 512 us of the smallest round-trip time; at least two segments.
 ///
-/// From 5 ms on the second part is at most 128 bytes, and the pacing rate alone determines the size. Below, super-packets are larger: at 1 ms
-/// by 32 KiB, below 0.5 ms they have 64 KiB at any rate.
+/// From 5 ms on the second part is at most 128 bytes, and the pacing rate alone determines the size. Below,
+/// super-packets are larger: at 1 ms by 32 KiB, below 0.5 ms they have 64 KiB at any rate.
 pub fn super_packet_segs(pacing_bytes_per_s: f64, min_rtt: Time, mss: u32) -> f64 {
     let halvings = (min_rtt.as_micros_f64() / RTT_UNIT_US).floor();
     let bytes = pacing_bytes_per_s / PACED_PER_S + MAX_GSO_BYTES * (-halvings).exp2();

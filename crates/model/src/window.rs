@@ -20,12 +20,14 @@ pub fn bdp_f64(rate: BitRate, rtt: Time) -> f64 {
     rate.bytes_per_sec_f64() * rtt.as_secs_f64()
 }
 
-/// Packets of `packet_bytes` that a sending host's transmit queue (`txqueuelen`) needs where the host's own link is the slowest of the
-/// path: one bandwidth-delay product, rounded up. A window that has filled the link and the queue is then twice the product, and its
-/// half after a loss still fills the link (C. Villamizar and C. Song, "High performance TCP in ANSNET", CCR 24(5), 1994).
+/// Packets of `packet_bytes` that a sending host's transmit queue (`txqueuelen`) needs where the host's own
+/// link is the slowest of the path: one bandwidth-delay product, rounded up. A window that has filled the
+/// link and the queue is then twice the product, and its half after a loss still fills the link (C.
+/// Villamizar and C. Song, "High performance TCP in ANSNET", CCR 24(5), 1994).
 ///
-/// `rate` and `packet_bytes` are of one layer: a link's rate with the bytes of a frame, or a payload's rate with the MSS. The kernel
-/// counts a super-packet (GSO, up to 64 KiB) as one packet, so a queue of this length may hold more bytes, never fewer.
+/// `rate` and `packet_bytes` are of one layer: a link's rate with the bytes of a frame, or a payload's rate
+/// with the MSS. The kernel counts a super-packet (GSO, up to 64 KiB) as one packet, so a queue of this
+/// length may hold more bytes, never fewer.
 pub fn transmit_queue_packets(rate: BitRate, rtt: Time, packet_bytes: u32) -> u64 {
     (bdp_f64(rate, rtt) / f64::from(packet_bytes.max(1))).ceil() as u64
 }

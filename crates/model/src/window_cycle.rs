@@ -1,11 +1,13 @@
-//! The steady goodput of a flow that its windows limit: the cycle of writer, window and bottleneck, packet by packet.
+//! The steady goodput of a flow that its windows limit: the cycle of writer, window and bottleneck, packet by
+//! packet.
 //!
-//! A send buffer does not keep a constant amount in flight. The kernel wakes a blocked writer when a third of the buffer is
-//! free (`sk_stream_min_wspace`, include/net/sock.h), and the writer fills it at once. The burst queues before the slowest
-//! link, so its last byte returns one burst later than the round-trip time. If the buffer's data is one short burst in a long round
-//! trip, its last third arrives without a further wake-up, and only two thirds are in flight on average; if it is
-//! spread over the round trip, nearly all of it is. A receive window below the buffer shortens the bursts but not the wait for a third.
-//! No single share describes all cases, so [`windows_bps`] follows the cycle.
+//! A send buffer does not keep a constant amount in flight. The kernel wakes a blocked writer when a third of
+//! the buffer is free (`sk_stream_min_wspace`, include/net/sock.h), and the writer fills it at once. The
+//! burst queues before the slowest link, so its last byte returns one burst later than the round-trip time.
+//! If the buffer's data is one short burst in a long round trip, its last third arrives without a further
+//! wake-up, and only two thirds are in flight on average; if it is spread over the round trip, nearly all of
+//! it is. A receive window below the buffer shortens the bursts but not the wait for a third. No single share
+//! describes all cases, so [`windows_bps`] follows the cycle.
 //!
 //! Differences from the kernel:
 //!
@@ -42,8 +44,9 @@ pub(crate) struct Windows {
     pub mss: u32,
 }
 
-/// Goodput in bit/s. `None` if the send buffer holds only few super-packets, the window less than two segments, or the link is so slow
-/// that it sends at most one packet in the time that is followed: the buffer keeps it busy then.
+/// Goodput in bit/s. `None` if the send buffer holds only few super-packets, the window less than two
+/// segments, or the link is so slow that it sends at most one packet in the time that is followed: the buffer
+/// keeps it busy then.
 pub(crate) fn windows_bps(windows: &Windows) -> Option<f64> {
     let (rtt, mss) = (windows.rtt.as_secs_f64(), f64::from(windows.mss.max(1)));
     if rtt <= 0.0 {
@@ -60,8 +63,9 @@ pub(crate) fn windows_bps(windows: &Windows) -> Option<f64> {
     Cycle::new(windows, packet * joined, PACKET_OVERHEAD * joined, segment).goodput_bps(rtt)
 }
 
-/// The pacing rate in windows per round trip: the congestion window grows to twice the data in flight (`tcp_is_cwnd_limited`), and after slow
-/// start the kernel paces 1.2 congestion windows per round trip (`tcp_pacing_ca_ratio`).
+/// The pacing rate in windows per round trip: the congestion window grows to twice the data in flight
+/// (`tcp_is_cwnd_limited`), and after slow start the kernel paces 1.2 congestion windows per round trip
+/// (`tcp_pacing_ca_ratio`).
 const PACED_WINDOWS: f64 = 2.0 * 1.2;
 
 /// Payload of a super-packet, bytes.
@@ -189,7 +193,8 @@ mod tests {
         }
     }
 
-    /// Steady goodputs of the simulator, whose writer and buffers are those of Linux 6.18. The receive window does not limit.
+    /// Steady goodputs of the simulator, whose writer and buffers are those of Linux 6.18. The receive window
+    /// does not limit.
     #[test]
     fn agrees_with_simulated_connections() {
         let simulated = [
@@ -234,7 +239,8 @@ mod tests {
         assert_eq!(windows_bps(&none), None);
     }
 
-    /// At 10 Mb/s a super-packet of 64 KiB takes 52 ms, and the cycle of a path of 0.2 ms is followed for 12 ms.
+    /// At 10 Mb/s a super-packet of 64 KiB takes 52 ms, and the cycle of a path of 0.2 ms is followed for 12
+    /// ms.
     #[test]
     fn a_slow_link_of_a_short_path_is_not_followed() {
         let rtt = Time::from_micros(200);

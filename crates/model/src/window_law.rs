@@ -1,7 +1,8 @@
 //! The knee by the window law: goodput = window / RTT, so the plateau needs a window of plateau x RTT, with
 //! the round-trip time of the loaded path (a standing queue makes it longer than a ping's). It is computed as
 //! bytes in flight over the rate of arrivals (Little's law), because clocks of old kernels tick every 10 ms.
-//! The buffer that this window needs: the kernel doubles the requested size, of which only a share becomes window.
+//! The buffer that this window needs: the kernel doubles the requested size, of which only a share becomes
+//! window.
 
 use schema::{FlowSummary, RunSummary, WindowLaw};
 
@@ -13,7 +14,8 @@ const DOUBLING: f64 = 2.0;
 /// The runs of each value of a field.
 pub(crate) type Line<'a> = Vec<(f64, Vec<&'a RunSummary>)>;
 
-/// The law for a sweep over `field`; `None` unless `field` is a socket buffer of a flow and `metric` the goodput of the same flow.
+/// The law for a sweep over `field`; `None` unless `field` is a socket buffer of a flow and `metric` the
+/// goodput of the same flow.
 pub(crate) fn window_law(field: &str, metric: &str, knee: &Knee, line: &Line<'_>) -> Option<WindowLaw> {
     let flow = ["goodput", "steady_goodput"]
         .iter()

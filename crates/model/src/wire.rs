@@ -1,7 +1,8 @@
 //! Goodput at wire rate: the link rate less headers.
 //!
-//! Sources: RFC 791 and 8200 (IP header 20 and 40 bytes, Fragment header 8 bytes), RFC 9293 and 7323 (TCP 20 bytes and 12 of
-//! timestamps), RFC 768 (UDP 8 bytes), IEEE 802.3 (Ethernet header 14, checksum 4, preamble 8, gap 12).
+//! Sources: RFC 791 and 8200 (IP header 20 and 40 bytes, Fragment header 8 bytes), RFC 9293 and 7323 (TCP 20
+//! bytes and 12 of timestamps), RFC 768 (UDP 8 bytes), IEEE 802.3 (Ethernet header 14, checksum 4, preamble
+//! 8, gap 12).
 
 use units::BitRate;
 
@@ -56,15 +57,16 @@ pub fn payload_bytes(mtu: u32, ip: IpVersion, transport: Transport) -> u32 {
     mtu.saturating_sub(ip.header_bytes() + transport.header_bytes())
 }
 
-/// The smallest MSS of Linux, bytes (`net.ipv4.tcp_min_snd_mss`, TCP_MIN_SND_MSS in include/net/tcp.h); it includes timestamps.
+/// The smallest MSS of Linux, bytes (`net.ipv4.tcp_min_snd_mss`, TCP_MIN_SND_MSS in include/net/tcp.h); it
+/// includes timestamps.
 const MIN_SND_MSS: u32 = 48;
 /// Bytes of timestamps in a TCP header, padded (RFC 7323, appendix A).
 const TIMESTAMP_BYTES: u32 = 12;
 
 /// TCP's payload bytes per segment with timestamps, for `mtu` and a requested MSS (TCP_MAXSEG).
 ///
-/// As in the kernel, a requested MSS includes the 12 bytes of timestamps, and a segment has at least 36 bytes, also if the MTU is too
-/// small for them.
+/// As in the kernel, a requested MSS includes the 12 bytes of timestamps, and a segment has at least 36
+/// bytes, also if the MTU is too small for them.
 pub fn mss(mtu: u32, ip: IpVersion, requested: Option<u32>) -> u32 {
     let path = payload_bytes(mtu, ip, Transport::Tcp);
     let payload = requested.map_or(path, |requested| path.min(requested.saturating_sub(TIMESTAMP_BYTES)));
@@ -80,8 +82,8 @@ pub fn goodput_bps(rate: BitRate, payload: u32, headers: u32, overhead: u32) -> 
     if wire == 0 { 0.0 } else { rate.as_f64() * f64::from(payload) / wire as f64 }
 }
 
-/// Payload in bits per second of back-to-back datagrams of `payload` bytes on a link of `rate`, which counts `overhead` bytes in
-/// addition to IP for each packet.
+/// Payload in bits per second of back-to-back datagrams of `payload` bytes on a link of `rate`, which counts
+/// `overhead` bytes in addition to IP for each packet.
 pub fn datagram_goodput_bps(rate: BitRate, payload: u32, mtu: u32, ip: IpVersion, overhead: u32) -> f64 {
     let packets = datagram_packets(payload, mtu, ip);
     let wire = packets.ip_bytes() + u64::from(packets.count) * u64::from(overhead);
@@ -117,8 +119,9 @@ impl DatagramPackets {
     }
 }
 
-/// The packets of a datagram of `payload` bytes after the header of UDP, or of an echo after that of ICMP, which has 8 bytes too.
-/// Datagrams larger than `mtu` are fragmented at multiples of 8 bytes (RFC 791 section 3.2).
+/// The packets of a datagram of `payload` bytes after the header of UDP, or of an echo after that of ICMP,
+/// which has 8 bytes too. Datagrams larger than `mtu` are fragmented at multiples of 8 bytes (RFC 791 section
+/// 3.2).
 pub fn datagram_packets(payload: u32, mtu: u32, ip: IpVersion) -> DatagramPackets {
     let body = payload.saturating_add(Transport::Udp.header_bytes());
     let whole = body.saturating_add(ip.header_bytes());

@@ -1,5 +1,5 @@
-//! Compares the closed forms with the published tables, and finds the rows that contradict the publication's own
-//! formula.
+//! Compares the closed forms with the published tables, and finds the rows that contradict the publication's
+//! own formula.
 
 use model::{
     Aimd, IpVersion, MAX_WINDOW, Transport, bdp, fair_increase, goodput_bps, hol_throughput_share,
@@ -49,8 +49,8 @@ fn responsiveness_of_grid_dt() {
     near(at(GBPS, 1_500, 1460), 0.096, 0.01, "G-r2 at 1.5 ms");
 }
 
-/// G-recover: Reno regains 120 Mb/s at an RTT of 117 ms in 141 s, and in twice that on a stack that counts delayed
-/// ACKs. The published time is over 6 min.
+/// G-recover: Reno regains 120 Mb/s at an RTT of 117 ms in 141 s, and in twice that on a stack that counts
+/// delayed ACKs. The published time is over 6 min.
 #[test]
 fn recovery_after_one_loss() {
     let (rate, rtt) = (BitRate(120 * MBPS), Time::from_millis(117));
@@ -70,8 +70,8 @@ fn increases_for_fairness() {
     near(increase(10, 3000, 10, 9000), 3.0, 1e-9, "G-auto, MTU 3000");
 }
 
-/// G-areas and G-endbuf: with a window below the bandwidth-delay product, throughput is window / RTT. A queue of
-/// one product keeps Reno's path full.
+/// G-areas and G-endbuf: with a window below the bandwidth-delay product, throughput is window / RTT. A queue
+/// of one product keeps Reno's path full.
 #[test]
 fn windows_and_queues() {
     let (rate, rtt) = (BitRate(GBPS), Time::from_millis(117));

@@ -2,8 +2,8 @@
 //!
 //! Between stations of one broadcast domain a packet takes the shortest path through switches. To any other
 //! station it takes the shortest path overall, counted in links, until it reaches a router in the station's
-//! broadcast domain. Among several shortest paths it takes the one whose links come first in the topology, link
-//! by link from the sender; so the path is the same whether it is chosen at once or hop by hop.
+//! broadcast domain. Among several shortest paths it takes the one whose links come first in the topology,
+//! link by link from the sender; so the path is the same whether it is chosen at once or hop by hop.
 
 use std::collections::VecDeque;
 

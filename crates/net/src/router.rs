@@ -129,8 +129,8 @@ impl RoutingTable {
 
 /// A packet that can cross routers.
 pub trait RoutablePacket: Packet {
-    /// Forwards, replies to or drops the packet at a router; appends the actions to `out`. The router consumes a
-    /// packet for which there is no action.
+    /// Forwards, replies to or drops the packet at a router; appends the actions to `out`. The router
+    /// consumes a packet for which there is no action.
     ///
     /// By default a packet has no address and no time to live: the router forwards it to the station it was
     /// sent to, and consumes packets to itself and broadcasts.

@@ -1,5 +1,5 @@
-//! The paths of packets through any graph of hosts, switches and routers. Each packet is delivered or reported
-//! as dropped.
+//! The paths of packets through any graph of hosts, switches and routers. Each packet is delivered or
+//! reported as dropped.
 
 use net::{
     Cidr, Destination, Direction, DropCause, Network, Node, PacketSink, PipeId, PipeSpec, Rate, Station,

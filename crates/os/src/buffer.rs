@@ -7,9 +7,10 @@ const ALIGNMENT: usize = 64;
 
 /// A buffer for data that the kernel copies from pages: files and sockets.
 ///
-/// Large allocations begin 16 bytes after the beginning of a page (malloc's header after mmap). Copies from the beginning of a page to there take
-/// many times as long on some processors (AMD Zen 3: `rep movsb` to an address whose distance from the source, modulo 4096, is 1 to 16), so this
-/// buffer begins at a multiple of 64 bytes.
+/// Large allocations begin 16 bytes after the beginning of a page (malloc's header after mmap). Copies from
+/// the beginning of a page to there take many times as long on some processors (AMD Zen 3: `rep movsb` to an
+/// address whose distance from the source, modulo 4096, is 1 to 16), so this buffer begins at a multiple of
+/// 64 bytes.
 #[derive(Debug, Clone, Default)]
 pub struct AlignedBuffer {
     memory: Vec<u8>,

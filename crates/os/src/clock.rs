@@ -17,7 +17,8 @@ pub fn boottime() -> Duration {
     read(libc::CLOCK_BOOTTIME)
 }
 
-/// The largest estimated error of CLOCK_REALTIME (`maxerror` of adjtimex(2)). The kernel reports 16 s while nothing synchronizes the clock.
+/// The largest estimated error of CLOCK_REALTIME (`maxerror` of adjtimex(2)). The kernel reports 16 s while
+/// nothing synchronizes the clock.
 ///
 /// # Errors
 /// If the kernel does not report it.
@@ -29,8 +30,8 @@ pub fn clock_error() -> std::io::Result<Duration> {
     Ok(Duration::from_micros(u64::try_from(state.maxerror).unwrap_or(0)))
 }
 
-/// A descriptor that becomes readable when CLOCK_REALTIME is stepped; reading it then fails with ECANCELED, once for each step. It does not
-/// block (timerfd_create(2), TFD_TIMER_CANCEL_ON_SET).
+/// A descriptor that becomes readable when CLOCK_REALTIME is stepped; reading it then fails with ECANCELED,
+/// once for each step. It does not block (timerfd_create(2), TFD_TIMER_CANCEL_ON_SET).
 ///
 /// # Errors
 /// If the kernel has no such timers.
@@ -62,7 +63,8 @@ pub fn realtime_ns() -> i64 {
 
 pub(crate) fn read(clock: libc::clockid_t) -> Duration {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a valid timespec to write to; the clocks read here exist on every Linux, so the call cannot fail.
+    // SAFETY: `now` is a valid timespec to write to; the clocks read here exist on every Linux, so the call
+    // cannot fail.
     unsafe { libc::clock_gettime(clock, &raw mut now) };
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }

@@ -24,7 +24,8 @@ const NAME_WORDS: usize = 8;
 const SIOCGIFTXQLEN: libc::c_ulong = 0x8942;
 const SIOCSIFTXQLEN: libc::c_ulong = 0x8943;
 
-/// A socket for device ioctls in the network namespace of the thread that opened it. Nothing is sent through it.
+/// A socket for device ioctls in the network namespace of the thread that opened it. Nothing is sent through
+/// it.
 #[derive(Debug)]
 pub struct DeviceControl(OwnedFd);
 
@@ -78,8 +79,8 @@ impl DeviceControl {
         unsafe { self.ethtool(device, &mut [ETHTOOL_STSO, 0]) }
     }
 
-    /// Turns off features of a device by their names in `ethtool -k`. Names that the kernel does not have, and features that
-    /// the device does not have, are ignored.
+    /// Turns off features of a device by their names in `ethtool -k`. Names that the kernel does not have,
+    /// and features that the device does not have, are ignored.
     ///
     /// # Errors
     /// If there is no such device, or this user may not change it.
@@ -87,14 +88,15 @@ impl DeviceControl {
         self.set_features(device, names, false)
     }
 
-    /// Turns features of a device on or off by their names in `ethtool -k`. Names that the kernel does not have, and features that
-    /// the device does not have, are ignored.
+    /// Turns features of a device on or off by their names in `ethtool -k`. Names that the kernel does not
+    /// have, and features that the device does not have, are ignored.
     ///
     /// # Errors
     /// If there is no such device, or this user may not change it.
     pub fn set_features(&self, device: &str, names: &[&str], is_on: bool) -> io::Result<()> {
         let known = self.feature_names(device)?;
-        // ETHTOOL_SFEATURES: the number of blocks, and for each block of 32 features those to change and their new values.
+        // ETHTOOL_SFEATURES: the number of blocks, and for each block of 32 features those to change and
+        // their new values.
         let blocks = known.len().div_ceil(32);
         let mut words = vec![0; 2 + 2 * blocks];
         words[..2].copy_from_slice(&[ETHTOOL_SFEATURES, blocks as u32]);
@@ -143,8 +145,8 @@ impl DeviceControl {
     }
 
     fn ioctl(&self, number: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
-        // SAFETY: the request, and the buffer it points to, live during the call; callers of `ethtool` guarantee the
-        // buffer's size, and the other requests have none.
+        // SAFETY: the request, and the buffer it points to, live during the call; callers of `ethtool`
+        // guarantee the buffer's size, and the other requests have none.
         check(unsafe { libc::ioctl(self.0.as_raw_fd(), number as _, &raw mut *request) }).map(drop)
     }
 }

@@ -1,8 +1,8 @@
-//! Linux system calls that several crates need and the standard library does not offer, each as one small safe function, and the
-//! transport of rtnetlink. Beside them, a buffer for the kernel's copies.
+//! Linux system calls that several crates need and the standard library does not offer, each as one small
+//! safe function, and the transport of rtnetlink. Beside them, a buffer for the kernel's copies.
 //!
-//! All errors are plain [`std::io::Error`]s: callers add the operation and its object. System calls that only one crate needs
-//! are in that crate's `sys` module and use [`check()`] and [`check_len`].
+//! All errors are plain [`std::io::Error`]s: callers add the operation and its object. System calls that only
+//! one crate needs are in that crate's `sys` module and use [`check()`] and [`check_len`].
 
 mod buffer;
 mod clock;

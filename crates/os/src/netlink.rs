@@ -1,5 +1,5 @@
-//! The transport of rtnetlink (rtnetlink(7)): requests with one reply, and dumps. Callers define the requests and interpret
-//! the replies.
+//! The transport of rtnetlink (rtnetlink(7)): requests with one reply, and dumps. Callers define the requests
+//! and interpret the replies.
 
 use std::io;
 
@@ -25,7 +25,8 @@ impl RouteSocket {
         Ok(RouteSocket(socket))
     }
 
-    /// Requests one object, such as a device by name; returns the kernel's message about it, or `None` if it sent none.
+    /// Requests one object, such as a device by name; returns the kernel's message about it, or `None` if it
+    /// sent none.
     ///
     /// # Errors
     /// The kernel's error, such as ENODEV.

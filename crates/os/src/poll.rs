@@ -18,7 +18,8 @@ pub fn wait_readable(fd: impl AsFd, timeout: Duration) -> io::Result<bool> {
     poll(&mut [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }], timeout)
 }
 
-/// Waits up to `timeout`, or until a signal arrives, until one of `fds` is readable or at its end; returns which are.
+/// Waits up to `timeout`, or until a signal arrives, until one of `fds` is readable or at its end; returns
+/// which are.
 ///
 /// # Errors
 /// The errors of ppoll(2) other than a signal.
@@ -26,8 +27,8 @@ pub fn wait_any(fds: &[BorrowedFd<'_>], timeout: Duration) -> io::Result<Vec<boo
     wait_for(fds, libc::POLLIN | libc::POLLRDHUP, timeout)
 }
 
-/// Waits up to `timeout`, or until a signal arrives, until one of these sockets is connected and has space in its send buffer, or has failed; returns
-/// which are.
+/// Waits up to `timeout`, or until a signal arrives, until one of these sockets is connected and has space in
+/// its send buffer, or has failed; returns which are.
 ///
 /// # Errors
 /// The errors of ppoll(2) other than a signal.

@@ -11,8 +11,8 @@ use crate::check;
 /// Duplicates the descriptor `fd` of the process `pid`. Both then refer to the same open file or socket.
 ///
 /// # Errors
-/// EPERM without the privilege to trace the process (ptrace(2)), ESRCH if there is no such process, EBADF if it has no such
-/// descriptor, ENOSYS before Linux 5.6.
+/// EPERM without the privilege to trace the process (ptrace(2)), ESRCH if there is no such process, EBADF if
+/// it has no such descriptor, ENOSYS before Linux 5.6.
 pub fn duplicate_descriptor(pid: u32, fd: RawFd) -> io::Result<OwnedFd> {
     let process = open(libc::SYS_pidfd_open, [pid.into(), 0, 0])?;
     open(libc::SYS_pidfd_getfd, [process.as_raw_fd().into(), fd.into(), 0])

@@ -51,7 +51,8 @@ mod tests {
 
     #[test]
     fn all_bytes_are_filled() {
-        // Longer than one call of getrandom(2) returns without interruption: 256 bytes. 1,000 zeros in a row are impossible.
+        // Longer than one call of getrandom(2) returns without interruption: 256 bytes. 1,000 zeros in a row
+        // are impossible.
         let mut bytes = vec![0; 100_000];
         fill_random(&mut bytes).unwrap();
         assert!(bytes.chunks(1000).all(|part| part.iter().any(|byte| *byte != 0)));

@@ -26,7 +26,8 @@ pub fn set_option<T: Copy>(socket: impl AsFd, level: i32, name: i32, value: T) -
     .map(drop)
 }
 
-/// Reads a socket option into `value`, an integer or an array of integers; returns the number of bytes that the kernel wrote.
+/// Reads a socket option into `value`, an integer or an array of integers; returns the number of bytes that
+/// the kernel wrote.
 ///
 /// # Errors
 /// If the kernel does not have the option.

@@ -15,7 +15,8 @@ pub fn thread_cpu_time() -> Duration {
     clock::read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Processor time that this thread has used in user mode and in the kernel, with the resolution of getrusage(2), 1 us.
+/// Processor time that this thread has used in user mode and in the kernel, with the resolution of
+/// getrusage(2), 1 us.
 pub fn thread_usage() -> (Duration, Duration) {
     // SAFETY: an all-zero rusage is valid to write to; the call cannot fail with these arguments.
     let usage = unsafe {
@@ -32,7 +33,8 @@ pub fn thread_usage() -> (Duration, Duration) {
 /// # Errors
 /// The errors of sched_getaffinity(2): on machines with more processors than a `cpu_set_t` has.
 pub fn allowed_cpus() -> io::Result<Vec<usize>> {
-    // SAFETY: an all-zero set is empty and valid; size and pointer describe it; `CPU_ISSET` gets numbers within its size.
+    // SAFETY: an all-zero set is empty and valid; size and pointer describe it; `CPU_ISSET` gets numbers
+    // within its size.
     unsafe {
         let mut set: libc::cpu_set_t = mem::zeroed();
         check(libc::sched_getaffinity(0, mem::size_of_val(&set), &raw mut set))?;

@@ -33,7 +33,8 @@ pub struct TransmitQueue {
 }
 
 impl TxCounters {
-    /// The counters of the device with an interface index, in this thread's network namespace; all 0 without such a device.
+    /// The counters of the device with an interface index, in this thread's network namespace; all 0 without
+    /// such a device.
     ///
     /// # Errors
     /// If rtnetlink fails.
@@ -73,7 +74,8 @@ impl TxCounters {
         }
     }
 
-    /// Estimates the number of segments of `mss` bytes that were dropped: a dropped super-packet contains several.
+    /// Estimates the number of segments of `mss` bytes that were dropped: a dropped super-packet contains
+    /// several.
     pub fn segments_dropped(self, mss: u64) -> u64 {
         let segments_per_packet = self.bytes as f64 / self.packets.max(1) as f64 / mss.max(1) as f64;
         (self.dropped as f64 * segments_per_packet.max(1.0)).round() as u64
@@ -94,7 +96,8 @@ impl std::ops::Add for TxCounters {
 }
 
 impl TransmitQueue {
-    /// The queue of the device with an interface index, in this thread's network namespace; `None` without such a device.
+    /// The queue of the device with an interface index, in this thread's network namespace; `None` without
+    /// such a device.
     ///
     /// # Errors
     /// If rtnetlink fails.

@@ -1,4 +1,5 @@
-//! The functions that the page calls (`web/src/playground/instance.ts`). Texts are UTF-8; results stay in memory until the next call.
+//! The functions that the page calls (`web/src/playground/instance.ts`). Texts are UTF-8; results stay in
+//! memory until the next call.
 
 #![allow(unsafe_code)]
 
@@ -31,7 +32,8 @@ thread_local! {
     static STATE: RefCell<State> = RefCell::new(State::default());
 }
 
-/// Allocates zeroed memory that is never freed: texts of requests, and the variables of side modules. Null without memory.
+/// Allocates zeroed memory that is never freed: texts of requests, and the variables of side modules. Null
+/// without memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn allocate(bytes: usize, alignment: usize) -> *mut u8 {
     match Layout::from_size_align(bytes.max(1), alignment.max(1)) {
@@ -76,9 +78,9 @@ pub extern "C" fn text_address() -> *const u8 {
     STATE.with_borrow(|state| state.text.as_ptr())
 }
 
-/// Reads a column of a flow or of a link's direction, with NaN for rows without a value; returns the number of rows. `name` has the
-/// table (`flows` or `links`), the flow or the link with its direction, and the column, separated by tabs. `limited_by` is a
-/// column of flows: the index of the cause.
+/// Reads a column of a flow or of a link's direction, with NaN for rows without a value; returns the number
+/// of rows. `name` has the table (`flows` or `links`), the flow or the link with its direction, and the
+/// column, separated by tabs. `limited_by` is a column of flows: the index of the cause.
 ///
 /// # Safety
 /// The name is a text of this length in memory from [`allocate`].

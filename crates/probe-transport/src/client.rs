@@ -147,7 +147,8 @@ impl Session {
         self.headers + REPLY_BYTES as u32
     }
 
-    /// The source of the arrivals' timestamps so far: the network card if it stamped all of them, else the server's kernel.
+    /// The source of the arrivals' timestamps so far: the network card if it stamped all of them, else the
+    /// server's kernel.
     pub fn arrival_stamps(&self) -> ArrivalStamps {
         self.stamps.unwrap_or(ArrivalStamps::Software)
     }

@@ -294,8 +294,8 @@ impl IcmpProber {
     fn send(&self, payload: &[u8], port: u16) -> Result<(), Error> {
         let at = self.at(port);
         let send = || self.socket.send_to(payload, &at.into());
-        // The first call may return the error of an earlier packet, once, and not send this packet. It can be any error of an ICMP
-        // message, such as EACCES for ICMPv6's "administratively prohibited".
+        // The first call may return the error of an earlier packet, once, and not send this packet. It can be
+        // any error of an ICMP message, such as EACCES for ICMPv6's "administratively prohibited".
         match send().or_else(|_| send()) {
             // This packet counts as lost.
             Err(e) if ancillary::is_transient(&e) || e.raw_os_error() == Some(libc::EMSGSIZE) => Ok(()),

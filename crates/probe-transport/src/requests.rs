@@ -56,7 +56,8 @@ impl Session {
         Ok(requests.result())
     }
 
-    /// The round trips of the requests of train `number`, ns, without the time for which the server held them.
+    /// The round trips of the requests of train `number`, ns, without the time for which the server held
+    /// them.
     fn round_trips(
         &self,
         number: u32,

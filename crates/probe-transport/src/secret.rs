@@ -24,7 +24,8 @@ impl ProbeSecret {
         &self.0
     }
 
-    /// Whether a cookie has this text after its prefix. The time of the comparison does not depend on the text.
+    /// Whether a cookie has this text after its prefix. The time of the comparison does not depend on the
+    /// text.
     pub(super) fn is_in(&self, text: &str) -> bool {
         let differences = text.bytes().zip(self.0).fold(0, |all, (theirs, own)| all | (theirs ^ own));
         text.len() == SECRET_BYTES && differences == 0

@@ -56,8 +56,8 @@ const MAX_OPEN_TRAINS: usize = 4096;
 /// The probe service for an iperf3 server's port.
 #[derive(Debug, Clone, Default)]
 pub struct ProbeService {
-    /// The secret that clients must have; then a server with a token serves them too. `None`: a server without a token serves all
-    /// clients.
+    /// The secret that clients must have; then a server with a token serves them too. `None`: a server
+    /// without a token serves all clients.
     pub secret: Option<ProbeSecret>,
 }
 
@@ -177,7 +177,8 @@ impl TrainReceiver {
         loop {
             let count = match buffers.receive(&self.socket, WaitMode::Never) {
                 Ok(count) => count,
-                // Nothing has arrived, or an ICMP message reports that an earlier reply was rejected or too large for the way back.
+                // Nothing has arrived, or an ICMP message reports that an earlier reply was rejected or too
+                // large for the way back.
                 Err(e) if is_about_reply(&e) => return Ok(()),
                 Err(e) => return Err(e).attempted(|| "receive a probe's packets".into())?,
             };

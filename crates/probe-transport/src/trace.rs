@@ -18,16 +18,16 @@ pub struct PathTrace {
     pub hops: TraceResult,
     /// The search for the path MTU; `None` if the host did not reply to the trace.
     pub mtu: Option<MtuResult>,
-    /// Whether larger packets than the MTU found do not pass: the search is complete, and its limit of 9000 bytes
-    /// is not below the MTU of this host's link.
+    /// Whether larger packets than the MTU found do not pass: the search is complete, and its limit of 9000
+    /// bytes is not below the MTU of this host's link.
     pub is_mtu_exact: bool,
-    /// Whether the search for the MTU was not cut off: larger packets either do not pass, or were not tried because of
-    /// the limit of 9000 bytes.
+    /// Whether the search for the MTU was not cut off: larger packets either do not pass, or were not tried
+    /// because of the limit of 9000 bytes.
     pub is_mtu_complete: bool,
 }
 
-/// Traces the path to a host, and then searches its MTU. Both end before `until`, with what they have found so far.
-/// `doing` is called with a description of each step.
+/// Traces the path to a host, and then searches its MTU. Both end before `until`, with what they have found
+/// so far. `doing` is called with a description of each step.
 ///
 /// # Errors
 /// If there is no route to the host, the socket fails, or `stop` is set.

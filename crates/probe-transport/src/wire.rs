@@ -1,5 +1,6 @@
-//! The messages of a probe's control connection and packets, pure. The connection begins with a cookie as an iperf3
-//! client's, so that both use one port; all other messages are fixed binary words in network byte order.
+//! The messages of a probe's control connection and packets, pure. The connection begins with a cookie as an
+//! iperf3 client's, so that both use one port; all other messages are fixed binary words in network byte
+//! order.
 //!
 //! ```text
 //! client                                 server
@@ -14,13 +15,13 @@
 //! ```
 //!
 //! A packet has the header of `traffic::udp`; the upper half of its number is the train's number, the lower
-//! half the packet's index in the train. Two bits of the train's number request a reply to each packet: one of the
-//! packet's size, or one of the smallest size. The reply has the packet's header and the time from the packet's
-//! arrival to the reply, ns, as u64.
+//! half the packet's index in the train. Two bits of the train's number request a reply to each packet: one
+//! of the packet's size, or one of the smallest size. The reply has the packet's header and the time from the
+//! packet's arrival to the reply, ns, as u64.
 //!
 //! A reply is never larger than its request, and the server replies only on a socket that is connected to the
-//! client's address, after a hello from it: the server cannot be used for amplification, and no client can make it
-//! send to other hosts.
+//! client's address, after a hello from it: the server cannot be used for amplification, and no client can
+//! make it send to other hosts.
 
 use probe::ReplySize;
 use traffic::udp::{Header, NumberWidth};
@@ -42,7 +43,8 @@ pub const MAX_TRAIN_PACKETS: u32 = 1 << 22;
 pub const REPLY_BYTES: usize = 24;
 /// Maximum bytes of UDP payload of a request that gets a reply: a jumbo frame.
 pub const MAX_REPLY_BYTES: usize = 9216;
-/// Bits of a train's number in its packets that request replies: of the packet's size, and of the smallest size.
+/// Bits of a train's number in its packets that request replies: of the packet's size, and of the smallest
+/// size.
 const ASKS_FOR_REPLY: u32 = 1 << 31;
 const ASKS_FOR_SMALLEST: u32 = 1 << 30;
 

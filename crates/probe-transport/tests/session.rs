@@ -1,4 +1,5 @@
-//! A session over loopback: the probe service at the port of an iperf3 server, and at that of a server without it.
+//! A session over loopback: the probe service at the port of an iperf3 server, and at that of a server
+//! without it.
 
 use std::{
     net::IpAddr,
@@ -15,7 +16,8 @@ use probe_transport::{ArrivalStamps, ProbeSecret, ProbeService, Session, Session
 use testing::iperf3_server::QuietServer;
 use units::{BitRate, Time};
 
-/// Opens a session with this server and passes it to `with`; returns the result of `with`, and the server's log.
+/// Opens a session with this server and passes it to `with`; returns the result of `with`, and the server's
+/// log.
 fn opened<T>(server: Server, with: impl FnOnce(Session) -> T) -> (Option<T>, Vec<String>) {
     opened_with(server, None, with)
 }

@@ -1,5 +1,5 @@
-//! One-way delay variation between unsynchronized clocks: the delay above the closest line that lies below all
-//! delays.
+//! One-way delay variation between unsynchronized clocks: the delay above the closest line that lies below
+//! all delays.
 //!
 //! The one-way delays of packets by another host's clock are d + offset + skew x t. No packet is faster than
 //! the path. So the closest line below all delays has the skew as its slope: the edge of the lower convex
@@ -199,8 +199,8 @@ pub fn estimate_delay(trips: &[RoundTripTimes], sent: usize, stamp_error_ns: f64
 /// packets that were sent in each direction; `forward` are from this host, `backward` to this host.
 /// `stamp_error_ns` is as in [`estimate_delay`].
 ///
-/// A delay of a packet contains the clocks' offset, with the opposite sign in the other direction. So the sum of
-/// both directions' minimum delays is the minimum round-trip time.
+/// A delay of a packet contains the clocks' offset, with the opposite sign in the other direction. So the sum
+/// of both directions' minimum delays is the minimum round-trip time.
 pub fn estimate_one_way_delays(
     forward: &[OneWayTimes],
     backward: &[OneWayTimes],
@@ -283,8 +283,8 @@ impl Directions {
         let lines = [fit_line_below(forward), fit_line_below(backward)];
         let skew_ppm = match lines {
             [Some(forward_line), Some(backward_line)] => {
-                // Both directions show the same skew with opposite signs. Their difference is the uncertainty,
-                // which is at least the error of the slopes, because they may agree by chance.
+                // Both directions show the same skew with opposite signs. Their difference is the
+                // uncertainty, which is at least the error of the slopes, because they may agree by chance.
                 let value = (forward_line.slope - backward_line.slope) / 2.0;
                 let errors = forward_line.slope_error(forward, stamp_error_ns)
                     + backward_line.slope_error(backward, stamp_error_ns);

@@ -93,8 +93,8 @@ pub struct HopReply {
     pub bytes: u32,
     /// Whether the destination host sent it.
     pub is_host: bool,
-    /// Whether a router reports that it cannot or may not forward the packet (destination unreachable, RFC 792): no later hop can
-    /// reply.
+    /// Whether a router reports that it cannot or may not forward the packet (destination unreachable, RFC
+    /// 792): no later hop can reply.
     pub is_unreachable: bool,
 }
 
@@ -461,8 +461,8 @@ fn last_increase(hops: &[Hop]) -> Option<u8> {
 mod tests {
     use super::*;
 
-    /// Measures a path whose replies depend on the time to live: the number of the replying router, and whether it reports that the host
-    /// is unreachable. Returns the result, and the number of packets sent.
+    /// Measures a path whose replies depend on the time to live: the number of the replying router, and
+    /// whether it reports that the host is unreachable. Returns the result, and the number of packets sent.
     fn measure(reply_of: impl Fn(u8) -> (u8, bool)) -> (HopsResult, usize) {
         let mut hops = Hops::new(30, 1500, IpVersion::V4, 1000.0);
         let mut sent = 0;
@@ -487,7 +487,8 @@ mod tests {
 
     #[test]
     fn a_router_that_does_not_forward_to_the_host_is_the_last_hop() {
-        // The second router has no route; or a filter, which it applies only to packets that it would forward.
+        // The second router has no route; or a filter, which it applies only to packets that it would
+        // forward.
         let no_route = measure(|ttl| (ttl.min(2), ttl >= 2));
         let filter = measure(|ttl| (ttl.min(2), ttl >= 3));
         for (result, sent) in [no_route, filter] {

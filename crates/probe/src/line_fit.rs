@@ -29,8 +29,8 @@ pub struct LineFit {
     pub slope: Interval,
     /// Height at x = 0, with its 95 % confidence interval.
     pub intercept: Interval,
-    /// Sum of the squared residuals, each divided by its error, per degree of freedom: about 1 for points on a
-    /// line.
+    /// Sum of the squared residuals, each divided by its error, per degree of freedom: about 1 for points on
+    /// a line.
     pub reduced_chi_square: f64,
 }
 

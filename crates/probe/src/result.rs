@@ -22,8 +22,9 @@ impl Interval {
 
     /// The interval of the available bandwidth, given the capacity, the estimate `value` and its standard
     /// error. `factor` is the weight of the capacity's uncertainty. Bursts of cross traffic longer than a
-    /// train cause errors that do not appear in the scatter of the trains: on a thousand random paths 95 % of the true values are within
-    /// three standard errors plus a hundredth of the capacity (crates/probe/tests/accuracy.rs).
+    /// train cause errors that do not appear in the scatter of the trains: on a thousand random paths 95 % of
+    /// the true values are within three standard errors plus a hundredth of the capacity
+    /// (crates/probe/tests/accuracy.rs).
     pub(crate) fn of_available(capacity: Interval, value: f64, error: f64, factor: f64) -> Interval {
         let half_width = 3.0 * error + 0.01 * capacity.value + factor * (capacity.high - capacity.low) / 2.0;
         Interval { low: (value - half_width).max(0.0), value, high: (value + half_width).min(capacity.high) }

@@ -1,9 +1,9 @@
-//! Finds the hops of a path as traceroute(8) does: the times to live of small packets expire at one router after
-//! another, which reports this by ICMP. The host is the last hop: it reports that the port is closed.
+//! Finds the hops of a path as traceroute(8) does: the times to live of small packets expire at one router
+//! after another, which reports this by ICMP. The host is the last hop: it reports that the port is closed.
 //!
-//! It sends three packets to a hop. [`Hops`](crate::Hops) sends hundreds, and measures the links. Routers that
-//! distribute flows over several paths may send the packets to different routers at one distance, because each packet
-//! has another port.
+//! It sends three packets to a hop. [`Hops`](crate::Hops) sends hundreds, and measures the links. Routers
+//! that distribute flows over several paths may send the packets to different routers at one distance,
+//! because each packet has another port.
 
 use std::net::IpAddr;
 
@@ -163,8 +163,8 @@ mod tests {
         })
     }
 
-    /// Traces a path whose replies depend on the time to live and on the number of the packet. Returns the result, and the number of
-    /// packets sent.
+    /// Traces a path whose replies depend on the time to live and on the number of the packet. Returns the
+    /// result, and the number of packets sent.
     fn trace(reply_of: impl Fn(u8, usize) -> Option<HopReply>) -> (TraceResult, usize) {
         let mut trace = Trace::new(30);
         let mut sent = 0;
@@ -206,7 +206,8 @@ mod tests {
 
     #[test]
     fn a_router_that_forwards_no_packets_to_the_host_is_the_last_hop() {
-        // The second router has no route; or a filter, which it applies only to packets that it would forward.
+        // The second router has no route; or a filter, which it applies only to packets that it would
+        // forward.
         let no_route = trace(|ttl, _| reply(ttl.min(2), false, ttl >= 2));
         let filter = trace(|ttl, _| reply(ttl.min(2), false, ttl >= 3));
         for (result, _) in [no_route, filter] {

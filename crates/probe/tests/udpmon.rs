@@ -131,8 +131,8 @@ fn the_time_per_packet_gives_the_overhead_of_the_wire() {
         assert!(error(&result, 100_000_000).abs() < 0.001, "{:?}", result.bottleneck);
         assert!((result.overhead_bytes.unwrap() - f64::from(overhead)).abs() < 1.0, "{result:?}");
         assert_eq!(result.spacings_us.len(), 7);
-        // The grid shows where the bottleneck is: all sizes are saturated back to back, none at twice the time
-        // of the largest packet.
+        // The grid shows where the bottleneck is: all sizes are saturated back to back, none at twice the
+        // time of the largest packet.
         let (first, last) = (&result.cells[..6], &result.cells[36..]);
         assert!(first.iter().all(|cell| cell.is_saturated && cell.trains == 3), "{first:?}");
         assert!(last.iter().all(|cell| !cell.is_saturated && cell.lost == 0), "{last:?}");
@@ -159,7 +159,8 @@ fn a_shared_bottleneck_is_inconclusive() {
     }
 }
 
-/// A host that needs 10 us for each packet hides a link of 1 Gb/s from small packets, and not from large ones.
+/// A host that needs 10 us for each packet hides a link of 1 Gb/s from small packets, and not from large
+/// ones.
 #[test]
 fn sizes_that_a_host_limits_are_excluded() {
     struct SlowHost(UdpmonGrid);

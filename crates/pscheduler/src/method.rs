@@ -16,7 +16,8 @@ use crate::{
 
 /// The name of the tool, and of its directory.
 const TOOL: &str = "longfat";
-/// Below iperf3's preference (10): pScheduler selects iperf3, which all nodes have, if the user does not name a tool.
+/// Below iperf3's preference (10): pScheduler selects iperf3, which all nodes have, if the user does not name
+/// a tool.
 const PREFERENCE: i32 = 5;
 /// The version of the data of participants.
 const PARTICIPANT_SCHEMA: u32 = 1;

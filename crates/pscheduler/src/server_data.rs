@@ -1,4 +1,5 @@
-//! The data that the server of a throughput test sends to its client before the run: the port, and the secret that the client must know.
+//! The data that the server of a throughput test sends to its client before the run: the port, and the secret
+//! that the client must know.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +13,8 @@ const SECRET_BYTES: usize = 16;
 pub(crate) struct ServerData {
     /// The TCP and UDP port of the server.
     pub port: u16,
-    /// The secret of this run. pScheduler shows members that begin with an underscore to the participants only.
+    /// The secret of this run. pScheduler shows members that begin with an underscore to the participants
+    /// only.
     #[serde(rename = "_secret")]
     pub secret: String,
 }

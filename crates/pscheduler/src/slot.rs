@@ -11,7 +11,8 @@ use std::{
 
 use crate::documents::Schedule;
 
-/// Time before the end of the slot at which the test ends: the result must be on standard output before pScheduler ends the tool.
+/// Time before the end of the slot at which the test ends: the result must be on standard output before
+/// pScheduler ends the tool.
 const BEFORE_THE_END: Duration = Duration::from_secs(1);
 /// Maximum time until a stop takes effect.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);

@@ -1,5 +1,5 @@
-//! The test `throughput`: participant 0 is an iperf3 client, participant 1 opens a server for it alone. A single-ended test has participant 0
-//! only, and any iperf3 server at the destination.
+//! The test `throughput`: participant 0 is an iperf3 client, participant 1 opens a server for it alone. A
+//! single-ended test has participant 0 only, and any iperf3 server at the destination.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -35,7 +35,8 @@ pub(crate) const SERVER: usize = 1;
 const MAX_SCHEMA: u32 = 7;
 /// iperf3's default.
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
-/// Time for the server's start and the connections, at the start of the slot: the maximum difference between the participants' clocks.
+/// Time for the server's start and the connections, at the start of the slot: the maximum difference between
+/// the participants' clocks.
 const START_ALLOWANCE: Duration = Duration::from_secs(5);
 /// Time for the exchange of results, at the end of the slot.
 const END_ALLOWANCE: Duration = Duration::from_secs(5);
@@ -118,7 +119,8 @@ const OPTIONS: [&str; 29] = [
     "loopback",
 ];
 
-/// A whole number as an integer, as JSON Schema defines integers: pScheduler writes `1500000000.0` for `--bandwidth 1.5G`.
+/// A whole number as an integer, as JSON Schema defines integers: pScheduler writes `1500000000.0` for
+/// `--bandwidth 1.5G`.
 fn without_fraction(value: &Value) -> Value {
     match value.as_f64() {
         Some(number) if value.is_f64() && number.fract() == 0.0 && (0.0..MAX_EXACT).contains(&number) => {
@@ -333,7 +335,8 @@ fn failed(error: &str, diags: &str) -> Value {
     json!({ "schema": 1, "succeeded": false, "error": error, "diags": diags, "result": null })
 }
 
-/// The report in the form of the test's results. Those of a participant become those of the run by `merged-results`, which adds `diags`.
+/// The report in the form of the test's results. Those of a participant become those of the run by
+/// `merged-results`, which adds `diags`.
 fn result(report: &Report) -> Value {
     let intervals: Vec<Value> = report
         .intervals

@@ -1,8 +1,8 @@
 //! The schemas of pScheduler's documents, as far as these tests need them, and a check against them.
 //!
-//! They are written from the developer's guide and the tests' descriptions, in the subset of JSON Schema that [`mistakes`] knows: `type`,
-//! `enum`, `required`, `properties`, `additionalProperties`, `items`, `minimum`, `maximum`. A `format` of our own, `duration`, is that of
-//! pScheduler's durations.
+//! They are written from the developer's guide and the tests' descriptions, in the subset of JSON Schema that
+//! [`mistakes`] knows: `type`, `enum`, `required`, `properties`, `additionalProperties`, `items`, `minimum`,
+//! `maximum`. A `format` of our own, `duration`, is that of pScheduler's durations.
 
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! The error state of libelf, for libbpf in a shared object.
 //!
-//! Distributions compile their static libelf for programs: its `elf_error.o` has a thread-local variable that the linker refuses
-//! in a shared object. These functions replace it, so that the linker does not use that file of the archive. Nothing reads
-//! the texts of libelf's errors: libbpf prints them in its log only.
+//! Distributions compile their static libelf for programs: its `elf_error.o` has a thread-local variable that
+//! the linker refuses in a shared object. These functions replace it, so that the linker does not use that
+//! file of the archive. Nothing reads the texts of libelf's errors: libbpf prints them in its log only.
 
 #![allow(unsafe_code)]
 

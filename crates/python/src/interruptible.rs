@@ -16,8 +16,8 @@ use crate::errors::failed;
 /// Interval at which Ctrl-C is checked during work.
 pub(crate) const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Executes `work` in a thread. The exception of a signal sets `stop`, at which `work` ends early. Only in Python's main thread can a
-/// signal raise an exception.
+/// Executes `work` in a thread. The exception of a signal sets `stop`, at which `work` ends early. Only in
+/// Python's main thread can a signal raise an exception.
 pub(crate) fn interruptible<T: Send>(
     py: Python<'_>,
     stop: &AtomicBool,

@@ -1,11 +1,12 @@
 //! The native part of the Python package `longfat`: the module `longfat._native`.
 //!
-//! It has the functions that the pure part in `python/longfat/` cannot have: parsing and running scenarios, series as Arrow
-//! tables, plots and closed forms. Users see only the pure part, which has the documentation and the types. Figures cross the
-//! boundary as JSON, series by the Arrow C data interface (PyCapsule), so that no library copies them.
+//! It has the functions that the pure part in `python/longfat/` cannot have: parsing and running scenarios,
+//! series as Arrow tables, plots and closed forms. Users see only the pure part, which has the documentation
+//! and the types. Figures cross the boundary as JSON, series by the Arrow C data interface (PyCapsule), so
+//! that no library copies them.
 //!
-//! Not here: engines that change the calling process (lab, guest kernels) or take privileges. The pure part runs the program
-//! for them.
+//! Not here: engines that change the calling process (lab, guest kernels) or take privileges. The pure part
+//! runs the program for them.
 
 mod closed_forms;
 mod elf_error;

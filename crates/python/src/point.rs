@@ -77,8 +77,8 @@ fn swept_by_file(experiment: &Experiment) -> Vec<String> {
     first.into_iter().map(|(field, _)| field).collect()
 }
 
-/// Executes one run of a sweep. Returns its address and its document, `longfat.point/1`. Without a `stop` Ctrl-C ends it, as in a
-/// worker's process.
+/// Executes one run of a sweep. Returns its address and its document, `longfat.point/1`. Without a `stop`
+/// Ctrl-C ends it, as in a worker's process.
 #[pyfunction]
 pub(crate) fn run_point(
     py: Python<'_>,
@@ -138,7 +138,8 @@ fn execute(
     Ok((document.address.clone(), document.to_json()?))
 }
 
-/// The document of the point with this address in the store of a directory of records; `None` if it is not stored.
+/// The document of the point with this address in the store of a directory of records; `None` if it is not
+/// stored.
 #[pyfunction]
 pub(crate) fn stored_point(py: Python<'_>, runs: PathBuf, address: &str) -> PyResult<Option<String>> {
     let found = py.detach(|| {

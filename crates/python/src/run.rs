@@ -95,8 +95,8 @@ impl Run {
     }
 }
 
-/// Executes one run of a scenario by the model or the simulator. `progress` is called with the elapsed and the total seconds of
-/// the run's own time. The interpreter lock is released; Ctrl-C ends the run.
+/// Executes one run of a scenario by the model or the simulator. `progress` is called with the elapsed and
+/// the total seconds of the run's own time. The interpreter lock is released; Ctrl-C ends the run.
 #[pyfunction]
 pub(crate) fn run(
     py: Python<'_>,
@@ -210,7 +210,8 @@ fn execute(
     }
 }
 
-/// Waits for the end of a run; reports its progress, and returns early with the exception of a signal or of `progress`.
+/// Waits for the end of a run; reports its progress, and returns early with the exception of a signal or of
+/// `progress`.
 fn wait(
     py: Python<'_>,
     receiver: &Mutex<Receiver<Message>>,

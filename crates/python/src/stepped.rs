@@ -46,8 +46,8 @@ impl Drop for Stepped {
 
 #[pymethods]
 impl Stepped {
-    /// Starts a simulation of the scenario in which the caller controls `flow`, with this congestion window and pacing rate (or no pacing)
-    /// before its first step. Samples have these columns of the flow's series.
+    /// Starts a simulation of the scenario in which the caller controls `flow`, with this congestion window
+    /// and pacing rate (or no pacing) before its first step. Samples have these columns of the flow's series.
     #[new]
     fn new(
         py: Python<'_>,
@@ -92,8 +92,8 @@ impl Stepped {
         })
     }
 
-    /// The next sample; `None` at the end of the run. Ctrl-C ends the simulation, because otherwise the caller's next step would
-    /// return the sample that is pending now.
+    /// The next sample; `None` at the end of the run. Ctrl-C ends the simulation, because otherwise the
+    /// caller's next step would return the sample that is pending now.
     fn sample(&self, py: Python<'_>) -> PyResult<Option<Sample>> {
         loop {
             let received = py.detach(|| {
@@ -108,7 +108,8 @@ impl Stepped {
         }
     }
 
-    /// Sets the congestion window, and the pacing rate or no pacing, until the next sample, and returns that sample.
+    /// Sets the congestion window, and the pacing rate or no pacing, until the next sample, and returns that
+    /// sample.
     fn step(&self, py: Python<'_>, cwnd_segs: u32, pacing_bps: Option<u64>) -> PyResult<Option<Sample>> {
         let sent = self
             .actions

@@ -1,4 +1,5 @@
-//! Series as Arrow tables, which pandas, polars, pyarrow and DuckDB import by the PyCapsule interface without a copy:
+//! Series as Arrow tables, which pandas, polars, pyarrow and DuckDB import by the PyCapsule interface without
+//! a copy:
 //! <https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html>.
 
 use std::{collections::HashMap, sync::Arc};
@@ -21,7 +22,8 @@ pub(crate) struct Table {
 
 #[pymethods]
 impl Table {
-    /// The table as a stream of one batch (a capsule `arrow_array_stream`). The table has its own schema, whatever is requested.
+    /// The table as a stream of one batch (a capsule `arrow_array_stream`). The table has its own schema,
+    /// whatever is requested.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,

@@ -1,4 +1,5 @@
-//! Runs the tests of the Python package, `python/tests`, with the module and the program that cargo has built beside this test.
+//! Runs the tests of the Python package, `python/tests`, with the module and the program that cargo has built
+//! beside this test.
 
 use std::{path::Path, process::Command};
 

@@ -34,7 +34,8 @@ pub struct QuicOptions {
 }
 
 impl QuicOptions {
-    /// Smallest and largest [`packet_bytes`](QuicOptions::packet_bytes): QUIC's minimum over IPv6, and jumbo frames.
+    /// Smallest and largest [`packet_bytes`](QuicOptions::packet_bytes): QUIC's minimum over IPv6, and jumbo
+    /// frames.
     pub const PACKET_BYTES: std::ops::RangeInclusive<u32> = MIN_PAYLOAD_BYTES + 48..=MAX_PACKET_BYTES;
 
     fn transport(&self, ip: IpAddr, congestion: &Congestion) -> TransportConfig {

@@ -82,7 +82,8 @@ impl Identity {
     }
 }
 
-/// Accepts one certificate and ignores its names and validity period. The handshake proves that the peer has its key.
+/// Accepts one certificate and ignores its names and validity period. The handshake proves that the peer has
+/// its key.
 #[derive(Debug)]
 struct Pinned {
     certificate: Vec<u8>,

@@ -1,11 +1,13 @@
 //! One QUIC connection with one bidirectional stream over a UDP socket, with longfat's congestion controls.
 //!
-//! The protocol is quinn's state machine (`quinn-proto`); this crate adds the socket, pacing, certificates that both ends pin, and
-//! the congestion controls of crate `cc` behind quinn's trait (`congestion.rs`). Calls block; a check ends them early.
+//! The protocol is quinn's state machine (`quinn-proto`); this crate adds the socket, pacing, certificates
+//! that both ends pin, and the congestion controls of crate `cc` behind quinn's trait (`congestion.rs`).
+//! Calls block; a check ends them early.
 //!
-//! A [`QuicListener`] accepts one connection. It begins a handshake only after an address validation (a Retry packet), so a
-//! request with a forged address receives no data. Each end has an [`Identity`], a certificate for this connection only, and accepts only the
-//! expected certificate: the caller exchanges the certificates before.
+//! A [`QuicListener`] accepts one connection. It begins a handshake only after an address validation (a Retry
+//! packet), so a request with a forged address receives no data. Each end has an [`Identity`], a certificate
+//! for this connection only, and accepts only the expected certificate: the caller exchanges the certificates
+//! before.
 
 mod config;
 mod congestion;

@@ -19,8 +19,8 @@ use crate::{
     stream::{CHECK_INTERVAL, Established},
 };
 
-/// Maximum number of simultaneous handshakes. Clients that do not complete theirs occupy them until [`QuicListener::accept`] ends, because
-/// connections have no idle timeout.
+/// Maximum number of simultaneous handshakes. Clients that do not complete theirs occupy them until
+/// [`QuicListener::accept`] ends, because connections have no idle timeout.
 const MAX_HANDSHAKES: usize = 16;
 /// The largest datagram, bytes.
 const MAX_DATAGRAM_BYTES: usize = 9_216;
@@ -72,8 +72,8 @@ impl QuicListener {
         Ok(address.port())
     }
 
-    /// Waits for a client whose address `is_expected` and that has the expected certificate. The socket then belongs to its
-    /// connection.
+    /// Waits for a client whose address `is_expected` and that has the expected certificate. The socket then
+    /// belongs to its connection.
     ///
     /// # Errors
     /// If none connects in time, or the error of `check`.

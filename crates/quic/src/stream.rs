@@ -1,4 +1,5 @@
-//! A connection with one bidirectional stream over a dedicated UDP socket: blocking calls with a check, which ends them early.
+//! A connection with one bidirectional stream over a dedicated UDP socket: blocking calls with a check, which
+//! ends them early.
 
 use std::{
     net::SocketAddr,

@@ -75,7 +75,8 @@ fn replies_to_arbitrary_datagrams_are_no_larger_and_do_not_block_a_client() {
                 datagrams.push(changed);
                 datagrams.push((0..random() % 1500).map(|_| random() as u8).collect());
             }
-            // Eight datagrams from each source: the replies to none of the sources may have more bytes than it sent.
+            // Eight datagrams from each source: the replies to none of the sources may have more bytes than
+            // it sent.
             datagrams.chunks(8).for_each(send);
             rounds += 1;
         }

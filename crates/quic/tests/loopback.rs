@@ -134,8 +134,8 @@ fn lost_datagrams_are_repaired_with_each_kind_of_congestion_control() {
         stream.write_all(&content, &mut no_check).unwrap();
         read_pattern(&mut stream, 300_000);
         assert!(stream.statistics().lost_packets > 0, "{congestion}");
-        // The last acknowledgement for the other end may be lost: that end retransmits its data until this end
-        // acknowledges it.
+        // The last acknowledgement for the other end may be lost: that end retransmits its data until this
+        // end acknowledges it.
         let begin = Instant::now();
         while !thread.is_finished() && begin.elapsed() < TIMEOUT {
             stream.serve(Duration::from_millis(20)).unwrap();

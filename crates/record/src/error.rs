@@ -78,7 +78,8 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
-    /// Symbolic links lead from the record to files outside the directory of records. Servers of records do not read such a record.
+    /// Symbolic links lead from the record to files outside the directory of records. Servers of records do
+    /// not read such a record.
     #[error("{} has or is a symbolic link to files outside the directory of records; move them there, or use their directory (--runs)", path.display())]
     Outside {
         /// The record's directory.

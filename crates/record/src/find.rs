@@ -79,8 +79,8 @@ pub fn list(runs_dir: &Path) -> Result<Vec<RunEntry>, Error> {
     Ok(entries)
 }
 
-/// Whether a directory whose summary cannot be read is a record: it has the name of an unfinished one, or a scenario. Directories
-/// of other programs may have a file of the summary's name too.
+/// Whether a directory whose summary cannot be read is a record: it has the name of an unfinished one, or a
+/// scenario. Directories of other programs may have a file of the summary's name too.
 fn is_damaged_record(path: &Path) -> bool {
     directory_name(path).is_some_and(|name| partial_id(&name).is_some()) || path.join(SCENARIO).exists()
 }

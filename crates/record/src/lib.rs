@@ -26,8 +26,8 @@
 //! # }
 //! ```
 //!
-//! [`RunsLocation`] is where a command's records are: a directory, or an object store behind the trait [`RunStore`]. This crate
-//! does no I/O on networks.
+//! [`RunsLocation`] is where a command's records are: a directory, or an object store behind the trait
+//! [`RunStore`]. This crate does no I/O on networks.
 //!
 //! The `schema` crate defines the columns, and `view` plots them.
 

@@ -59,7 +59,8 @@ impl RunsLocation {
         }
     }
 
-    /// The directory of records that can be read, as of the last [`RunsLocation::list`]; for an object store, the cache.
+    /// The directory of records that can be read, as of the last [`RunsLocation::list`]; for an object store,
+    /// the cache.
     pub fn readable(&self) -> &Path {
         match &self.0 {
             Kind::Directory(directory) => directory,
@@ -89,7 +90,8 @@ impl RunsLocation {
         }
     }
 
-    /// The name of a record that was written to [`RunsLocation::writable`]: its directory, or its address in the store.
+    /// The name of a record that was written to [`RunsLocation::writable`]: its directory, or its address in
+    /// the store.
     pub fn name_of(&self, directory: &Path) -> String {
         match &self.0 {
             Kind::Directory(_) => directory.display().to_string(),

@@ -1,4 +1,5 @@
-//! The run to which the rows of a Parquet file belong: constant columns, and one entry of the file's metadata.
+//! The run to which the rows of a Parquet file belong: constant columns, and one entry of the file's
+//! metadata.
 //!
 //! Only facts that are the same each time the run is repeated: the same scenario and seed give the same
 //! bytes. So the run's id is not among them; it is the name of the record's directory.

@@ -15,8 +15,8 @@ const TRIAL: &str = ".longfat-trial";
 
 /// Removes a record, and its scenario's directory if that is empty then.
 ///
-/// The record is renamed first, so that it disappears from the list at once. Remains of an interrupted removal
-/// are removed by the next one of the same scenario.
+/// The record is renamed first, so that it disappears from the list at once. Remains of an interrupted
+/// removal are removed by the next one of the same scenario.
 ///
 /// # Errors
 /// If the record is being written, cannot be renamed or removed, or the directory is not a record.
@@ -60,7 +60,8 @@ pub fn check_writable(runs_dir: &Path) -> Result<(), Error> {
     tried
 }
 
-/// Removes the remainders of interrupted removals from a scenario's directory. Best effort: they are not listed.
+/// Removes the remainders of interrupted removals from a scenario's directory. Best effort: they are not
+/// listed.
 fn remove_hidden(scenario_dir: &Path) {
     for entry in fs::read_dir(scenario_dir).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();

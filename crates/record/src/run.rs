@@ -16,7 +16,8 @@ use crate::{Error, RunStore};
 /// A run's record, complete or partial.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// The record's directory. That of a record in an object store has the files that have been fetched; see [`Run::file`].
+    /// The record's directory. That of a record in an object store has the files that have been fetched; see
+    /// [`Run::file`].
     pub path: PathBuf,
     /// Whether the run ended early: then its series end early and its summary may lack figures.
     pub partial: bool,

@@ -1,8 +1,9 @@
-//! The summaries of several runs as one table: a row for each run and flow, with every figure of the flow summary in SI units.
+//! The summaries of several runs as one table: a row for each run and flow, with every figure of the flow
+//! summary in SI units.
 //!
-//! The columns are those of [`schema::FlowSummary`] as JSON. Times are in seconds: `min_rtt_us` becomes `min_rtt_s`. Nested
-//! figures have a dotted name, as in `limited.loss`. Sentences (evidence, remedy) are omitted. A column of numbers is a DOUBLE;
-//! seeds are texts if one of them is above 2^53.
+//! The columns are those of [`schema::FlowSummary`] as JSON. Times are in seconds: `min_rtt_us` becomes
+//! `min_rtt_s`. Nested figures have a dotted name, as in `limited.loss`. Sentences (evidence, remedy) are
+//! omitted. A column of numbers is a DOUBLE; seeds are texts if one of them is above 2^53.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,7 +1,8 @@
 //! The interface of an object store with records.
 //!
-//! An object store is used through two directories. The cache is a directory of records with the summaries of the store; other files
-//! are fetched into it when they are read. Commands write records to the outbox, from which a thread uploads them.
+//! An object store is used through two directories. The cache is a directory of records with the summaries of
+//! the store; other files are fetched into it when they are read. Commands write records to the outbox, from
+//! which a thread uploads them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -37,8 +38,8 @@ pub trait RunStore: fmt::Debug + Send + Sync {
     /// If the store cannot be read.
     fn file_names(&self, directory: &Path) -> Result<Vec<String>, Error>;
 
-    /// Fetches a file of a record into its directory in the cache, unless it is there. A file that the record does not have is
-    /// no error.
+    /// Fetches a file of a record into its directory in the cache, unless it is there. A file that the record
+    /// does not have is no error.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -59,6 +60,7 @@ pub trait RunStore: fmt::Debug + Send + Sync {
     /// Waits until everything in the outbox is uploaded, and removes it. Without an outbox, nothing is done.
     ///
     /// # Errors
-    /// If the store cannot be written. The outbox remains, and is uploaded by the next program that writes to this store.
+    /// If the store cannot be written. The outbox remains, and is uploaded by the next program that writes to
+    /// this store.
     fn finish(&self) -> Result<(), Error>;
 }

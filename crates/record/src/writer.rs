@@ -32,16 +32,16 @@ use crate::origin::Origin;
 use crate::parquet_file::{Encoder, decode, encode};
 use crate::table::Table;
 
-/// A part is written once the pending rows span at least this time, and at least the part of the written time that
-/// [`PART_DIVISOR`] states.
+/// A part is written once the pending rows span at least this time, and at least the part of the written time
+/// that [`PART_DIVISOR`] states.
 const MIN_PART_US: i64 = 1_000_000;
-/// A part is written once the pending rows span at least the time already written divided by this, so that long runs
-/// have few parts.
+/// A part is written once the pending rows span at least the time already written divided by this, so that
+/// long runs have few parts.
 const PART_DIVISOR: i64 = 10;
 /// Number of trace rows in one part.
 const TRACE_PART_ROWS: usize = 128 * 1024;
-/// A file of the directory of runs: a suffix for the ids of records that are written there. It makes them unique among all
-/// writers to the same object store.
+/// A file of the directory of runs: a suffix for the ids of records that are written there. It makes them
+/// unique among all writers to the same object store.
 pub const ID_SUFFIX_FILE: &str = ".id-suffix";
 /// Maximum number of times that another run may remove the scenario's directory while this one starts.
 const MAX_VANISHED: u32 = 100;
@@ -88,9 +88,9 @@ impl Pending {
 impl Writer {
     /// Starts the record of a run as `runs_dir/scenario_name/.id.partial`.
     ///
-    /// The id gets the suffix in [`ID_SUFFIX_FILE`], if there is one, and `-2` (and so on) if it is taken; [`Writer::id`] returns
-    /// the result. `initial` is
-    /// the summary that remains after a kill; its one run is marked partial and gets the id.
+    /// The id gets the suffix in [`ID_SUFFIX_FILE`], if there is one, and `-2` (and so on) if it is taken;
+    /// [`Writer::id`] returns the result. `initial` is the summary that remains after a kill; its one run is
+    /// marked partial and gets the id.
     ///
     /// # Errors
     /// If a directory or file cannot be written; nothing remains then.

@@ -67,8 +67,8 @@ impl Occupied {
         self.occupancy == Occupancy::Running || self.priority >= candidate.priority
     }
 
-    /// Deadlock guard: two leads that propose to each other would refuse each other endlessly. At equal priority the smaller id wins over a
-    /// slot that its point has only proposed.
+    /// Deadlock guard: two leads that propose to each other would refuse each other endlessly. At equal
+    /// priority the smaller id wins over a slot that its point has only proposed.
     fn yields_to(&self, candidate: &Occupied) -> bool {
         self.occupancy == Occupancy::OwnHold
             && candidate.occupancy == Occupancy::Hold
@@ -124,7 +124,8 @@ pub struct Calendar {
     longest: Time,
 }
 
-/// Calendars with the same slots are equal. `longest` only bounds searches, and can be smaller after a recovery.
+/// Calendars with the same slots are equal. `longest` only bounds searches, and can be smaller after a
+/// recovery.
 impl PartialEq for Calendar {
     fn eq(&self, other: &Calendar) -> bool {
         self.slots == other.slots
@@ -169,8 +170,8 @@ impl Calendar {
         self.overlapping(candidate.from, candidate.until).find(|slot| slot.blocks(candidate))
     }
 
-    /// The slots that this one displaces if it is `Booked`, or that yield to it if it is a `Hold`. Bookings stay under holds of higher
-    /// priority until those are confirmed.
+    /// The slots that this one displaces if it is `Booked`, or that yield to it if it is a `Hold`. Bookings
+    /// stay under holds of higher priority until those are confirmed.
     pub(crate) fn displaced(&self, winner: &Occupied) -> Vec<ReservationId> {
         let is_displaced = |slot: &&Occupied| match winner.occupancy {
             _ if !slot.excludes(winner) || slot.blocks(winner) => false,

@@ -5,7 +5,8 @@ use units::Time;
 /// The current time by both clocks of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
-    /// A clock that is never stepped (CLOCK_BOOTTIME), from any origin. Timeouts and running tests are measured by it.
+    /// A clock that is never stepped (CLOCK_BOOTTIME), from any origin. Timeouts and running tests are
+    /// measured by it.
     pub steady: Time,
     /// UTC since the Unix epoch, the time scale of slots; it may be stepped.
     pub utc: Time,

@@ -5,7 +5,8 @@ use units::Time;
 
 use crate::{Occurrence, Outcome, Reason, Request, Reservation, ReservationId, Role, Slot, Task, TaskName};
 
-/// A change of a point's durable state. The events of one [`crate::Step`] are written in one transaction, before its messages are sent.
+/// A change of a point's durable state. The events of one [`crate::Step`] are written in one transaction,
+/// before its messages are sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "event")]
 pub enum Event {

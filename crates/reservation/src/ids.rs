@@ -41,7 +41,8 @@ impl fmt::Display for TaskName {
 /// The id of a reservation, the same at all points that take part.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ReservationId {
-    /// Counts the origin's requests. It is durable before the first message, so that a crash does not repeat it.
+    /// Counts the origin's requests. It is durable before the first message, so that a crash does not repeat
+    /// it.
     pub number: u64,
     /// The point at which the user made the request; not always one of the two that measure.
     pub origin: PointName,

@@ -1,12 +1,14 @@
 //! Reservation of measurement slots between two points.
 //!
-//! Each point owns its calendar. A [`Point`] is a state machine without I/O: it takes messages, requests and timeouts with the
-//! current [`Now`], and returns a [`Step`]. The caller makes the step's events durable first, then sends its messages and starts its
-//! tests. A point that crashes between any two of these is rebuilt from its events by [`Point::recover`].
+//! Each point owns its calendar. A [`Point`] is a state machine without I/O: it takes messages, requests and
+//! timeouts with the current [`Now`], and returns a [`Step`]. The caller makes the step's events durable
+//! first, then sends its messages and starts its tests. A point that crashes between any two of these is
+//! rebuilt from its events by [`Point::recover`].
 //!
-//! Two points agree as bwctl's did: the lead proposes the first slot that is free in its calendar, the peer holds it or names the next
-//! one that is free in its own, and the lead confirms. A hold ends by itself. Slots are padded by both clocks' errors and two round
-//! trips. `docs/agent.md` has the protocol and its guarantees.
+//! Two points agree as bwctl's did: the lead proposes the first slot that is free in its calendar, the peer
+//! holds it or names the next one that is free in its own, and the lead confirms. A hold ends by itself.
+//! Slots are padded by both clocks' errors and two round trips. `docs/agent.md` has the protocol and its
+//! guarantees.
 //!
 //! ```
 //! use reservation::{AdmitAll, Class, Now, Phase, Point, Settings, Spec, Test};

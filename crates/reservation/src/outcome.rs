@@ -171,7 +171,8 @@ impl Reason {
 pub fn utc_text(utc: Time) -> String {
     let seconds = utc.as_nanos() / 1_000_000_000;
     let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Days to a date in the Gregorian calendar (Hinnant, "chrono-compatible low-level date algorithms", civil_from_days).
+    // Days to a date in the Gregorian calendar (Hinnant, "chrono-compatible low-level date algorithms",
+    // civil_from_days).
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

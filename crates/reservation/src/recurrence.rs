@@ -15,7 +15,8 @@ pub struct Recurrence {
     pub every: Time,
     /// Maximum time from the nominal start of an occurrence to its start.
     pub slip: Time,
-    /// Whether the earliest start is drawn at random from the time span `slip`, so that points do not all measure at the full hour.
+    /// Whether the earliest start is drawn at random from the time span `slip`, so that points do not all
+    /// measure at the full hour.
     pub random_start: bool,
     /// Latest nominal start of an occurrence, UTC.
     pub until: Option<Time>,

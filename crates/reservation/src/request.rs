@@ -108,8 +108,9 @@ pub struct Request {
 }
 
 impl Request {
-    /// The point that is responsible for the request at the point `own`, and the name of the user there. A lead that forwards another
-    /// point's request can only claim who made it: the lead itself is responsible, and the user is one of its users.
+    /// The point that is responsible for the request at the point `own`, and the name of the user there. A
+    /// lead that forwards another point's request can only claim who made it: the lead itself is responsible,
+    /// and the user is one of its users.
     pub fn answerable(&self, own: &PointName) -> (&PointName, Option<String>) {
         let (origin, lead, user) = (&self.id.origin, &self.lead, &self.spec.user);
         if [own, lead].contains(&origin) || lead == own {

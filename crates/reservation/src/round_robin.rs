@@ -1,8 +1,8 @@
 //! The order of the tests of a full mesh, so that no point has two tests at once.
 
-/// The turn in which point `from` tests point `to`, from 0: a round-robin tournament by the circle method, in which each point has
-/// at most one test in each turn, and each pair has a turn in each direction. `count` points, an even number, need
-/// 2 x (`count` - 1) turns.
+/// The turn in which point `from` tests point `to`, from 0: a round-robin tournament by the circle method, in
+/// which each point has at most one test in each turn, and each pair has a turn in each direction. `count`
+/// points, an even number, need 2 x (`count` - 1) turns.
 pub fn round_robin_turn(from: usize, to: usize, count: usize) -> u64 {
     let others = count - 1;
     let round = match (from.min(to), from.max(to)) {

@@ -27,7 +27,8 @@ pub struct Settings {
     pub horizon: Time,
     /// How long a reservation that has ended remains known.
     pub retention: Time,
-    /// Maximum number of reservations of another point that are remembered, ended or not: one in 12 s over the retention.
+    /// Maximum number of reservations of another point that are remembered, ended or not: one in 12 s over
+    /// the retention.
     pub max_known: u64,
     /// Maximum number of proposals without a pause.
     pub max_rounds: u32,

@@ -1,4 +1,5 @@
-//! The durable state of a point: its reservations, its calendar and its recurring tests. It changes by events only.
+//! The durable state of a point: its reservations, its calendar and its recurring tests. It changes by events
+//! only.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -60,7 +61,8 @@ impl PointState {
     /// Rebuilds the state of a point from all its events, in their order.
     ///
     /// # Errors
-    /// Events that contradict each other; no two tests that exclude each other are accepted for overlapping slots.
+    /// Events that contradict each other; no two tests that exclude each other are accepted for overlapping
+    /// slots.
     pub(crate) fn recover<'a>(
         name: PointName,
         events: impl IntoIterator<Item = &'a Event>,
@@ -95,7 +97,8 @@ impl PointState {
         self.reservations.values()
     }
 
-    /// Number of reservations that have not ended, for each user of each point ([`Request::answerable`](crate::Request::answerable)).
+    /// Number of reservations that have not ended, for each user of each point
+    /// ([`Request::answerable`](crate::Request::answerable)).
     pub fn open(&self) -> impl Iterator<Item = (&PointName, Option<&str>, u64)> {
         self.open.iter().map(|((point, user), count)| (point, user.as_deref(), *count))
     }
@@ -138,7 +141,8 @@ impl PointState {
         self.running.iter().find(excludes).cloned()
     }
 
-    /// The durable state as the shortest list of events that [`crate::Point::recover`] rebuilds it from; it may replace all earlier events.
+    /// The durable state as the shortest list of events that [`crate::Point::recover`] rebuilds it from; it
+    /// may replace all earlier events.
     pub fn snapshot(&self) -> Vec<Event> {
         let tasks = self
             .tasks

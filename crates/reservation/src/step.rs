@@ -2,7 +2,8 @@
 
 use crate::{Event, Message, PointName, ReservationId};
 
-/// The result of a call. The caller must write `events` durably in one transaction, then send `messages` and execute `actions`.
+/// The result of a call. The caller must write `events` durably in one transaction, then send `messages` and
+/// execute `actions`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Step {

@@ -204,7 +204,8 @@ fn a_long_round_trip_is_measured_before_the_slot_is_booked() {
     assert_eq!(simulation.counts.runs, 1);
 }
 
-/// A reply after 29.8 s needs more padding than any slot may have. Later tests measure it again instead of always using this value.
+/// A reply after 29.8 s needs more padding than any slot may have. Later tests measure it again instead of
+/// always using this value.
 #[test]
 fn one_slow_reply_does_not_prevent_later_tests() {
     let slow = Network {
@@ -294,7 +295,8 @@ fn clocks_that_disagree_are_named() {
     }
 }
 
-/// The clock of either end is stepped between the booking and the start: nothing runs, and both ends have the reason.
+/// The clock of either end is stepped between the booking and the start: nothing runs, and both ends have the
+/// reason.
 #[test]
 fn a_clock_step_after_booking_prevents_the_run() {
     for (host, by_s) in [(0, 3600), (0, -3600), (1, 3600), (1, -3600)] {
@@ -342,7 +344,8 @@ fn recurring_tests_run_with_slip_and_end() {
     assert!(point(&simulation, 0).reservations().all(|known| known.task.is_some()));
 }
 
-/// Only a point itself gives its reservations numbers: a member that proposes with another's number changes nothing there.
+/// Only a point itself gives its reservations numbers: a member that proposes with another's number changes
+/// nothing there.
 #[test]
 fn a_proposal_with_a_number_that_the_peer_never_assigned_is_refused() {
     let simulation = simulation(2);
@@ -469,7 +472,8 @@ fn another_point_cannot_fill_the_memory_with_cancelled_reservations() {
         assert_eq!(is_refused, number > 10, "{replies:?}");
     }
     assert_eq!(peer.reservations().count(), 10);
-    // Its own are not limited, and those of the other point are again accepted when the old ones are forgotten.
+    // Its own are not limited, and those of the other point are again accepted when the old ones are
+    // forgotten.
     for _ in 0..20 {
         let (id, _) = peer.reserve(now, throughput(0, seconds(1000), 0, 30), &AdmitAll);
         let _ = peer.cancel(now, &id, "", &AdmitAll);

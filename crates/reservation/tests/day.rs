@@ -1,4 +1,5 @@
-//! A day of a mesh of 50 points that all test each other, with lost and repeated messages, kills, partitions, and clock steps of an hour.
+//! A day of a mesh of 50 points that all test each other, with lost and repeated messages, kills, partitions,
+//! and clock steps of an hour.
 
 use reservation::{Class, Recurrence, Settings, Spec, Task};
 use units::Time;
@@ -12,7 +13,8 @@ const EVERY: Time = Time::from_secs(4 * 3600);
 /// An hour, ns.
 const HOUR_NS: i64 = 3_600_000_000_000;
 
-/// The simulation asserts with each step that nothing is booked twice and that no two tests that exclude each other run.
+/// The simulation asserts with each step that nothing is booked twice and that no two tests that exclude each
+/// other run.
 #[test]
 fn nothing_is_booked_twice_in_a_day_of_a_mesh_of_50_points() {
     let network = Network { loss_ppm: 10_000, duplicate_ppm: 10_000, crash_ppm: 100, ..Network::default() };

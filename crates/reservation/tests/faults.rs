@@ -1,4 +1,5 @@
-//! Properties under faults: lost, repeated and reordered messages, partitions, clock steps of an hour, and kills at any step.
+//! Properties under faults: lost, repeated and reordered messages, partitions, clock steps of an hour, and
+//! kills at any step.
 
 use proptest::prelude::*;
 use reservation::{Class, Settings, Spec};

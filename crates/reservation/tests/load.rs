@@ -1,6 +1,7 @@
 //! Many points and many reservations: utilisation, fairness, and the cost of an agreement.
 //!
-//! The default size takes seconds. `LONGFAT_POINTS=1000 LONGFAT_RESERVATIONS=100000 cargo test -p longfat-reservation load -- --nocapture`
+//! The default size takes seconds.
+//! `LONGFAT_POINTS=1000 LONGFAT_RESERVATIONS=100000 cargo test -p longfat-reservation load -- --nocapture`
 //! prints the figures of docs/agent.md.
 
 use std::collections::BTreeMap;

@@ -1,7 +1,8 @@
 //! Points, their storage, their clocks and the network between them, in virtual time.
 //!
-//! The simulation checks with each step that no point books or runs two tests that exclude each other, that the lead runs a test only after the
-//! peer has started it, that holds end in time, and that a point rebuilt from its events has the state that it had.
+//! The simulation checks with each step that no point books or runs two tests that exclude each other, that
+//! the lead runs a test only after the peer has started it, that holds end in time, and that a point rebuilt
+//! from its events has the state that it had.
 
 use std::{
     cmp::Reverse,
@@ -26,7 +27,8 @@ pub struct Network {
     pub min_delay: Time,
     /// Delays are uniform up to this, so that messages overtake each other.
     pub max_delay: Time,
-    /// Probability that the process is killed at a step, parts per million: before or after the transaction, or between two messages.
+    /// Probability that the process is killed at a step, parts per million: before or after the transaction,
+    /// or between two messages.
     pub crash_ppm: u64,
     pub max_downtime: Time,
 }

@@ -1,7 +1,8 @@
 //! The cache: a directory of records with the summaries of the object store.
 //!
-//! A finished record does not change, so its summary is read once. The summary of an unfinished record is read each time; the file
-//! [`UNFINISHED`] in its directory marks such a record. The other files of a record never change and are fetched when they are read.
+//! A finished record does not change, so its summary is read once. The summary of an unfinished record is
+//! read each time; the file [`UNFINISHED`] in its directory marks such a record. The other files of a record
+//! never change and are fetched when they are read.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};

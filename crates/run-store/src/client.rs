@@ -28,7 +28,8 @@ const MAX_RETRIES: usize = 4;
 const RETRY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Pause before the first retry, and the maximum pause.
 const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
-/// Deadline of a request with a small reply, including its retries. The time to send a large request is added.
+/// Deadline of a request with a small reply, including its retries. The time to send a large request is
+/// added.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// Deadline for the next bytes of a large reply.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
@@ -257,7 +258,8 @@ impl Client {
         written
     }
 
-    /// Removes the parts of an object that has not been completed. An upload that does not exist is not an error.
+    /// Removes the parts of an object that has not been completed. An upload that does not exist is not an
+    /// error.
     pub(crate) async fn abort_upload(&self, path: &str, id: &str) -> Result<(), RecordError> {
         let (key, id) = (self.address.key(path), id.to_owned());
         let request = async {

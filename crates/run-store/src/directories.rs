@@ -36,7 +36,8 @@ impl Directories {
     }
 }
 
-/// Percent-encodes all bytes of `text` except letters, digits, `-` and `.`, so that different texts have different file names.
+/// Percent-encodes all bytes of `text` except letters, digits, `-` and `.`, so that different texts have
+/// different file names.
 fn escape(text: &str) -> String {
     text.bytes().fold(String::new(), |mut name, byte| {
         match byte.is_ascii_alphanumeric() || b"-.".contains(&byte) {

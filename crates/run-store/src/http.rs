@@ -20,8 +20,8 @@ use crate::uplink::upload_time;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of a reply's header. The time to send the request's body is added.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
-/// A connection is closed if the server's machine has not acknowledged data for this time (tcp(7), `TCP_USER_TIMEOUT`), so that a
-/// large request to a server that has vanished does not wait for its deadline.
+/// A connection is closed if the server's machine has not acknowledged data for this time (tcp(7),
+/// `TCP_USER_TIMEOUT`), so that a large request to a server that has vanished does not wait for its deadline.
 const ACK_TIMEOUT: Duration = Duration::from_secs(30);
 /// Idle connections are closed after this time, before servers close them.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(15);

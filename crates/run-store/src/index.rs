@@ -1,7 +1,8 @@
 //! Index objects: the summaries of the finished records that one program has written, in one object.
 //!
-//! A sweep of a thousand runs is then listed by a few requests instead of a thousand. An index object never changes, and is only a
-//! cache: summaries of runs that no index contains are read one by one, and entries of removed runs are ignored.
+//! A sweep of a thousand runs is then listed by a few requests instead of a thousand. An index object never
+//! changes, and is only a cache: summaries of runs that no index contains are read one by one, and entries of
+//! removed runs are ignored.
 
 use std::collections::BTreeMap;
 

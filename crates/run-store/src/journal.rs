@@ -1,5 +1,5 @@
-//! The journal of an outbox: the uploads and records that its program has begun in the store. If the program is killed, the one that takes over the outbox
-//! reads there which of them it must complete or remove.
+//! The journal of an outbox: the uploads and records that its program has begun in the store. If the program
+//! is killed, the one that takes over the outbox reads there which of them it must complete or remove.
 //!
 //! A line of JSON is appended before the first object of an unfinished record is uploaded, and after each
 //! multipart upload has been given its id. Lines are not synced to disk, because a killed process does not

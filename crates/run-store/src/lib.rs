@@ -6,14 +6,16 @@
 //! s3://bucket/prefix/.index/TAG                    summaries of many runs
 //! ```
 //!
-//! Reading: [`S3Store`] has a cache on this machine, which is a directory of records. Listing needs a request for each scenario and
-//! for each thousand runs, and the summaries that the cache does not have; files with rows are fetched when they are read. A finished record
-//! never changes. See `cache.rs`.
+//! Reading: [`S3Store`] has a cache on this machine, which is a directory of records. Listing needs a request
+//! for each scenario and for each thousand runs, and the summaries that the cache does not have; files with
+//! rows are fetched when they are read. A finished record never changes. See `cache.rs`.
 //!
-//! Writing: records are written to a directory first, the outbox, and uploaded in the background. See `outbox.rs`.
+//! Writing: records are written to a directory first, the outbox, and uploaded in the background. See
+//! `outbox.rs`.
 //!
-//! Credentials and the endpoint are those of the usual environment variables, `AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL` and so on. The
-//! first request starts the client and its threads. Each request has a deadline. This crate prints nothing.
+//! Credentials and the endpoint are those of the usual environment variables, `AWS_ACCESS_KEY_ID`,
+//! `AWS_ENDPOINT_URL` and so on. The first request starts the client and its threads. Each request has a
+//! deadline. This crate prints nothing.
 
 mod address;
 mod cache;

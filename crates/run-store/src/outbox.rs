@@ -1,8 +1,9 @@
 //! The outbox of one program: a directory of records, and the thread that uploads it.
 //!
-//! A lock marks the outbox of a running program. If a program was killed or could not reach the store at its end, the next program that
-//! writes to the same place takes over its outbox: it uploads the records that are missing in the store, removes there the data that the program had not
-//! completed (see `journal.rs`), and removes the outbox. The lock protects the uploads and the unfinished records of a running program.
+//! A lock marks the outbox of a running program. If a program was killed or could not reach the store at its
+//! end, the next program that writes to the same place takes over its outbox: it uploads the records that are
+//! missing in the store, removes there the data that the program had not completed (see `journal.rs`), and
+//! removes the outbox. The lock protects the uploads and the unfinished records of a running program.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -94,7 +95,8 @@ fn remaining(error: Error, outbox: &Path) -> Error {
     }
 }
 
-/// The file whose lock marks the outbox of a running program. It is beside the outbox, and exists before and after it.
+/// The file whose lock marks the outbox of a running program. It is beside the outbox, and exists before and
+/// after it.
 fn lock_path(outbox: &Path) -> PathBuf {
     let tag = outbox.file_name().unwrap_or_default().to_string_lossy();
     outbox.with_file_name(format!(".{tag}.lock"))

@@ -64,7 +64,8 @@ impl Settings {
         .into_iter()
         .any(|key| set(key).is_some());
         let is_unsigned = set(AmazonS3ConfigKey::SkipSignature).is_some_and(|value| value == "true");
-        // Only Amazon's virtual machines have credentials without variables; an endpoint that is set is usually a different server.
+        // Only Amazon's virtual machines have credentials without variables; an endpoint that is set is
+        // usually a different server.
         if endpoint.is_some() && !has_key && !has_credentials && !is_unsigned {
             return Err(wrong("there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"));
         }

@@ -32,7 +32,8 @@ pub struct S3Store {
 }
 
 impl S3Store {
-    /// The place at `address`, as in `s3://bucket/prefix`, with the settings of the environment. Nothing is sent or started yet.
+    /// The place at `address`, as in `s3://bucket/prefix`, with the settings of the environment. Nothing is
+    /// sent or started yet.
     ///
     /// # Errors
     /// If the address or a setting is wrong.
@@ -72,7 +73,8 @@ impl S3Store {
         })
     }
 
-    /// Writes and removes an object, so that a measurement does not begin if its record could not be uploaded.
+    /// Writes and removes an object, so that a measurement does not begin if its record could not be
+    /// uploaded.
     fn try_to_write(client: &Client) -> Result<(), RecordError> {
         client.wait(async {
             client.write(TRIAL, Vec::new()).await?;

@@ -1,4 +1,5 @@
-//! The outbox of a program that was killed: the objects that the next program uploads and removes, and those that it must not change.
+//! The outbox of a program that was killed: the objects that the next program uploads and removes, and those
+//! that it must not change.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};

@@ -1,8 +1,8 @@
 //! The uplink that all uploads of a client share.
 //!
-//! Uploads at the same time share the rate of the uplink, so the deadline of each depends on their number. It is limited, and the
-//! deadline assumes that the maximum number of uploads shares the uplink during the whole upload. An uplink with the lowest accepted
-//! rate is thus fast enough for any number of files of any size.
+//! Uploads at the same time share the rate of the uplink, so the deadline of each depends on their number. It
+//! is limited, and the deadline assumes that the maximum number of uploads shares the uplink during the whole
+//! upload. An uplink with the lowest accepted rate is thus fast enough for any number of files of any size.
 
 use std::time::Duration;
 
@@ -56,8 +56,9 @@ mod tests {
         begun_ms: u64,
     }
 
-    /// Sends all uploads in this order over an uplink of the lowest rate, which those at once share equally. Returns the largest
-    /// share of its deadline that an upload needs, and the maximum number of uploads and of bytes at once.
+    /// Sends all uploads in this order over an uplink of the lowest rate, which those at once share equally.
+    /// Returns the largest share of its deadline that an upload needs, and the maximum number of uploads and
+    /// of bytes at once.
     fn send(sizes: &[u64]) -> (f64, usize, u64) {
         const STEP_MS: u64 = 100;
         let (mut waiting, mut active) = (sizes.iter().peekable(), Vec::<Upload>::new());

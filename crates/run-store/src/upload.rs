@@ -1,8 +1,8 @@
 //! Uploads the contents of an outbox: finished records, and the parts of records that are being written.
 //!
-//! The objects of a record are uploaded in such an order that its summary never names a file that the store does not have. While the
-//! record is written, a summary that is marked partial comes first. The final summary comes after all other files, so a program that is
-//! killed leaves a record that is marked partial.
+//! The objects of a record are uploaded in such an order that its summary never names a file that the store
+//! does not have. While the record is written, a summary that is marked partial comes first. The final
+//! summary comes after all other files, so a program that is killed leaves a record that is marked partial.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirEntry};
@@ -39,7 +39,8 @@ struct Sent {
     is_finished: bool,
     /// Whether the store may have files that the finished record does not have: parts of its tables.
     may_have_parts: bool,
-    /// Whether the store may have files that are not in `files`: after an error, and if a program that has ended began it.
+    /// Whether the store may have files that are not in `files`: after an error, and if a program that has
+    /// ended began it.
     may_have_more: bool,
     /// Whether a program that has ended began it.
     is_inherited: bool,
@@ -213,8 +214,8 @@ fn subdirectories(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(paths.filter(|path| path.is_dir()).collect())
 }
 
-/// The entries of a directory; none if it does not exist. All other errors are returned, because the objects of a record that is no
-/// longer in the outbox are removed from the store.
+/// The entries of a directory; none if it does not exist. All other errors are returned, because the objects
+/// of a record that is no longer in the outbox are removed from the store.
 fn entries(directory: &Path) -> Result<Vec<DirEntry>, Error> {
     match fs::read_dir(directory).and_then(Iterator::collect) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
@@ -243,7 +244,8 @@ async fn is_unfinished(client: &Client, key: &str) -> Result<bool, Error> {
     Ok(summary.is_none_or(|(json, _)| is_partial(&json)))
 }
 
-/// Uploads the new files of a record. Files that vanish meanwhile belong to a record that has just been finished or removed.
+/// Uploads the new files of a record. Files that vanish meanwhile belong to a record that has just been
+/// finished or removed.
 async fn upload_record(
     client: &Client,
     record: &OutboxRecord,
@@ -296,7 +298,8 @@ async fn upload_record(
     Ok(())
 }
 
-/// The files of a record that the store has. A file never changes under its name, so an object of the same size is a copy of it.
+/// The files of a record that the store has. A file never changes under its name, so an object of the same
+/// size is a copy of it.
 async fn complete_files(
     client: &Client,
     record: &OutboxRecord,

@@ -84,7 +84,8 @@ pub(crate) fn decode_direction(node: &Node, files: &Files, problems: &mut Proble
 }
 
 /// Overlays a direction with the keys of a layer or a change. A rate replaces a trace and a trace replaces a
-/// rate and its burst. A loss, a qdisc or a trace that is complete by itself replaces the previous one as a whole.
+/// rate and its burst. A loss, a qdisc or a trace that is complete by itself replaces the previous one as a
+/// whole.
 pub(crate) fn overlay_direction(below: &mut Node, top: Node) {
     if let (Some(table), Some(above)) = (below.table_mut(), top.table()) {
         let mut replaced: Vec<&str> = Vec::new();

@@ -10,7 +10,8 @@ use crate::{
     types::{Cidr, Scenario, StaticRoute},
 };
 
-/// For networks between routers with IPv4: the shared address space of RFC 6598, which users' networks should not use.
+/// For networks between routers with IPv4: the shared address space of RFC 6598, which users' networks should
+/// not use.
 const BETWEEN_V4: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 0);
 const BETWEEN_V4_BITS: u32 = 22;
 /// For networks between routers with IPv6: from the unique local addresses of RFC 4193.

@@ -40,8 +40,8 @@ impl fmt::Display for HostLocation {
 impl FromStr for HostLocation {
     type Err = String;
 
-    /// `here`, `node2`, `node2:5201`, `192.0.2.1:5201`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:5201` or
-    /// `[fe80::1%eth0]:5201`.
+    /// `here`, `node2`, `node2:5201`, `192.0.2.1:5201`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:5201`
+    /// or `[fe80::1%eth0]:5201`.
     fn from_str(text: &str) -> Result<Self, String> {
         if text == HERE {
             return Ok(HostLocation::Here);

@@ -2,9 +2,9 @@
 //!
 //! Short forms are expanded first, in the base and in each layer: `hosts."*"` becomes keys of every host,
 //! `both` becomes `forward` and `backward`, and nested sysctl tables become dotted names. Then each layer is
-//! merged. Hosts, links and flows are matched by name, although links and flows are lists in the base; in a layer
-//! `"*"` is all of them. A later layer overrides earlier ones, so a variant's `"*"` overrides the base's keys of one
-//! host.
+//! merged. Hosts, links and flows are matched by name, although links and flows are lists in the base; in a
+//! layer `"*"` is all of them. A later layer overrides earlier ones, so a variant's `"*"` overrides the
+//! base's keys of one host.
 
 use crate::{
     decode_cc::names_a_cc,

@@ -192,8 +192,8 @@ pub enum RunMetric {
     SteadyFrom,
     /// Duration of the longest transfer.
     Transfer,
-    /// Difference between the longest and the shortest of these times: from the end of the first flow to that of the last, if
-    /// all start together.
+    /// Difference between the longest and the shortest of these times: from the end of the first flow to that
+    /// of the last, if all start together.
     ShutDown,
 }
 

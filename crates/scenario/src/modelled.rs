@@ -286,8 +286,8 @@ pub const FEATURES: &[Feature] = &[
     }),
 ];
 
-/// Features that runs between real hosts lack, and the paths of a scenario that request them. The links describe the expected
-/// path.
+/// Features that runs between real hosts lack, and the paths of a scenario that request them. The links
+/// describe the expected path.
 const NOT_BY_HOSTS: &[(&str, UsedPaths)] = &[
     ("packets are captured in the lab only", |s| {
         if s.captures.is_empty() { Vec::new() } else { vec!["capture".into()] }

@@ -57,7 +57,8 @@ pub struct Published {
     pub variant: Option<String>,
     /// How the runs of several variants make one figure.
     pub across: Across,
-    /// For the same experiment with today's kernel: the variant with the source's kernel, whose figure is shown beside this one.
+    /// For the same experiment with today's kernel: the variant with the source's kernel, whose figure is
+    /// shown beside this one.
     pub beside: Option<String>,
     /// The metric.
     pub figure: MetricPath,
@@ -77,7 +78,8 @@ pub struct Published {
     pub holds_for_kernel: Option<String>,
     /// How the source contradicts itself, if it does. Our value is then not expected to agree.
     pub contradiction: Option<String>,
-    /// Why an engine's value does not agree although it should, if that is documented: then it is not a failure.
+    /// Why an engine's value does not agree although it should, if that is documented: then it is not a
+    /// failure.
     pub known_miss: PerEngine,
     /// The experiment that shows the cause of an engine's miss: a command, or the name of a variant.
     pub experiment: PerEngine,
@@ -109,7 +111,8 @@ pub enum Across {
     Against(String),
     /// The smallest value of the metric among these variants, divided by the largest: 1 if all are the same.
     Level(Vec<String>),
-    /// The smallest size of a buffer from which on the metric is level: within [`KNEE_TOLERANCE`] of its largest value.
+    /// The smallest size of a buffer from which on the metric is level: within [`KNEE_TOLERANCE`] of its
+    /// largest value.
     Knee {
         /// The variants, each with another size.
         variants: Vec<String>,

@@ -48,8 +48,8 @@ pub(crate) fn split_path(path: &str) -> Option<Vec<String>> {
     is_valid.then_some(keys)
 }
 
-/// Whether a value at `path` that is applied after the one at `field` replaces it: the paths are the same, or `path` is wider (`*`
-/// for a name, `both` for a direction).
+/// Whether a value at `path` that is applied after the one at `field` replaces it: the paths are the same, or
+/// `path` is wider (`*` for a name, `both` for a direction).
 pub fn replaces(path: &str, field: &str) -> bool {
     let (Some(path), Some(field)) = (split_path(path), split_path(field)) else { return false };
     let (path, field) = (with_whole_sysctl(path), with_whole_sysctl(field));

@@ -1,4 +1,5 @@
-//! Writes the scenario file of a simple path, two hosts and one link, from a few figures. Comments explain each key.
+//! Writes the scenario file of a simple path, two hosts and one link, from a few figures. Comments explain
+//! each key.
 
 use std::{fmt::Write, str::FromStr};
 
@@ -30,7 +31,8 @@ pub struct SimplePath {
     pub queue: Option<QueueLimit>,
     /// Share of the data packets that the link loses at random, 0 to 1.
     pub loss: f64,
-    /// Congestion controls: names, or C files (`*.c`). One: the flow's. Several: a variant for each. None: the kernel's default.
+    /// Congestion controls: names, or C files (`*.c`). One: the flow's. Several: a variant for each. None:
+    /// the kernel's default.
     pub ccs: Vec<String>,
     /// Number of flows that start together.
     pub flows: u32,
@@ -86,8 +88,8 @@ impl std::fmt::Display for QueueLimit {
 }
 
 impl SimplePath {
-    /// A name for the scenario, as in `path-1gbit-100ms`, or `path-1gbit-100ms-loss-0.01pct`: with the figures that are not the
-    /// default ones, so that lists of runs distinguish paths.
+    /// A name for the scenario, as in `path-1gbit-100ms`, or `path-1gbit-100ms-loss-0.01pct`: with the
+    /// figures that are not the default ones, so that lists of runs distinguish paths.
     pub fn name(&self) -> String {
         let mut text = format!("path-{}-{}", written_rate(self.rate), written(self.rtt));
         if let Some(queue) = self.queue {
@@ -128,7 +130,8 @@ impl SimplePath {
         }
     }
 
-    /// Maximum of the socket buffers. Linux offers between half of the receive buffer and all of it as window (scaling_ratio).
+    /// Maximum of the socket buffers. Linux offers between half of the receive buffer and all of it as window
+    /// (scaling_ratio).
     fn buffer(&self) -> u64 {
         let in_flight = self.bdp().0.saturating_add(self.queue_bytes());
         in_flight.saturating_mul(4).next_multiple_of(1 << 20).clamp(MIN_BUFFER, MAX_BUFFER)

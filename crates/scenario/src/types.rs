@@ -90,8 +90,8 @@ pub struct Host {
     pub local_congestion: bool,
     /// Time from a packet's arrival to the host's earliest reaction, in addition to the processing cost.
     pub turnaround: Time,
-    /// Longest random delay until its TCP processes a received segment in the simulator, uniformly distributed from 0; `None` means
-    /// the run's default.
+    /// Longest random delay until its TCP processes a received segment in the simulator, uniformly
+    /// distributed from 0; `None` means the run's default.
     pub receive_jitter: Option<Time>,
     /// Its processing costs of packets.
     pub cost: HostCost,
@@ -153,7 +153,8 @@ pub struct Nic {
 }
 
 impl Nic {
-    /// Whether the kernel passes only single packets to the card of a host with this MTU, and no super-packets.
+    /// Whether the kernel passes only single packets to the card of a host with this MTU, and no
+    /// super-packets.
     pub fn has_no_super_packets(&self, mtu: u32) -> bool {
         self.gso_segs == Some(1) || self.gso.is_some_and(|gso| gso.0 <= u64::from(mtu))
     }

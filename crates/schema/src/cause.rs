@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The cause that limited a flow. There is no `congestion_window`: the verdict names what reduced or limited the
-/// window.
+/// The cause that limited a flow. There is no `congestion_window`: the verdict names what reduced or limited
+/// the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {

@@ -40,8 +40,8 @@ pub enum EventKind {
     WindowOpen,
     /// The SYN was retransmitted. Value: the number of retransmissions so far.
     HandshakeRetry,
-    /// The receiver of a udt or tsunami flow reported lost packets (UDT's NAKs, Tsunami's requests for blocks).
-    /// Value: the number of reports since the last sample.
+    /// The receiver of a udt or tsunami flow reported lost packets (UDT's NAKs, Tsunami's requests for
+    /// blocks). Value: the number of reports since the last sample.
     Nak,
     /// The TCP state changed. Value: the new state (include/net/tcp_states.h). Traced connections only.
     TcpState,

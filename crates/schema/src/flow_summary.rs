@@ -119,7 +119,8 @@ pub struct FlowSummary {
     pub mss_bytes: Option<u64>,
     /// Largest window that the receiver advertised.
     pub max_rcv_wnd_bytes: Option<u64>,
-    /// Size of the sender's buffer (SO_SNDBUF: what the kernel charges against) at the end. Only where a kernel ran.
+    /// Size of the sender's buffer (SO_SNDBUF: what the kernel charges against) at the end. Only where a
+    /// kernel ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sndbuf_bytes: Option<u64>,
     /// Size of the receiver's buffer (SO_RCVBUF) at the end. Only where a kernel ran.
@@ -223,7 +224,8 @@ impl std::fmt::Display for Setting {
 }
 
 impl FlowSummary {
-    /// Whether the flow is a bulk transfer: it sends as fast as the path allows, so that fairness applies to it.
+    /// Whether the flow is a bulk transfer: it sends as fast as the path allows, so that fairness applies to
+    /// it.
     pub fn is_bulk_transfer(&self) -> bool {
         matches!(
             self.kind,

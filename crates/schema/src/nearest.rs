@@ -8,8 +8,8 @@ pub fn nearest_names<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -
     by_similarity(word, known).into_iter().take(COUNT).collect()
 }
 
-/// The names of `known`, those nearest to `word` first. Ids and file names often share their beginning, and users
-/// type a part of a name: a name that contains the word, or begins as it does, is nearer. Equally near
+/// The names of `known`, those nearest to `word` first. Ids and file names often share their beginning, and
+/// users type a part of a name: a name that contains the word, or begins as it does, is nearer. Equally near
 /// names keep their order in `known`.
 pub fn by_similarity<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let word: Vec<char> = word.to_lowercase().chars().take(100).collect();

@@ -20,7 +20,8 @@ pub struct PublishedResult {
     /// The variant it belongs to.
     #[serde(default)]
     pub variant: Option<String>,
-    /// If the variant has today's kernel: the variant with the source's, whose figure belongs beside this one.
+    /// If the variant has today's kernel: the variant with the source's, whose figure belongs beside this
+    /// one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<String>,
     /// The published figure, in `unit`; `null` where the source gives none.
@@ -160,10 +161,11 @@ pub enum PublishedVerdict {
     NoFigure,
     /// Outside the tolerance: a failure, unless `known_miss` has the cause.
     Missed,
-    /// The machine was busy in each attempt, in a way that may have changed the figure: inconclusive, neither within nor
-    /// missed.
+    /// The machine was busy in each attempt, in a way that may have changed the figure: inconclusive, neither
+    /// within nor missed.
     Unreliable,
-    /// The measurement is invalid for another reason than a busy machine: inconclusive, neither within nor missed.
+    /// The measurement is invalid for another reason than a busy machine: inconclusive, neither within nor
+    /// missed.
     Untrusted,
     /// Not run on this machine.
     NotRun,
@@ -177,9 +179,9 @@ impl PublishedVerdict {
         matches!(self, PublishedVerdict::Unreliable | PublishedVerdict::Untrusted)
     }
 
-    /// All verdicts. If the engines' verdicts differ, the first one in this list is the verdict of the result. An unreliable figure,
-    /// one outside the tolerance for a known reason, or one of an engine that does not apply, counts only if no other engine has a
-    /// figure.
+    /// All verdicts. If the engines' verdicts differ, the first one in this list is the verdict of the
+    /// result. An unreliable figure, one outside the tolerance for a known reason, or one of an engine that
+    /// does not apply, counts only if no other engine has a figure.
     const BY_WEIGHT: [PublishedVerdict; 9] = [
         PublishedVerdict::Missed,
         PublishedVerdict::Contradicted,

@@ -23,7 +23,8 @@ pub struct StreamSummary {
     pub longest_gap_packets: u64,
     /// The share in time is at least what the stream requires.
     pub is_sustainable: bool,
-    /// For a sustainable stream: its rate plus the unused rate of the fullest link of its path, bit/s of payload; `null` on a path without
-    /// a rate; between real hosts, whose links are unknown, the stream's rate. For other streams: the rate that arrived in time.
+    /// For a sustainable stream: its rate plus the unused rate of the fullest link of its path, bit/s of
+    /// payload; `null` on a path without a rate; between real hosts, whose links are unknown, the stream's
+    /// rate. For other streams: the rate that arrived in time.
     pub sustainable_up_to_bps: Option<f64>,
 }

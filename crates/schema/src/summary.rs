@@ -102,8 +102,8 @@ pub struct RunSummary {
     pub fairness_jain: Option<f64>,
     /// Whether the run's measurements are reliable, and why not.
     pub quality: Quality,
-    /// The larger measurement of which this run is an auxiliary part: `diagnosis` for its bursts of datagrams. `longfat ls`
-    /// lists these runs only on request.
+    /// The larger measurement of which this run is an auxiliary part: `diagnosis` for its bursts of
+    /// datagrams. `longfat ls` lists these runs only on request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part_of: Option<String>,
     /// Earlier attempts of this run, which were discarded because the machine had disturbed them.

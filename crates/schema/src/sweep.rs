@@ -34,7 +34,8 @@ pub struct Sweep {
     pub fields: Vec<SweptField>,
     /// A row for each engine, variant and point, in the order of the sweep.
     pub points: Vec<SweepPoint>,
-    /// The points at which the metric levels off over the first field, for each combination of the other fields.
+    /// The points at which the metric levels off over the first field, for each combination of the other
+    /// fields.
     pub knees: Vec<SweepKnee>,
 }
 

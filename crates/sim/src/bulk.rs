@@ -1,4 +1,5 @@
-//! A udt, tsunami, stream or quic flow: both ends of `bulk::flow`, their datagrams in the network, and the control connection.
+//! A udt, tsunami, stream or quic flow: both ends of `bulk::flow`, their datagrams in the network, and the
+//! control connection.
 //!
 //! Differences from hosts with real sockets: 1. Buffers of UDP sockets do not overflow.
 //! 2. A sender does not notice that its host's transmit queue is full: the queue drops its packets.
@@ -124,7 +125,8 @@ impl BulkFlow {
         self.follow_up(side, now, links);
     }
 
-    /// After any event at one end: moves bytes to and from the control connection, and sends the data that is due.
+    /// After any event at one end: moves bytes to and from the control connection, and sends the data that is
+    /// due.
     pub(crate) fn follow_up(&mut self, side: Side, now: Time, links: &mut LinkLayer) {
         if let Some(control) = &mut self.control {
             let arrived = control.read(side, now);

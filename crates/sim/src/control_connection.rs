@@ -1,9 +1,9 @@
 //! The control connection of a tsunami flow: TCP with the hosts' settings, which carries bytes both ways. The
 //! flow's receiver opens it.
 //!
-//! [`Endpoint`] counts bytes and does not store them, so each direction has a queue of those that were written
-//! and not yet read. Differences from a [`Transfer`](crate::transfer::Transfer), because it carries little: it
-//! ignores GRO limits and the space in transmit queues.
+//! [`Endpoint`] counts bytes and does not store them, so each direction has a queue of those that were
+//! written and not yet read. Differences from a [`Transfer`](crate::transfer::Transfer), because it carries
+//! little: it ignores GRO limits and the space in transmit queues.
 
 use std::collections::VecDeque;
 

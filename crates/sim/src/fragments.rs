@@ -1,4 +1,5 @@
-//! IP fragments (RFC 791 section 3.2, RFC 8200 section 4.5) of a datagram larger than the MTU. They travel as one object.
+//! IP fragments (RFC 791 section 3.2, RFC 8200 section 4.5) of a datagram larger than the MTU. They travel as
+//! one object.
 
 /// Bytes of an IPv6 header.
 const IPV6_HEADER: u32 = 40;
@@ -98,7 +99,8 @@ fn fragment_header_bytes(ip_header: u32) -> u32 {
 /// Maximum number of datagrams in reassembly; the oldest is discarded.
 const MAX_INCOMPLETE: usize = 64;
 
-/// Reassembles datagrams from fragments: stores which parts of each incomplete datagram have arrived, since fragments may be duplicated.
+/// Reassembles datagrams from fragments: stores which parts of each incomplete datagram have arrived, since
+/// fragments may be duplicated.
 #[derive(Debug, Default)]
 pub(crate) struct Reassembly {
     /// Number of each incomplete datagram, and the parts of its IP payload that have arrived.

@@ -13,14 +13,16 @@ pub enum Segmentation {
     /// Nowhere: they cross the network whole and reach the receiver's TCP whole, as in the lab.
     #[default]
     Whole,
-    /// By the sending host before its device: network and receiver process single segments, as without offloads.
+    /// By the sending host before its device: network and receiver process single segments, as without
+    /// offloads.
     Host,
 }
 
 /// The kernel that hosts simulate and the settings that a real host has from its machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostDefaults {
-    /// Major and minor version of Linux on hosts for which the scenario states no version: 2.4, or 5.0 and later.
+    /// Major and minor version of Linux on hosts for which the scenario states no version: 2.4, or 5.0 and
+    /// later.
     pub kernel: (u8, u8),
     /// Timer ticks a second (`CONFIG_HZ`).
     pub hz: u32,
@@ -37,10 +39,10 @@ pub struct HostDefaults {
     /// How devices allocate the memory of received packets, which the receive buffer is charged for. Not for
     /// Linux 2.4.
     pub packet_memory: PacketMemory,
-    /// Longest time from a segment's arrival until the host's TCP processes it, unless the host has a `receive_jitter`; times are
-    /// uniformly distributed from 0. Without it flows synchronize with their own queues, and the same packets are
-    /// dropped in every cycle: phase effects, which real hosts break up (Floyd and Jacobson, On Traffic Phase
-    /// Effects in Packet-Switched Gateways, 1992).
+    /// Longest time from a segment's arrival until the host's TCP processes it, unless the host has a
+    /// `receive_jitter`; times are uniformly distributed from 0. Without it flows synchronize with their own
+    /// queues, and the same packets are dropped in every cycle: phase effects, which real hosts break up
+    /// (Floyd and Jacobson, On Traffic Phase Effects in Packet-Switched Gateways, 1992).
     pub receive_jitter: Time,
 }
 

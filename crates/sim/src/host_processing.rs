@@ -1,13 +1,14 @@
-//! The processing costs of packets at a host, between the network and TCP: turnaround, processor, interrupts, bus.
+//! The processing costs of packets at a host, between the network and TCP: turnaround, processor, interrupts,
+//! bus.
 //!
 //! A received packet crosses the bus, waits for an interrupt, then for the processor, and is handled one
 //! turnaround later. A sent packet waits for the processor, then crosses the bus to the card's queue. Bus and
 //! processor each serve one packet after another, of both directions, in the order of arrival. Hosts without
 //! `turnaround` and `cost` are not here: their packets take no time.
 //!
-//! Differences from real hosts: 1. One processor does everything, with the applications' share in the costs of
-//! packets. 2. Interrupts cost the same on a busy host: there is no polling (NAPI). 3. Address resolution and
-//! ICMP errors cost nothing when sent. 4. The frames of a super-packet arrive together, in one interrupt.
+//! Differences from real hosts: 1. One processor does everything, with the applications' share in the costs
+//! of packets. 2. Interrupts cost the same on a busy host: there is no polling (NAPI). 3. Address resolution
+//! and ICMP errors cost nothing when sent. 4. The frames of a super-packet arrive together, in one interrupt.
 
 use std::collections::VecDeque;
 

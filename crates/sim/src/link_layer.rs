@@ -1,5 +1,5 @@
-//! The layers below the hosts' TCP and UDP: segmentation, transmit queues, address resolution, the network, and
-//! arrivals.
+//! The layers below the hosts' TCP and UDP: segmentation, transmit queues, address resolution, the network,
+//! and arrivals.
 
 use std::collections::VecDeque;
 
@@ -35,7 +35,8 @@ pub(crate) struct LinkLayer {
     segmenting: Vec<bool>,
 }
 
-/// Packets that have arrived at hosts, each with the time at which the host handles it. Those of a station keep their order.
+/// Packets that have arrived at hosts, each with the time at which the host handles it. Those of a station
+/// keep their order.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
     /// The earliest first.
@@ -109,7 +110,8 @@ impl Arrivals {
         }
     }
 
-    /// The host of a station handles a packet at `at`, or its TCP handles it up to the host's jitter later at random.
+    /// The host of a station handles a packet at `at`, or its TCP handles it up to the host's jitter later at
+    /// random.
     #[inline]
     fn hand_over(&mut self, station: u32, at: Time, packet: CompactPacket) {
         let station = station as usize;
@@ -239,7 +241,8 @@ impl LinkLayer {
         }
     }
 
-    /// Sends the packets of a transmit queue that its link accepts: one packet, or all if the link has no rate.
+    /// Sends the packets of a transmit queue that its link accepts: one packet, or all if the link has no
+    /// rate.
     #[inline(never)]
     fn drain(&mut self, station: u32, now: Time) {
         while let Some(queue) = self.transmit_queues.at(station).filter(|queue| !queue.is_empty()) {

@@ -1,11 +1,13 @@
 //! Address resolution: the first packet from a station to a neighbour waits for a request and its reply.
 //!
-//! Without it the first round trip of a run would be one too short. Waiting packets are limited, and dropped after three requests
-//! without a reply (`__neigh_event_send`, `neigh_timer_handler`, net/core/neighbour.c). Differences from RFC 826, RFC 4861 and Linux:
+//! Without it the first round trip of a run would be one too short. Waiting packets are limited, and dropped
+//! after three requests without a reply (`__neigh_event_send`, `neigh_timer_handler`, net/core/neighbour.c).
+//! Differences from RFC 826, RFC 4861 and Linux:
 //! 1. The request is sent to the neighbour only, not to all.
 //! 2. Entries never expire.
 //! 3. The fragments of a datagram wait and are dropped together.
-//! 4. A failed resolution is not reported: connections and echoes wait for their timeouts (Linux returns EHOSTUNREACH).
+//! 4. A failed resolution is not reported: connections and echoes wait for their timeouts (Linux returns
+//!    EHOSTUNREACH).
 
 use std::collections::VecDeque;
 
@@ -18,14 +20,16 @@ use crate::compact_packet::CompactPacket;
 const RETRANS_TIME: Time = Time(1_000_000_000);
 /// Number of requests before the resolution fails (`mcast_probes`).
 const MAX_REQUESTS: u32 = 3;
-/// Memory of waiting packets: `unres_qlen_bytes`, by default `SK_WMEM_DEFAULT` (256 packets of 256 bytes) since 4.14.
+/// Memory of waiting packets: `unres_qlen_bytes`, by default `SK_WMEM_DEFAULT` (256 packets of 256 bytes)
+/// since 4.14.
 const MAX_WAITING_MEMORY: u64 = 256 * (256 + SK_BUFF + SHARED_INFO);
 /// Packets that wait under Linux 2.4: `unres_qlen`.
 const MAX_WAITING_24: usize = 3;
 /// `sk_buff`, and `skb_shared_info` at the end of a packet's head, bytes.
 const SK_BUFF: u64 = 256;
 const SHARED_INFO: u64 = 320;
-/// Space before a packet for its Ethernet header, and the bytes that `__ip_append_data` (net/ipv4/ip_output.c) adds for alignment.
+/// Space before a packet for its Ethernet header, and the bytes that `__ip_append_data`
+/// (net/ipv4/ip_output.c) adds for alignment.
 const HEADROOM: u64 = 16 + 15;
 /// Largest packet whose data is contiguous in memory (`SKB_MAX_ALLOC`), bytes.
 const MAX_CONTIGUOUS: u64 = 16_384 - SHARED_INFO;

@@ -112,8 +112,8 @@ pub struct UnresolvedDrops {
     pub no_reply: u64,
 }
 
-/// Packets that the full transmit queue of a host (`nic.tx_queue`) dropped. TCP's data is not among them: TCP notices that the queue is full, and
-/// keeps it.
+/// Packets that the full transmit queue of a host (`nic.tx_queue`) dropped. TCP's data is not among them: TCP
+/// notices that the queue is full, and keeps it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TransmitQueueDrops {
     /// The host's name.

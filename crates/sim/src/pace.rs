@@ -1,8 +1,8 @@
 //! The pace of an application that reads or writes at a limited rate. Its total number of bytes never exceeds
 //! the rate times the time since it started.
 //!
-//! The lab's applications follow the same rule: they wait until the bytes of 5 ms are due, and do not wait when
-//! they are behind schedule.
+//! The lab's applications follow the same rule: they wait until the bytes of 5 ms are due, and do not wait
+//! when they are behind schedule.
 
 use units::{BitRate, Time};
 
@@ -22,7 +22,8 @@ impl Pace {
         Pace { rate, start, done: 0 }
     }
 
-    /// The number of bytes that may be processed at `now`, at most `max`. `Err` is the time at which the bytes of a tick will be due.
+    /// The number of bytes that may be processed at `now`, at most `max`. `Err` is the time at which the
+    /// bytes of a tick will be due.
     // Not inlined: its divisions would take registers from the code of applications without a pace.
     #[inline(never)]
     pub(crate) fn allowed(&self, now: Time, max: u64) -> Result<u64, Time> {

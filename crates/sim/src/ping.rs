@@ -91,8 +91,8 @@ impl Ping {
         self.all_sent() && (self.unanswered == 0 || now.0 >= self.last.0 + self.timeout.0)
     }
 
-    /// The numbers of requests that have timed out. A request that could still receive its reply does not count
-    /// as lost.
+    /// The numbers of requests that have timed out. A request that could still receive its reply does not
+    /// count as lost.
     pub(crate) fn lost(&self, now: Time) -> impl Iterator<Item = u32> {
         let late = move |sent: &Time| now.0.saturating_sub(sent.0) >= self.timeout.0;
         self.sent.iter().zip(1..).filter(move |(sent, _)| sent.as_ref().is_some_and(late)).map(|(_, n)| n)

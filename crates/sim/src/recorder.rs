@@ -76,7 +76,8 @@ impl<'a> Recorder<'a> {
         self.link_sampler.add_rows(now, counted, &mut self.links, &mut self.events);
     }
 
-    /// Passes new rows to the observer, if there are at least `MIN_BATCH_ROWS` or `is_end`, and reports progress. Returns false if the observer ends the run.
+    /// Passes new rows to the observer, if there are at least `MIN_BATCH_ROWS` or `is_end`, and reports
+    /// progress. Returns false if the observer ends the run.
     pub(crate) fn report(&mut self, now: Time, is_end: bool) -> Result<bool, Error> {
         let [flows, links, events] = self.reported;
         // Sampling adds the events flow by flow. No event before `now` can follow.

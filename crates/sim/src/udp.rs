@@ -1,11 +1,12 @@
 //! A UDP flow: sends datagrams at exact times; the receiver counts them.
 //!
-//! If the host's transmit queue is full, it drops the datagram and counts it, and the sender continues: sendto(2) reports this only to
-//! sockets with `IP_RECVERR` (`udp_send_skb`, net/ipv4/udp.c).
+//! If the host's transmit queue is full, it drops the datagram and counts it, and the sender continues:
+//! sendto(2) reports this only to sockets with `IP_RECVERR` (`udp_send_skb`, net/ipv4/udp.c).
 //!
-//! Differences from hosts with real devices: 1. The send buffer does not hold the sender back. In the kernel, sendto(2) waits while the
-//! socket's packets in the transmit queue fill the buffer: with the default of 212,992 bytes, 92 packets of 1500 bytes. (TAP devices release
-//! the buffer at once: `skb_orphan` in `tun_net_xmit`, drivers/net/tun.c.)
+//! Differences from hosts with real devices: 1. The send buffer does not hold the sender back. In the kernel,
+//! sendto(2) waits while the socket's packets in the transmit queue fill the buffer: with the default of
+//! 212,992 bytes, 92 packets of 1500 bytes. (TAP devices release the buffer at once: `skb_orphan` in
+//! `tun_net_xmit`, drivers/net/tun.c.)
 
 use datagrams::DatagramSource;
 use engine_common::UDP_HEADER_BYTES;
@@ -64,8 +65,8 @@ impl DatagramFlow {
         self.source.next()
     }
 
-    /// When the flow ended: the arrival of its last datagram. `None` until all datagrams are sent, and have arrived or
-    /// timed out.
+    /// When the flow ended: the arrival of its last datagram. `None` until all datagrams are sent, and have
+    /// arrived or timed out.
     pub(crate) fn finished(&self, now: Time) -> Option<Time> {
         let source = &self.source;
         if source.next().is_some() {

@@ -33,7 +33,8 @@ fn second_half_bps(outcome: &Outcome) -> f64 {
 fn a_gigabit_carries_957_megabits_of_payload() {
     // 1472 of 1538 bytes on the wire.
     let (forward, limit) = ("rate = \"1gbit\", delay = \"10ms\", overhead = 38", 1472.0 / 1538.0 * 1e9);
-    // The datagrams that waited for address resolution form a queue, which shrinks by the link's spare rate; only 92 may wait.
+    // The datagrams that waited for address resolution form a queue, which shrinks by the link's spare rate;
+    // only 92 may wait.
     for rate_mbps in [950.0, 957.0] {
         let below = run(forward, &format!("rate = \"{rate_mbps}mbit\""));
         let goodput = second_half_bps(&below) / 1e6;

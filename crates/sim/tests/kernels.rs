@@ -238,7 +238,8 @@ cc = "cubic"
     assert!(old > 70.0 && new > 0.9 * old, "{old} and {new} Mb/s");
 }
 
-/// Li's hosts (U-web100): 1 Gb/s back to back, 150 us, iperf's writes of 8 KiB; `requested` KiB of send buffer.
+/// Li's hosts (U-web100): 1 Gb/s back to back, 150 us, iperf's writes of 8 KiB; `requested` KiB of send
+/// buffer.
 fn back_to_back(seconds: u32, requested: u32, hosts: &str, flow: &str) -> Outcome {
     let text = format!(
         r#"
@@ -268,8 +269,8 @@ receive_buffer = "8192KiB"
     support::run(&text, &HostDefaults::default())
 }
 
-/// U-web100: a sender whose buffer is the limit never fills its window, so Linux 2.4 reduces it once per timeout of
-/// 210 ms and slow start raises it again: about 5 times a second, and ssthresh remains infinite.
+/// U-web100: a sender whose buffer is the limit never fills its window, so Linux 2.4 reduces it once per
+/// timeout of 210 ms and slow start raises it again: about 5 times a second, and ssthresh remains infinite.
 #[test]
 fn a_small_send_buffer_keeps_linux_2_4_in_slow_start() {
     for requested in [20, 82] {
@@ -283,8 +284,9 @@ fn a_small_send_buffer_keeps_linux_2_4_in_slow_start() {
     }
 }
 
-/// U-dips: the writer is woken when a third of its buffer is free. Of 11 segments 6 must be acknowledged, which are three
-/// ACKs of two segments; of 10 segments 4, which are two. If each segment is acknowledged alone, there is no dip.
+/// U-dips: the writer is woken when a third of its buffer is free. Of 11 segments 6 must be acknowledged,
+/// which are three ACKs of two segments; of 10 segments 4, which are two. If each segment is acknowledged
+/// alone, there is no dip.
 #[test]
 fn a_larger_send_buffer_may_lower_the_goodput() {
     let bytes = |requested, flow: &str| back_to_back(1, requested, "", flow).flow_totals[0].bytes as f64;
@@ -294,8 +296,9 @@ fn a_larger_send_buffer_may_lower_the_goodput() {
     assert!(ratio("write_size = \"1448B\"") > 1.05, "{}", ratio("write_size = \"1448B\""));
 }
 
-/// Writes that end with a partial segment fill the send buffer beyond its size. Linux 6.12.117 in a guest, 100 Mb/s x 1.5 ms, buffers
-/// of 5 to 132 KiB: 66 to 76 Mb/s with a round-trip time of 53 to 61 ms, of a full queue of 1000 packets.
+/// Writes that end with a partial segment fill the send buffer beyond its size. Linux 6.12.117 in a guest,
+/// 100 Mb/s x 1.5 ms, buffers of 5 to 132 KiB: 66 to 76 Mb/s with a round-trip time of 53 to 61 ms, of a full
+/// queue of 1000 packets.
 #[test]
 fn writes_that_end_with_a_partial_segment_overfill_the_send_buffer() {
     let run = |kernel: &str, requested: u32, write: &str| {

@@ -73,7 +73,8 @@ fn echoes_that_wait_for_an_address_are_dropped_after_three_requests() {
     let link =
         "both = { delay = \"10ms\", down = true }\nchanges = [{ at = \"5.5s\", both = { down = false } }]";
     let outcome = linked(link, "kind = \"ping\"\ninterval = \"200ms\"\ncount = 40");
-    // Requests at 0, 1 and 2 s, and at 3, 4 and 5 s: the echoes until 6 s are dropped, and the next one is resolved.
+    // Requests at 0, 1 and 2 s, and at 3, 4 and 5 s: the echoes until 6 s are dropped, and the next one is
+    // resolved.
     let dropped = UnresolvedDrops { host: "h1".into(), queue_full: 0, no_reply: 30 };
     assert_eq!(outcome.unresolved, [dropped]);
     assert_eq!(round_trips(&outcome), [&[40_000][..], &[20_000; 9]].concat());

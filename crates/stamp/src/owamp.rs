@@ -189,8 +189,8 @@ struct Limits {
     packets: usize,
 }
 
-/// Receives packets of the server until the deadline, until those in flight at a stop have arrived, or until the server's end of the
-/// test, which is returned.
+/// Receives packets of the server until the deadline, until those in flight at a stop have arrived, or until
+/// the server's end of the test, which is returned.
 fn receive_until(
     receiver: &mut OneWayReceiver,
     socket: &Socket,
@@ -252,8 +252,8 @@ fn times(records: &[PacketRecord]) -> BTreeMap<u32, OneWayTimes> {
     first
 }
 
-/// The identifier of a session whose receiver is at `address` (RFC 4656 section 3.5): its IPv4 address, the time,
-/// and a random number.
+/// The identifier of a session whose receiver is at `address` (RFC 4656 section 3.5): its IPv4 address, the
+/// time, and a random number.
 pub(crate) fn new_sid(address: IpAddr) -> Result<Sid, Error> {
     let mut sid = [0; 16];
     os::fill_random(&mut sid).attempted(|| "draw a random number".into())?;

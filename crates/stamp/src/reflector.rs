@@ -67,8 +67,8 @@ impl Reflector {
             let Some(request) = Request::from_bytes(&buffer[..datagram.length], self.key.as_ref()) else {
                 continue;
             };
-            // A packet shorter than a reply gets none: an unverified sender would get more bytes than it sent. Two reflectors would
-            // also reply to each other's replies forever.
+            // A packet shorter than a reply gets none: an unverified sender would get more bytes than it
+            // sent. Two reflectors would also reply to each other's replies forever.
             let is_reply = Reply::from_bytes(&buffer[..datagram.length], self.key.as_ref())
                 .is_some_and(|reply| reply.has_times_of_one_clock());
             if datagram.length < SHORTEST_REPLY_BYTES || is_reply {

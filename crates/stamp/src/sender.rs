@@ -88,10 +88,11 @@ impl SenderOptions {
 pub struct MeasuredPackets {
     /// The delays.
     pub result: DelayResult,
-    /// The packets whose replies arrived, in the order of arrival. Of OWAMP, the packets of both directions that have the same number and
-    /// arrived.
+    /// The packets whose replies arrived, in the order of arrival. Of OWAMP, the packets of both directions
+    /// that have the same number and arrived.
     pub trips: Vec<RoundTripTimes>,
-    /// When each packet without reply was sent: its number and UTC, ns. Of OWAMP, the numbers of packets lost in either direction.
+    /// When each packet without reply was sent: its number and UTC, ns. Of OWAMP, the numbers of packets lost
+    /// in either direction.
     pub lost: BTreeMap<u32, i64>,
 }
 
@@ -120,7 +121,8 @@ pub(crate) fn exchange(
     let (mut due, mut last_sent) = (Duration::ZERO, Duration::ZERO);
     let mut count = options.count;
     loop {
-        // After a stop, the sender still waits for the replies to packets in flight, so that they do not count as lost.
+        // After a stop, the sender still waits for the replies to packets in flight, so that they do not
+        // count as lost.
         if stop.load(Ordering::Acquire) {
             count = next;
         }
@@ -154,8 +156,9 @@ pub(crate) fn exchange(
                 _ => break,
             }
         };
-        // A sender that is behind its schedule reads one reply for each packet sent. Otherwise the kernel would drop replies
-        // that do not fit into the socket's buffer, and they would count as lost on the path.
+        // A sender that is behind its schedule reads one reply for each packet sent. Otherwise the kernel
+        // would drop replies that do not fit into the socket's buffer, and they would count as lost on the
+        // path.
         let flags = if is_due { libc::MSG_DONTWAIT } else { 0 };
         if !is_due {
             // A timeout of zero would block forever.
@@ -197,8 +200,8 @@ pub(crate) fn exchange(
     Ok(MeasuredPackets { result, trips, lost: sent })
 }
 
-/// The losses of each direction, if the reflector's numbers are a count of its replies (RFC 5357 section 4.2.1).
-/// A packet counts once, even if the reflector received copies of it. If no reply to the last packets
+/// The losses of each direction, if the reflector's numbers are a count of its replies (RFC 5357 section
+/// 4.2.1). A packet counts once, even if the reflector received copies of it. If no reply to the last packets
 /// arrived, they count as lost on the way to the reflector.
 fn each_direction(sent: u32, reflected: u32, returned: usize) -> [DirectionCounts; 2] {
     let (sent, reflected) = (sent as usize, reflected.min(sent) as usize);

@@ -25,8 +25,8 @@
 //! All other bytes are zero. The code (HMAC) covers the first 96 bytes.
 //!
 //! Unauthenticated packets of TWAMP (RFC 5357 section 4) have the same fields, without identifier. A sender's
-//! packet has at least 14 bytes, a reflector's 41; all further bytes are padding. Packets of OWAMP (RFC 4656 section 4.1.2)
-//! are those of TWAMP's sender. Shorter packets are therefore read too.
+//! packet has at least 14 bytes, a reflector's 41; all further bytes are padding. Packets of OWAMP (RFC 4656
+//! section 4.1.2) are those of TWAMP's sender. Shorter packets are therefore read too.
 
 use std::time::Duration;
 
@@ -227,8 +227,8 @@ impl Request {
 const MAX_REFLECTION_TIME_NS: u64 = 10_000_000_000;
 
 impl Reply {
-    /// Whether it can be a reply: its two times are by one clock and close to each other. In a request the field of the second time
-    /// is zero, or filled with random bytes.
+    /// Whether it can be a reply: its two times are by one clock and close to each other. In a request the
+    /// field of the second time is zero, or filled with random bytes.
     pub fn has_times_of_one_clock(&self) -> bool {
         let [sent, received] = [self.stamp, self.received].map(|stamp| unix_ns(stamp, self.error));
         self.received != 0 && sent.abs_diff(received) < MAX_REFLECTION_TIME_NS

@@ -1,5 +1,5 @@
-//! Both ends of the control protocols joined in memory: the messages of RFC 4656 section 3 and RFC 5357 section 3,
-//! byte for byte, and as decoded by tshark.
+//! Both ends of the control protocols joined in memory: the messages of RFC 4656 section 3 and RFC 5357
+//! section 3, byte for byte, and as decoded by tshark.
 
 use std::{net::SocketAddr, process::Command as Process};
 

@@ -94,8 +94,8 @@ fn owamp_measures_each_direction() {
     }
 }
 
-/// No packet of a peer ends a reflector: neither one from a port to which no reply can be sent, nor a reply of another reflector,
-/// which would be reflected forever.
+/// No packet of a peer ends a reflector: neither one from a port to which no reply can be sent, nor a reply
+/// of another reflector, which would be reflected forever.
 #[test]
 fn packets_from_port_0_and_of_other_reflectors_do_not_end_a_reflector() {
     let [reflector, other] = [(); 2].map(|()| Reflector::bind(LOCAL, 0, None).unwrap());

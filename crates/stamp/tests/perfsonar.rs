@@ -1,5 +1,6 @@
-//! longfat's clients with perfSONAR's servers and vice versa (<https://github.com/perfsonar/owamp>, tested with 5.2.3), over
-//! loopback. `LONGFAT_OWAMP` names the directory of its programs; otherwise they are in PATH.
+//! longfat's clients with perfSONAR's servers and vice versa (<https://github.com/perfsonar/owamp>, tested
+//! with 5.2.3), over loopback. `LONGFAT_OWAMP` names the directory of its programs; otherwise they are in
+//! PATH.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
@@ -12,7 +13,8 @@ use std::{
 use stamp::{ControlProtocol, ControlServer, Protocol, SenderOptions, Spacing, measure, measure_packets};
 use units::Time;
 
-/// The servers' address: it differs from the clients', because perfSONAR's reflector uses the same port as the client.
+/// The servers' address: it differs from the clients', because perfSONAR's reflector uses the same port as
+/// the client.
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
 /// The path of a program, if it is installed.

@@ -1,6 +1,6 @@
-//! The control connections of perfSONAR's programs (<https://github.com/perfsonar/owamp>, 5.2.3), captured on the loopback
-//! interface: `twping -c 2 -i 0.1f -L 1` with twampd, and `owping -c 2 -i 0.1 -L 1` with owampd. The messages of each
-//! end are decoded, and encoded as the same bytes.
+//! The control connections of perfSONAR's programs (<https://github.com/perfsonar/owamp>, 5.2.3), captured on
+//! the loopback interface: `twping -c 2 -i 0.1f -L 1` with twampd, and `owping -c 2 -i 0.1 -L 1` with owampd.
+//! The messages of each end are decoded, and encoded as the same bytes.
 
 use stamp::{
     ControlProtocol,
@@ -79,8 +79,8 @@ fn commands(protocol: ControlProtocol, stream: &[u8]) -> Vec<Command> {
     commands
 }
 
-/// The greeting that a server of ours sends with their challenge and salt. They also offer the modes with keys, and
-/// derive keys in more rounds.
+/// The greeting that a server of ours sends with their challenge and salt. They also offer the modes with
+/// keys, and derive keys in more rounds.
 fn greeting(protocol: ControlProtocol, stream: &[u8]) -> (ServerControl, Vec<u8>) {
     let (server, mut greeting) = ServerControl::new(protocol, stream[16..48].try_into().unwrap());
     greeting[12..16].copy_from_slice(&stream[12..16]);

@@ -1,7 +1,7 @@
 //! Packets of another implementation of STAMP, captured on the loopback interface: stamp-suite 1.0.0
 //! (<https://github.com/asmie/stamp-suite>), sender and reflector, session 770, the second packet of a test;
-//! authenticated ones with a key of the bytes 0x40 to 0x5f. `docs/probe.md` describes how both were tested with
-//! longfat.
+//! authenticated ones with a key of the bytes 0x40 to 0x5f. `docs/probe.md` describes how both were tested
+//! with longfat.
 
 use stamp::{
     Key,

@@ -30,18 +30,19 @@
 
 use crate::{Config, Profile};
 
-/// `sk_buff`, and `skb_shared_info` at the end of a packet's head, each in whole cache lines (`SKB_DATA_ALIGN`), bytes.
+/// `sk_buff`, and `skb_shared_info` at the end of a packet's head, each in whole cache lines
+/// (`SKB_DATA_ALIGN`), bytes.
 pub(crate) const SK_BUFF: u32 = 256;
 pub(crate) const SHARED_INFO: u32 = 320;
 /// `L1_CACHE_BYTES`.
 pub(crate) const CACHE_LINE: u32 = 64;
 
-/// Since Linux 6.3: memory of a packet with a small head, whose data is in pages (`SKB_TRUESIZE` of a head from the cache of
-/// `SKB_SMALL_HEAD_CACHE_SIZE`, net/core/skbuff.c), bytes.
+/// Since Linux 6.3: memory of a packet with a small head, whose data is in pages (`SKB_TRUESIZE` of a head
+/// from the cache of `SKB_SMALL_HEAD_CACHE_SIZE`, net/core/skbuff.c), bytes.
 ///
-/// Up to 6.11 the head has space for `MAX_TCP_HEADER`. Since 6.14 (14ad6ed30a10), and in the stable series of 6.12, it has
-/// space for `GRO_MAX_HEAD_PAD`: a cache line more. Observed (SO_MEMINFO): 896 on 6.12.117 and 7.2.13 with wireless
-/// networks, 832 on 6.18 without.
+/// Up to 6.11 the head has space for `MAX_TCP_HEADER`. Since 6.14 (14ad6ed30a10), and in the stable series of
+/// 6.12, it has space for `GRO_MAX_HEAD_PAD`: a cache line more. Observed (SO_MEMINFO): 896 on 6.12.117 and
+/// 7.2.13 with wireless networks, 832 on 6.18 without.
 pub(crate) fn small_head_truesize(config: &Config) -> u32 {
     let gro = if config.profile.at_least(6, 12) { CACHE_LINE } else { 0 };
     match config.max_tcp_header() + gro + SHARED_INFO {
@@ -65,8 +66,8 @@ pub(crate) enum Growth {
 pub(crate) enum Recovery {
     /// Loss detection by time (RACK), with proportional rate reduction.
     Rack,
-    /// Loss detection by forward acknowledgement (FACK) or duplicate ACKs, with rate halving: one packet is sent
-    /// for two ACKs.
+    /// Loss detection by forward acknowledgement (FACK) or duplicate ACKs, with rate halving: one packet is
+    /// sent for two ACKs.
     Fack,
 }
 
@@ -147,7 +148,8 @@ impl Behaviour {
                 timestamp_step_ms: 1,
                 first_timeout_s: 1,
                 whole_packets: false,
-                // SKB_TRUESIZE of a head from kmalloc, 1280 with a header of 320; from 6.3 on, of a small head.
+                // SKB_TRUESIZE of a head from kmalloc, 1280 with a header of 320; from 6.3 on, of a small
+                // head.
                 packet_overhead: match config.profile.at_least(6, 3) {
                     true => small_head_truesize(config),
                     false => SK_BUFF + (SHARED_INFO + config.max_tcp_header()).next_power_of_two(),

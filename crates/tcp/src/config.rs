@@ -311,9 +311,10 @@ impl Config {
     }
 
     /// `MAX_TCP_HEADER`, bytes (include/net/tcp.h). It depends on the kernel's configuration, not its
-    /// version: 320 with wireless networks and tunnels, as in distributions (Debian's 6.1); 256 with wireless networks
-    /// only, as in guests from 6.12 on; 192 without both, as in some kernels for virtual machines. If it is not set, the
-    /// version selects that of the guests, whose kernels `longfat kernel build` makes; for Linux 2.4, 256.
+    /// version: 320 with wireless networks and tunnels, as in distributions (Debian's 6.1); 256 with wireless
+    /// networks only, as in guests from 6.12 on; 192 without both, as in some kernels for virtual machines.
+    /// If it is not set, the version selects that of the guests, whose kernels `longfat kernel build` makes;
+    /// for Linux 2.4, 256.
     pub fn max_tcp_header(&self) -> u32 {
         let is_short = self.profile == Profile::Linux24 || self.profile.at_least(6, 12);
         self.max_tcp_header.unwrap_or(if is_short { 256 } else { 320 })

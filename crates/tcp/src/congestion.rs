@@ -4,7 +4,8 @@
 
 use crate::{AckSample, CaState, RateSample, TcpSock};
 
-/// The congestion controls of Linux 6.18's `net/ipv4/Kconfig`, each in `net/ipv4/tcp_NAME.c` but reno, which is in `tcp_cong.c`.
+/// The congestion controls of Linux 6.18's `net/ipv4/Kconfig`, each in `net/ipv4/tcp_NAME.c` but reno, which
+/// is in `tcp_cong.c`.
 pub const LINUX_CONGESTION_CONTROLS: [&str; 17] = [
     "bbr",
     "bic",
@@ -105,7 +106,8 @@ pub const NEEDS_ECN: u32 = 0x2;
 ///
 /// The caller maintains the members of [`TcpSock`] as Linux does. It checks [`has`](Self::has) where Linux
 /// checks whether a member is set. A call of a missing operation does nothing, unless the operation's
-/// documentation states an effect; the same holds for the defaults of optional members. The time is that of the socket: `tcp_clock_cache` (ns) and `tcp_mstamp` (us).
+/// documentation states an effect; the same holds for the defaults of optional members. The time is that of
+/// the socket: `tcp_clock_cache` (ns) and `tcp_mstamp` (us).
 #[allow(unused_variables, reason = "the defaults of optional members do nothing")]
 pub trait CongestionControl {
     /// The name in `tcp_congestion_ops`, which may differ from the file's. It changes if the algorithm

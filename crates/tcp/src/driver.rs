@@ -1,16 +1,20 @@
-//! Drives a congestion control for a transport that is not TCP and detects its losses itself, such as QUIC (RFC 9002).
+//! Drives a congestion control for a transport that is not TCP and detects its losses itself, such as QUIC
+//! (RFC 9002).
 //!
-//! [`CongestionDriver`] maintains the members of [`TcpSock`] from three kinds of events: a packet was sent, an acknowledgement
-//! arrived, packets were lost. It calls the controller in the order of `tcp_ack` (Linux 6.18, `net/ipv4`).
+//! [`CongestionDriver`] maintains the members of [`TcpSock`] from three kinds of events: a packet was sent,
+//! an acknowledgement arrived, packets were lost. It calls the controller in the order of `tcp_ack` (Linux
+//! 6.18, `net/ipv4`).
 //!
 //! Differences from the kernel, because such a transport gives each packet a new number and never retransmits
 //! one:
 //!
-//! 1. `packets_out` is the number of packets in flight; lost packets leave it, so `sacked_out`, `lost_out` and `retrans_out` are 0.
-//! 2. A reduction ends at the first acknowledgement of a packet that was sent after it began (RFC 9002, section 7.3.2), and is
-//!    never undone.
+//! 1. `packets_out` is the number of packets in flight; lost packets leave it, so `sacked_out`, `lost_out`
+//!    and `retrans_out` are 0.
+//! 2. A reduction ends at the first acknowledgement of a packet that was sent after it began (RFC 9002,
+//!    section 7.3.2), and is never undone.
 //! 3. Losses are reported after the acknowledgement that revealed them: the next rate sample has them.
-//! 4. `snd_una` counts acknowledged and lost packets. `rtt_min` is the minimum since the start, not of the last 300 s.
+//! 4. `snd_una` counts acknowledged and lost packets. `rtt_min` is the minimum since the start, not of the
+//!    last 300 s.
 //! 5. The round-trip time is that of the packet that was sent last, because acknowledgements may be delayed.
 
 use std::collections::VecDeque;
@@ -29,7 +33,8 @@ const PACING_SLOW_START_PERCENT: u32 = 200;
 const PACING_AVOIDANCE_PERCENT: u32 = 120;
 /// The clock starts at this value, us: algorithms take a time of 0 as "never".
 const START_US: u64 = 1_000_000;
-/// The state at the transmission of a packet is kept at least this long, us, and for this number of round trips.
+/// The state at the transmission of a packet is kept at least this long, us, and for this number of round
+/// trips.
 const MIN_RECORD_US: u64 = 1_000_000;
 const RECORD_ROUND_TRIPS: u64 = 8;
 
@@ -153,7 +158,8 @@ impl<C: CongestionControl + ?Sized> CongestionDriver<C> {
         self.validate_window();
     }
 
-    /// A packet that was sent at `sent_us` is acknowledged. [`CongestionDriver::end_acknowledgement`] follows.
+    /// A packet that was sent at `sent_us` is acknowledged. [`CongestionDriver::end_acknowledgement`]
+    /// follows.
     pub fn acknowledged(&mut self, now_us: u64, sent_us: u64, bytes: u64) {
         self.set_time(now_us);
         let sent_us = sent_us + START_US;
@@ -172,8 +178,8 @@ impl<C: CongestionControl + ?Sized> CongestionDriver<C> {
         }
     }
 
-    /// All packets of an acknowledgement were reported; `in_flight_bytes` remain. `is_app_limited`: the application had too
-    /// little data to send before.
+    /// All packets of an acknowledgement were reported; `in_flight_bytes` remain. `is_app_limited`: the
+    /// application had too little data to send before.
     pub fn end_acknowledgement(&mut self, now_us: u64, in_flight_bytes: u64, is_app_limited: bool) {
         self.set_time(now_us);
         let current = std::mem::take(&mut self.current);
@@ -207,8 +213,8 @@ impl<C: CongestionControl + ?Sized> CongestionDriver<C> {
         self.forget_old_records();
     }
 
-    /// Packets of `lost_bytes` bytes, the last of which was sent at `sent_us`, are lost; 0: a packet arrived with a CE mark.
-    /// `is_persistent`: all packets of several round trips were lost (RFC 9002, section 7.6).
+    /// Packets of `lost_bytes` bytes, the last of which was sent at `sent_us`, are lost; 0: a packet arrived
+    /// with a CE mark. `is_persistent`: all packets of several round trips were lost (RFC 9002, section 7.6).
     pub fn lost(&mut self, now_us: u64, sent_us: u64, lost_bytes: u64, is_persistent: bool) {
         self.set_time(now_us);
         let packets = lost_bytes.div_ceil(u64::from(self.sk.mss_cache)) as u32;

@@ -4,7 +4,8 @@
 //! passed in and polled. After each call with a `now` argument, poll [`Endpoint::transmit`] until it returns
 //! `None`, then read [`Endpoint::next_timer`].
 //!
-//! The order of the steps is that of `tcp_rcv_established` (net/ipv4/tcp_input.c). Differences from the kernel:
+//! The order of the steps is that of `tcp_rcv_established` (net/ipv4/tcp_input.c). Differences from the
+//! kernel:
 //! 1. TIME-WAIT does not end, and there are no keepalives.
 
 use crate::connection::{CLOCK_START_NS, Connection};
@@ -27,8 +28,9 @@ pub struct Endpoint {
 enum Processing {
     /// `tcp_rcv_established`.
     Established,
-    /// `tcp_rcv_state_process`. It does not measure the receiver's round-trip time by timestamps. The ACK that completes the
-    /// handshake echoes the same timestamp as the first data, which would otherwise give no sample either.
+    /// `tcp_rcv_state_process`. It does not measure the receiver's round-trip time by timestamps. The ACK
+    /// that completes the handshake echoes the same timestamp as the first data, which would otherwise give
+    /// no sample either.
     OtherState,
 }
 
@@ -184,14 +186,15 @@ impl Endpoint {
         self.conn.out.front()
     }
 
-    /// The application writes. Returns the number of bytes that the send buffer took; if these are fewer, the application is blocked
-    /// until [`Self::can_write`].
+    /// The application writes. Returns the number of bytes that the send buffer took; if these are fewer, the
+    /// application is blocked until [`Self::can_write`].
     pub fn write(&mut self, now: u64, bytes: u64) -> u64 {
         self.conn.set_clock(now);
         self.sender.write_bytes(&mut self.conn, bytes)
     }
 
-    /// Whether the application can write, and is not blocked in a write that the send buffer did not take in full.
+    /// Whether the application can write, and is not blocked in a write that the send buffer did not take in
+    /// full.
     #[inline]
     pub fn can_write(&self) -> bool {
         self.sender.can_write(&self.conn)

@@ -48,8 +48,8 @@ impl Connection {
         self.out.push_back(segment);
     }
 
-    /// The end of `tcp_init_metrics`: a SYN was retransmitted and there are no timestamps, so the handshake gave no round-trip time
-    /// (RFC 6298 section 5.7).
+    /// The end of `tcp_init_metrics`: a SYN was retransmitted and there are no timestamps, so the handshake
+    /// gave no round-trip time (RFC 6298 section 5.7).
     #[cold]
     fn fall_back_without_rtt(&mut self) {
         let fallback_us = 1_000_000 * TIMEOUT_FALLBACK_S;

@@ -1,4 +1,5 @@
-//! The samples that are passed to a congestion control with each ACK: exact mirrors of structs in `crates/cc/shim/vmlinux.h`, as in `sock.rs`.
+//! The samples that are passed to a congestion control with each ACK: exact mirrors of structs in
+//! `crates/cc/shim/vmlinux.h`, as in `sock.rs`.
 
 /// `struct rate_sample`: a measurement over the round trip that ends with an ACK.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

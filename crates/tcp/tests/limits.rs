@@ -19,8 +19,8 @@ fn pacing_counts_payload() {
     assert_eq!(pair.dropped, 0);
 }
 
-/// The initial send buffer holds two initial windows of 10 packets (`tcp_sndbuf_expand`). On Linux 6.18 without
-/// tunnels, a packet takes 2048 bytes (1460 of payload, 256 of headers and 320 of `skb_shared_info`,
+/// The initial send buffer holds two initial windows of 10 packets (`tcp_sndbuf_expand`). On Linux 6.18
+/// without tunnels, a packet takes 2048 bytes (1460 of payload, 256 of headers and 320 of `skb_shared_info`,
 /// rounded up) and 256 bytes of `sk_buff`.
 #[test]
 fn the_initial_send_buffer_is_two_initial_windows() {

@@ -38,8 +38,8 @@ fn responsiveness(config: Config) -> f64 {
     (pair.now - start) as f64 / (f64::from(WINDOW / 2) * RTT as f64)
 }
 
-/// The published result G-recover: Linux 2.4 counts ACKs, so with delayed ACKs its window grows by half a segment
-/// per round trip.
+/// The published result G-recover: Linux 2.4 counts ACKs, so with delayed ACKs its window grows by half a
+/// segment per round trip.
 #[test]
 fn delayed_acks_double_the_time_to_recover() {
     let old = responsiveness(linux24(1500, 8_000_000));
@@ -64,8 +64,8 @@ fn the_first_window_is_two_to_four_segments() {
     assert_eq!(first_flight(reference(1500, 1_000_000), 100_000_000), 10, "Linux 6");
 }
 
-/// `tcp_adv_win_scale` is 2, so the window is three quarters of the buffer, minus the reserved segment. SO_RCVBUF
-/// doubles the buffer.
+/// `tcp_adv_win_scale` is 2, so the window is three quarters of the buffer, minus the reserved segment.
+/// SO_RCVBUF doubles the buffer.
 #[test]
 fn three_quarters_of_the_buffer_are_window() {
     for mtu in [1500, 9000] {
@@ -181,8 +181,8 @@ fn transfer(pair: &mut Pair, bytes: u64) {
             panic!("at {} s: {wrong}", pair.now as f64 / 1e9);
         }
         let beyond = sk.snd_nxt.wrapping_sub(sk.snd_una.wrapping_add(sk.snd_wnd)) as i32;
-        // The FIN takes one sequence number. Windows are rounded down to a multiple of their scale, at most 16
-        // bytes here, so the right edge of the window may move left by up to 15 bytes.
+        // The FIN takes one sequence number. Windows are rounded down to a multiple of their scale, at most
+        // 16 bytes here, so the right edge of the window may move left by up to 15 bytes.
         assert!(beyond <= 1 + 15 || sk.snd_wnd == 0, "{beyond} bytes beyond the window");
         if sk.packets_out > 0 {
             let latest = pair.now + u64::from(sk.icsk_rto + 1) * 10_000_000;

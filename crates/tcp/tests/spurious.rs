@@ -56,7 +56,8 @@ fn the_reordering_distance_is_measured() {
 #[test]
 fn a_lost_retransmission_is_repaired_without_a_timeout() {
     let mut path = Path::new(20_000_000, 40_000_000, 1000);
-    // Loses packets 300 to 302, and then every seventh of 340 to 419, among them retransmissions of the three.
+    // Loses packets 300 to 302, and then every seventh of 340 to 419, among them retransmissions of the
+    // three.
     let mut lost = 0;
     path.loses = Box::new(move |number| {
         let loses =

@@ -30,7 +30,8 @@ fn syn_ack(syn: &Segment, timestamps: bool) -> Segment {
     }
 }
 
-/// A connection over a round-trip time of `rtt`, ns, established at that time, and the first sequence number of its data.
+/// A connection over a round-trip time of `rtt`, ns, established at that time, and the first sequence number
+/// of its data.
 fn connected(config: Config, rtt: u64) -> (Endpoint, u32) {
     let mut sender = Endpoint::connect(config, Box::new(Reno), 0);
     let syn = sender.transmit(0).expect("a SYN");
@@ -45,7 +46,8 @@ fn ack(ack: u32, window: u16, now: u64) -> Segment {
     Segment { seq: 1, ack, window, flags: Flags::ACK, tsval: (now / MS) as u32, ..Segment::default() }
 }
 
-/// Handles timers until `end`, ns; the peer replies to data with an ACK of `window` bytes for `una`, if there is one.
+/// Handles timers until `end`, ns; the peer replies to data with an ACK of `window` bytes for `una`, if there
+/// is one.
 fn run(sender: &mut Endpoint, end: u64, reply: Option<(u32, u16)>) {
     while let Some(now) = sender.next_timer().filter(|at| *at <= end) {
         sender.on_timer(now);
@@ -55,8 +57,8 @@ fn run(sender: &mut Endpoint, end: u64, reply: Option<(u32, u16)>) {
     }
 }
 
-/// RFC 9293 section 3.8.6.1: a receiver that acknowledges probes may keep its window closed indefinitely, also if it closed the
-/// window while data was in flight.
+/// RFC 9293 section 3.8.6.1: a receiver that acknowledges probes may keep its window closed indefinitely,
+/// also if it closed the window while data was in flight.
 #[test]
 fn a_peer_with_a_closed_window_keeps_the_connection() {
     let (mut sender, first) = connected(linux(6, 18), 20 * MS);
@@ -91,7 +93,8 @@ fn syn_times(config: Config) -> (Vec<f64>, f64) {
     (times, now as f64 / 1e9)
 }
 
-/// `tcp_syn_retries` 6; since 6.5 four more without back-off (`tcp_syn_linear_timeouts`). Timers of more than 16 s end up to 2 s late.
+/// `tcp_syn_retries` 6; since 6.5 four more without back-off (`tcp_syn_linear_timeouts`). Timers of more than
+/// 16 s end up to 2 s late.
 #[test]
 fn a_syn_is_retransmitted_as_often_as_by_the_kernel() {
     let cases = [
@@ -123,7 +126,8 @@ fn a_retransmitted_syn_without_a_round_trip_time_sets_the_timeout_to_3_s() {
     }
 }
 
-/// `retransmits_timed_out`: the time counts, not the number of retransmissions: 924.6 s after the first one with `tcp_retries2` 15.
+/// `retransmits_timed_out`: the time counts, not the number of retransmissions: 924.6 s after the first one
+/// with `tcp_retries2` 15.
 #[test]
 fn a_silent_peer_ends_the_connection_after_15_minutes_whatever_the_round_trip_time() {
     for rtt in [20 * MS, 2 * SECOND] {

@@ -36,8 +36,9 @@ fn a_short_transfer_takes_the_minimum_of_round_trips() {
     assert!((60_000_000..62_000_000).contains(&longer.now), "{}", longer.now);
 }
 
-/// The first data echoes the timestamp of the SYN-ACK, and gives the receiver its first round-trip time. The ACK that completes the
-/// handshake echoes it too, but `tcp_rcv_state_process` does not measure it (observed on Linux 6.1.192, 6.12.117 and 7.2.13).
+/// The first data echoes the timestamp of the SYN-ACK, and gives the receiver its first round-trip time. The
+/// ACK that completes the handshake echoes it too, but `tcp_rcv_state_process` does not measure it (observed
+/// on Linux 6.1.192, 6.12.117 and 7.2.13).
 #[test]
 fn the_first_data_gives_the_receivers_round_trip_time() {
     for kernel in [(6, 1), (6, 12), (7, 2)] {

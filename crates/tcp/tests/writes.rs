@@ -33,8 +33,8 @@ impl Writer {
         Writer { sender, begin: syn.seq.wrapping_add(1), write: 0 }
     }
 
-    /// Writes as much as there is space for, and returns the segments that leave: first segment, number of segments,
-    /// PSH.
+    /// Writes as much as there is space for, and returns the segments that leave: first segment, number of
+    /// segments, PSH.
     fn sent(&mut self, now_us: u64) -> Vec<(u32, u32, bool)> {
         let now = now_us * 1000;
         while self.sender.can_write() {
@@ -83,7 +83,8 @@ fn guest() -> Config {
     Config { packet_memory: PacketMemory::Tap, max_tcp_header: Some(192), ..reference(1500, 64_000_000) }
 }
 
-/// Captured at the sender in a guest with Linux 6.1.192: scenario 38 of docs/fidelity.md up to its first loss.
+/// Captured at the sender in a guest with Linux 6.1.192: scenario 38 of docs/fidelity.md up to its first
+/// loss.
 #[test]
 fn packets_of_a_write_are_those_of_linux_6_1() {
     let mut writer = Writer::connect(guest(), 0, 7047);
@@ -96,8 +97,8 @@ fn packets_of_a_write_are_those_of_linux_6_1() {
         (10_970, 6, 64_512, vec![(18, 4, true)]),
         (11_103, 8, 64_512, vec![(22, 4, true)]),
         (11_236, 10, 64_512, vec![(26, 4, true)]),
-        // The first packet of the write was sent in parts while the write continued, and filled up each time: it ends
-        // with segment 31 and not with segment 21.
+        // The first packet of the write was sent in parts while the write continued, and filled up each time:
+        // it ends with segment 31 and not with segment 21.
         (14_423, 13, 61_440, vec![(30, 2, true), (32, 4, true)]),
         (14_490, 14, 67_584, vec![(36, 2, true)]),
         (14_756, 18, 78_848, vec![(38, 8, true)]),

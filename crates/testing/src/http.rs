@@ -2,7 +2,8 @@
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 
-/// Reads a request that has a `Content-Length`. Returns its head, which ends with an empty line, and its body.
+/// Reads a request that has a `Content-Length`. Returns its head, which ends with an empty line, and its
+/// body.
 ///
 /// # Errors
 /// If the peer closes the connection before the end of the request, or its length is invalid.

@@ -1,10 +1,10 @@
-//! Helpers for the tests of several crates: to report that a test was skipped, to replay a fuzzer's corpus, to compare the page's
-//! types with documents, to run a PostgreSQL server or an object store, to read HTTP requests and those of remote write, and to watch an iperf3
-//! server.
+//! Helpers for the tests of several crates: to report that a test was skipped, to replay a fuzzer's corpus,
+//! to compare the page's types with documents, to run a PostgreSQL server or an object store, to read HTTP
+//! requests and those of remote write, and to watch an iperf3 server.
 //!
-//! libtest counts a test that returns early as passed. [`skip`] writes the test's name and the cause to the file named by
-//! `LONGFAT_SKIPPED`, so that `scripts/test.sh` counts it as skipped, and fails in CI if CI should have provided the missing
-//! feature.
+//! libtest counts a test that returns early as passed. [`skip`] writes the test's name and the cause to the
+//! file named by `LONGFAT_SKIPPED`, so that `scripts/test.sh` counts it as skipped, and fails in CI if CI
+//! should have provided the missing feature.
 
 pub mod http;
 #[cfg(feature = "iperf3")]
@@ -41,8 +41,8 @@ impl Missing {
     }
 }
 
-/// Reports that the running test is skipped; the test should then return. Must be called on the test's main thread, which has
-/// the test's name.
+/// Reports that the running test is skipped; the test should then return. Must be called on the test's main
+/// thread, which has the test's name.
 pub fn skip(missing: Missing, why: impl Display) {
     let thread = std::thread::current();
     let why = why.to_string().trim_end().replace('\n', " ");

@@ -1,5 +1,5 @@
-//! A PostgreSQL server in a temporary directory, for one test: it listens on a Unix socket, by request also for TLS on loopback, and ends
-//! with the test.
+//! A PostgreSQL server in a temporary directory, for one test: it listens on a Unix socket, by request also
+//! for TLS on loopback, and ends with the test.
 
 use std::{
     fs,
@@ -86,8 +86,9 @@ impl Cluster {
         command
     }
 
-    /// Serves TLS as well, on a port of 127.0.0.1, which is returned: any database to any client, but `template1` only to clients with a
-    /// certificate of the authority. All texts are PEM. TCP without TLS is refused.
+    /// Serves TLS as well, on a port of 127.0.0.1, which is returned: any database to any client, but
+    /// `template1` only to clients with a certificate of the authority. All texts are PEM. TCP without TLS is
+    /// refused.
     ///
     /// # Panics
     /// If files cannot be written.

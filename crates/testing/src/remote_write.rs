@@ -1,4 +1,5 @@
-//! Decodes the messages of Prometheus remote write 1.0 (`prometheus.WriteRequest`, without compression), for receivers of tests.
+//! Decodes the messages of Prometheus remote write 1.0 (`prometheus.WriteRequest`, without compression), for
+//! receivers of tests.
 
 /// A series of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! An object store for one test: moto's S3 server, which checks signatures and permissions. It has one empty bucket, and is killed at
-//! the end of the test.
+//! An object store for one test: moto's S3 server, which checks signatures and permissions. It has one empty
+//! bucket, and is killed at the end of the test.
 
 use std::{
     fs::File,
@@ -15,7 +15,8 @@ use std::{
 pub const BUCKET: &str = "runs";
 /// Timeout of the server's start, even on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(90);
-/// Number of requests that the server accepts without authentication: they create the user, its policy, its access key, and the bucket.
+/// Number of requests that the server accepts without authentication: they create the user, its policy, its
+/// access key, and the bucket.
 const SETUP_REQUESTS: u32 = 4;
 const POLICY: &str =
     r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"s3:*","Resource":"*"}]}"#;
@@ -116,7 +117,8 @@ impl S3Server {
         ]
     }
 
-    /// Suspends the server's process (SIGSTOP): the kernel still accepts connections, but the server does not reply.
+    /// Suspends the server's process (SIGSTOP): the kernel still accepts connections, but the server does not
+    /// reply.
     ///
     /// # Panics
     /// If it has ended.

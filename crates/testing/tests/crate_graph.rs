@@ -1,4 +1,5 @@
-//! Checks that the crate graph in ARCHITECTURE.md matches the manifests. `LONGFAT_UPDATE=1 cargo test -p longfat-testing` writes it.
+//! Checks that the crate graph in ARCHITECTURE.md matches the manifests.
+//! `LONGFAT_UPDATE=1 cargo test -p longfat-testing` writes it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -15,8 +15,8 @@ use socket2::Socket;
 const MIN_SLEEP: Duration = Duration::from_micros(100);
 /// Maximum time between two calls of `publish`.
 const PUBLISH_INTERVAL: Duration = Duration::from_millis(20);
-/// Maximum number of batches that are received before timers run and packets are sent, and that are sent before packets are received again:
-/// an end whose rate this machine does not reach always has more.
+/// Maximum number of batches that are received before timers run and packets are sent, and that are sent
+/// before packets are received again: an end whose rate this machine does not reach always has more.
 const MAX_ROUNDS: usize = 8;
 
 /// The sockets of one end.
@@ -28,8 +28,8 @@ pub struct Sockets {
     pub control: Option<ControlSocket>,
 }
 
-/// Runs one end until `publish` returns true. `publish` is called at least every 20 ms, with the end and the number of datagrams
-/// that its socket dropped.
+/// Runs one end until `publish` returns true. `publish` is called at least every 20 ms, with the end and the
+/// number of datagrams that its socket dropped.
 ///
 /// # Errors
 /// If a socket or the end fails.

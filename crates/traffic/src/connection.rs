@@ -12,8 +12,8 @@ use socket2::Socket;
 /// Interval at which a wait checks for a stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Makes a socket non-blocking and sends its SYN; returns whether it is connected already. Otherwise it becomes writable when it is
-/// connected, or has failed (SO_ERROR).
+/// Makes a socket non-blocking and sends its SYN; returns whether it is connected already. Otherwise it
+/// becomes writable when it is connected, or has failed (SO_ERROR).
 ///
 /// # Errors
 /// The errors of connect(2) other than EINPROGRESS.
@@ -26,8 +26,9 @@ pub fn begin_to_connect(socket: &Socket, to: SocketAddr) -> io::Result<bool> {
     }
 }
 
-/// Ends the sending direction of a connection, and discards received data until the peer closes, `timeout` has passed or `stop` is
-/// set. A connection that is closed with unread data is reset, and the peer can lose the data sent last.
+/// Ends the sending direction of a connection, and discards received data until the peer closes, `timeout`
+/// has passed or `stop` is set. A connection that is closed with unread data is reset, and the peer can lose
+/// the data sent last.
 pub fn finish_sending(mut stream: &TcpStream, timeout: Duration, stop: &AtomicBool) {
     let begin = Instant::now();
     let mut discarded = [0; 4096];

@@ -1,5 +1,6 @@
 //! Test traffic between real kernels: one bulk TCP stream, numbered UDP datagrams ([`udp`]), the ends of bulk
-//! transports ([`bulk_end`]) and ICMP echo, with the socket calls they need ([`sys`], [`ancillary`], [`path_mtu`]).
+//! transports ([`bulk_end`]) and ICMP echo, with the socket calls they need ([`sys`], [`ancillary`],
+//! [`path_mtu`]).
 //!
 //! The caller's thread creates the sockets, so they belong to that thread's network namespace; afterwards any
 //! thread may use them. The code blocks and runs on plain threads. Every wait ends when the flow's [`Stop`]

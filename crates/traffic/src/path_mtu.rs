@@ -39,8 +39,8 @@ pub fn mtu_of(socket: &Socket, peer: SocketAddr) -> Result<u32, Error> {
     Ok(u32::try_from(mtu).unwrap_or(DEFAULT_MTU))
 }
 
-/// The MTU of the route to an address in the kernel's routing cache, bytes with the IP header: the device's MTU, or less if a
-/// router reported less. The port of the address is ignored.
+/// The MTU of the route to an address in the kernel's routing cache, bytes with the IP header: the device's
+/// MTU, or less if a router reported less. The port of the address is ignored.
 ///
 /// # Errors
 /// If there is no route to the address.

@@ -19,7 +19,8 @@ const ECHO_REPLY_V4: u8 = 0;
 const ECHO_REQUEST_V6: u8 = 128;
 const ECHO_REPLY_V6: u8 = 129;
 const HEADER: usize = 8;
-/// Maximum payload of an echo request: an IPv4 packet less its IP and ICMP headers. (IPv6 allows 20 bytes more.)
+/// Maximum payload of an echo request: an IPv4 packet less its IP and ICMP headers. (IPv6 allows 20 bytes
+/// more.)
 pub const MAX_ECHO_PAYLOAD: Bytes = Bytes(65_535 - 20 - 8);
 /// Number of requests that can be distinguished by their 16-bit sequence numbers.
 const MAX_OPEN_REQUESTS: usize = 1 << 16;
@@ -66,7 +67,8 @@ impl PingSocket {
         PingSocket::with_source(to, None, identifier)
     }
 
-    /// As [`PingSocket::new`], with the address of this host from which requests are sent; `None`: the route chooses it.
+    /// As [`PingSocket::new`], with the address of this host from which requests are sent; `None`: the route
+    /// chooses it.
     ///
     /// # Errors
     /// Also if this host does not have the address.
@@ -87,8 +89,8 @@ impl PingSocket {
     }
 
     /// Sends requests at the interval and passes each one's outcome to `echo`: replies as they arrive, losses
-    /// at the end, or when a later request needs the sequence number. Returns when all requests are answered or
-    /// have timed out, or when stopped.
+    /// at the end, or when a later request needs the sequence number. Returns when all requests are answered
+    /// or have timed out, or when stopped.
     ///
     /// # Errors
     /// If the payload is too large, or the socket fails.
@@ -123,7 +125,8 @@ impl PingSocket {
             if next >= count && (requests.open == 0 || last_send.elapsed() > options.timeout) {
                 break;
             }
-            // Also if the next request is due already: otherwise no reply would be received at a short interval.
+            // Also if the next request is due already: otherwise no reply would be received at a short
+            // interval.
             let wait = match due(next).filter(|_| next < count) {
                 Some(due) => due.saturating_duration_since(Instant::now()),
                 None => options.timeout,
@@ -217,8 +220,9 @@ impl PingSocket {
     }
 }
 
-/// Whether only one request is lost: it had no route, its device was down or its queue full, its address was not resolved, or an
-/// ICMP error rejected it (net/ipv4/icmp.c, `icmp_err_convert`; net/ipv6/icmp.c, `icmpv6_err_convert`). ping(8) continues too.
+/// Whether only one request is lost: it had no route, its device was down or its queue full, its address was
+/// not resolved, or an ICMP error rejected it (net/ipv4/icmp.c, `icmp_err_convert`; net/ipv6/icmp.c,
+/// `icmpv6_err_convert`). ping(8) continues too.
 fn concerns_one_request(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -282,7 +286,8 @@ impl Requests {
         }
     }
 
-    /// When the newest request with this sequence number was sent, if it has no reply yet; marks it as replied to.
+    /// When the newest request with this sequence number was sent, if it has no reply yet; marks it as
+    /// replied to.
     fn take(&mut self, sequence: u16) -> Option<Duration> {
         let age = usize::from((self.next_number() as u16).wrapping_sub(sequence));
         let index = self.sent.len().checked_sub(age + 1)?;
@@ -344,8 +349,8 @@ mod tests {
 
     #[test]
     fn replies_are_received_at_an_interval_of_zero() {
-        // Not 127.0.0.1: that many packets would overflow the buffers of the other tests' sockets, which receive all echoes of that
-        // address.
+        // Not 127.0.0.1: that many packets would overflow the buffers of the other tests' sockets, which
+        // receive all echoes of that address.
         let Ok(socket) = PingSocket::new(IpAddr::from([127, 0, 0, 3]), 78) else {
             testing::skip(testing::Missing::Privilege, "raw sockets need CAP_NET_RAW");
             return;

@@ -75,7 +75,8 @@ pub fn send_file(file: &File, socket: &Socket, len: usize) -> io::Result<usize> 
     sendfile(file, socket.as_fd(), None, len)
 }
 
-/// Sends a part of `file`, or the beginning of the part, if possible without copying it (sendfile(2)); 0 at the end of the file.
+/// Sends a part of `file`, or the beginning of the part, if possible without copying it (sendfile(2)); 0 at
+/// the end of the file.
 ///
 /// # Errors
 /// The errors of sendfile(2), or of read(2) and send(2) for files that it does not support.
@@ -100,8 +101,8 @@ fn sendfile(file: &File, socket: BorrowedFd<'_>, offset: Option<u64>, len: usize
     os::check_len(unsafe { libc::sendfile(socket.as_raw_fd(), file.as_raw_fd(), from, len) })
 }
 
-/// Time for which this thread has waited for a processor (Documentation/scheduler/sched-stats.rst); `None` if the
-/// kernel does not count it.
+/// Time for which this thread has waited for a processor (Documentation/scheduler/sched-stats.rst); `None` if
+/// the kernel does not count it.
 pub fn thread_wait() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)

@@ -55,8 +55,8 @@ impl Listener {
         })
     }
 
-    /// Waits for the sender until `stop` is set. The socket has no timeout: the connection would inherit it, and a flow whose path
-    /// is down for that time would fail.
+    /// Waits for the sender until `stop` is set. The socket has no timeout: the connection would inherit it,
+    /// and a flow whose path is down for that time would fail.
     ///
     /// # Errors
     /// If it is stopped before the sender connects.
@@ -314,7 +314,8 @@ mod tests {
     fn a_reader_reads_nothing_during_its_pause_and_all_data_after_it() {
         let stop = Stop::default();
         let buffer = Some(Bytes(65_536));
-        // Half a second to connect, and the first second of the pause to fill the buffers: long enough on a busy machine.
+        // Half a second to connect, and the first second of the pause to fill the buffers: long enough on a
+        // busy machine.
         let begin = Instant::now() + Duration::from_millis(500);
         let resume = begin + Duration::from_millis(2000);
         let options = TcpOptions {

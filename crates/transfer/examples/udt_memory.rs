@@ -1,4 +1,5 @@
-//! One end of a UDT stream from memory to memory over loopback, to compare its processor time with that of libudt's programs.
+//! One end of a UDT stream from memory to memory over loopback, to compare its processor time with that of
+//! libudt's programs.
 //!
 //! ```sh
 //! udt_memory receive BYTES [RATE]     # listens, prints its port, and discards

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How long an end had waited, and how long its threads had been busy, until an instant. Threads are busy while they run or wait for a
-/// processor; `None`: there is no such thread, or the kernel does not count its time.
+/// How long an end had waited, and how long its threads had been busy, until an instant. Threads are busy
+/// while they run or wait for a processor; `None`: there is no such thread, or the kernel does not count its
+/// time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActivitySample {
     /// Time since the data connection was opened.

@@ -187,7 +187,8 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// A report of SABUL, if one has arrived. Messages that have arrived are kept for the next calls of [`Control::poll`].
+    /// A report of SABUL, if one has arrived. Messages that have arrived are kept for the next calls of
+    /// [`Control::poll`].
     pub(crate) fn poll_report(&mut self) -> Result<Option<Vec<u8>>, Error> {
         loop {
             if let Some(at) = self.waiting.iter().position(|frame| matches!(frame, Frame::Report(_)))
@@ -216,8 +217,8 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// The next frame. `idle` limits the time until it or a further [`PROGRESS_BYTES`] of it arrive, not the time of the whole frame, which takes
-    /// long on a slow path.
+    /// The next frame. `idle` limits the time until it or a further [`PROGRESS_BYTES`] of it arrive, not the
+    /// time of the whole frame, which takes long on a slow path.
     pub(crate) fn receive_slowly(&mut self, what: &'static str, idle: Duration) -> Result<Frame, Error> {
         let (mut begin, mut before) = (Instant::now(), self.received_bytes);
         loop {
@@ -235,8 +236,8 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Ends with an error if the peer has failed or the program is to end. Frames that have arrived are kept for the next calls of
-    /// [`Control::poll`].
+    /// Ends with an error if the peer has failed or the program is to end. Frames that have arrived are kept
+    /// for the next calls of [`Control::poll`].
     pub(crate) fn check(&mut self) -> Result<(), Error> {
         self.check_stop()?;
         self.keep_next_frame().map(drop)
@@ -344,8 +345,9 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Ends this direction of a complete session, and discards data that the peer still sends, such as SABUL's last report: unread data
-    /// would reset the connection, and the peer could lose the last messages.
+    /// Ends this direction of a complete session, and discards data that the peer still sends, such as
+    /// SABUL's last report: unread data would reset the connection, and the peer could lose the last
+    /// messages.
     pub(crate) fn finish(&self, linger: Duration) {
         traffic::finish_sending(&self.stream, linger, self.stop);
     }

@@ -22,8 +22,8 @@ pub(crate) const MSS_RANGE: std::ops::RangeInclusive<u32> = 76..=9000;
 /// Difference between the sizes of the headers of IPv6 and IPv4.
 const IPV6_EXTRA_BYTES: u32 = 20;
 
-/// The packet size that UDT, SABUL and Tsunami need so that packets to `peer` have at most `mss` bytes with all headers: these protocols
-/// subtract the headers of IPv4.
+/// The packet size that UDT, SABUL and Tsunami need so that packets to `peer` have at most `mss` bytes with
+/// all headers: these protocols subtract the headers of IPv4.
 pub(crate) fn datagram_mss(mss: u32, peer: SocketAddr) -> u32 {
     let mss = mss.clamp(*MSS_RANGE.start(), *MSS_RANGE.end());
     match peer.ip().to_canonical() {
@@ -40,7 +40,8 @@ pub(crate) fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
 
 /// The congestion control of QUIC connections.
 pub(crate) const DEFAULT_QUIC_CONGESTION: &str = "cubic";
-/// A connection for files' data. Its calls block, and end with an error if the control connection reports one.
+/// A connection for files' data. Its calls block, and end with an error if the control connection reports
+/// one.
 pub(crate) trait DataStream {
     /// Writes all bytes into the send buffer.
     fn write_all(&mut self, bytes: &[u8], control: &mut Control<'_>) -> Result<(), Error>;
@@ -72,8 +73,8 @@ pub(crate) trait DataStream {
     /// Publishes its counts from now on.
     fn publish_to(&mut self, counts: SharedCounts);
 
-    /// Whether the stream authenticates its peer by the certificates that the token proves, so that it can confirm messages of the control
-    /// connection.
+    /// Whether the stream authenticates its peer by the certificates that the token proves, so that it can
+    /// confirm messages of the control connection.
     fn is_authenticated(&self) -> bool {
         false
     }
@@ -114,7 +115,8 @@ impl DataStream for UdtStream {
     }
 }
 
-/// SABUL: data over UDP, and reports over the control connection. The connection and the packets are those of UDT, SABUL's successor.
+/// SABUL: data over UDP, and reports over the control connection. The connection and the packets are those of
+/// UDT, SABUL's successor.
 pub(crate) struct SabulStream(pub(crate) UdtStream);
 
 /// Sends and receives reports over the control connection.
@@ -240,7 +242,8 @@ fn quic_counts(statistics: &QuicStatistics) -> (SenderCounts, ReceiverCounts) {
     (sender, receiver)
 }
 
-/// The congestion control of a QUIC connection: a built-in one, or a user's C file (a path with a slash, or that ends in `.c`).
+/// The congestion control of a QUIC connection: a built-in one, or a user's C file (a path with a slash, or
+/// that ends in `.c`).
 pub(crate) fn quic_congestion(name: Option<&str>) -> Result<cc::Source, Error> {
     let name = name.unwrap_or(DEFAULT_QUIC_CONGESTION);
     if name.contains('/') || name.ends_with(".c") {

@@ -63,7 +63,8 @@ pub enum Error {
     /// The name of a file that a receiver is writing.
     #[error("{0:?} is the name of an incomplete file of a receiver; rename it to send it")]
     TemporaryName(String),
-    /// The options or the files are unsuitable, or a thread of the transfer has failed; the text has the reason.
+    /// The options or the files are unsuitable, or a thread of the transfer has failed; the text has the
+    /// reason.
     #[error("{0}")]
     Input(String),
     /// A signal ended the transfer.

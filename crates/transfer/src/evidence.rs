@@ -1,5 +1,5 @@
-//! The measurements of both ends of a session: samples of their connections, the time that they waited for files and replies, and the
-//! time that their threads were busy.
+//! The measurements of both ends of a session: samples of their connections, the time that they waited for
+//! files and replies, and the time that their threads were busy.
 
 use std::{
     fs::File,
@@ -31,7 +31,8 @@ const MAX_ACTIVITY: usize = 8_000;
 /// The measurements of one end.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EndEvidence {
-    /// Samples of its connections, in order of time: flows `stream-1` and so on, times since its data connection was opened.
+    /// Samples of its connections, in order of time: flows `stream-1` and so on, times since its data
+    /// connection was opened.
     pub rows: Vec<FlowSample>,
     /// Its waits and its threads, in order of time.
     pub activity: Vec<ActivitySample>,

@@ -85,8 +85,8 @@ impl FileHasher {
     }
 }
 
-/// A file that a thread reads and hashes, ahead of its sender. The sender reads it again, from the page cache: passing the bytes from one
-/// processor's cache to another's costs more.
+/// A file that a thread reads and hashes, ahead of its sender. The sender reads it again, from the page
+/// cache: passing the bytes from one processor's cache to another's costs more.
 pub(crate) struct FileReader {
     file: Arc<File>,
     path: PathBuf,

@@ -1,5 +1,5 @@
-//! The messages of the control connection. A frame begins with the length (32 bits) and the kind (8 bits) of its body: 0 for
-//! JSON, 1 for bytes of Tsunami's dialogue, 2 for a report of SABUL.
+//! The messages of the control connection. A frame begins with the length (32 bits) and the kind (8 bits) of
+//! its body: 0 for JSON, 1 for bytes of Tsunami's dialogue, 2 for a report of SABUL.
 //!
 //! ```text
 //! receiver -> sender   hello (challenge)
@@ -19,8 +19,8 @@
 //! receiver -> sender   evidence
 //! ```
 //!
-//! Ends of older versions neither measure nor number their TCP connections: they ignore the members `evidence` and `numbers_streams` of the
-//! first messages, or do not send them.
+//! Ends of older versions neither measure nor number their TCP connections: they ignore the members
+//! `evidence` and `numbers_streams` of the first messages, or do not send them.
 //!
 //! Either end sends `failed` instead and closes the connection, and `working` before messages that take long.
 
@@ -71,7 +71,8 @@ pub(crate) enum Message {
     Start {
         protocol: String,
         challenge: String,
-        /// Hash of both challenges, and for QUIC of the directory and the certificate, keyed with the token; hexadecimal.
+        /// Hash of both challenges, and for QUIC of the directory and the certificate, keyed with the token;
+        /// hexadecimal.
         proof: Option<String>,
         /// The directory for the files, relative to the receiver's directory.
         directory: String,

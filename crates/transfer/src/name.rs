@@ -20,7 +20,8 @@ pub(crate) fn is_temporary(name: &str) -> bool {
 /// Joins a name of the peer to a directory. An empty name is the directory itself.
 ///
 /// # Errors
-/// If the name is absolute, leaves the directory, has characters that no file name has, or is one of a receiver's temporary files.
+/// If the name is absolute, leaves the directory, has characters that no file name has, or is one of a
+/// receiver's temporary files.
 pub(crate) fn join(directory: &Path, name: &str) -> Result<PathBuf, Error> {
     let invalid = || Error::Name(name.chars().take(200).collect());
     if name.len() > MAX_NAME_BYTES || name.contains('\0') {

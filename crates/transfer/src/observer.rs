@@ -23,8 +23,9 @@ pub trait Observer: Sync {
     fn connected(&self, _session: &Session) {}
     /// New samples of this end's connections, in order of time.
     fn samples(&self, _session: &Session, _rows: &[FlowSample]) {}
-    /// A session with data is over: the measurements of its ends, and why it is incomplete. The peer's evidence is `None` if its version does not
-    /// measure, or the session is incomplete, and empty if it did not arrive.
+    /// A session with data is over: the measurements of its ends, and why it is incomplete. The peer's
+    /// evidence is `None` if its version does not measure, or the session is incomplete, and empty if it did
+    /// not arrive.
     fn measured(
         &self,
         _session: &Session,

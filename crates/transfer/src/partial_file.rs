@@ -66,8 +66,8 @@ pub(crate) enum Order {
 }
 
 impl PartialFile {
-    /// Opens the temporary file of `path`, and hashes the part of `bytes` bytes that an earlier transfer stored, unless it is
-    /// cancelled.
+    /// Opens the temporary file of `path`, and hashes the part of `bytes` bytes that an earlier transfer
+    /// stored, unless it is cancelled.
     pub(crate) fn open(path: PathBuf, bytes: u64, is_cancelled: &AtomicBool) -> Result<Self, Error> {
         if path.file_name().is_none() {
             return Err(Error::Name(path.display().to_string()));
@@ -319,8 +319,8 @@ fn data_ranges(offset: u64, bytes: &[u8]) -> Vec<(usize, usize)> {
     ranges
 }
 
-/// The threads of a [`FileWriter`]. They hold the file's lock, because they have the file open: they end with the transfer, so that the
-/// next transfer of this file can begin at once.
+/// The threads of a [`FileWriter`]. They hold the file's lock, because they have the file open: they end with
+/// the transfer, so that the next transfer of this file can begin at once.
 struct Threads {
     pieces: Option<SyncSender<Piece>>,
     writer: Option<JoinHandle<Option<blake3::Hasher>>>,
@@ -364,7 +364,8 @@ impl FileWriter {
         self.queue(Piece::Data(offset, bytes))
     }
 
-    /// Writes periodically that every byte before `bytes` has arrived; those from `unwritten` on are not queued.
+    /// Writes periodically that every byte before `bytes` has arrived; those from `unwritten` on are not
+    /// queued.
     pub(crate) fn complete_if_due(&mut self, bytes: u64, unwritten: u64) -> Result<(), Error> {
         if self.progress_written.elapsed() < PROGRESS_INTERVAL {
             return Ok(());
@@ -404,7 +405,8 @@ impl FileWriter {
         self.shared.queued_bytes.load(Ordering::Relaxed) as f64 / MAX_QUEUED_BYTES as f64
     }
 
-    /// Waits until everything is written, and returns the hash of the whole file and the file, unless it is cancelled.
+    /// Waits until everything is written, and returns the hash of the whole file and the file, unless it is
+    /// cancelled.
     pub(crate) fn finish(self, bytes: u64, is_cancelled: &AtomicBool) -> Result<(String, WholeFile), Error> {
         let meter = Arc::clone(&self.meter);
         meter.wait_for_file(|| self.finish_writing(bytes, is_cancelled))
@@ -523,7 +525,8 @@ mod tests {
         assert_eq!((metadata.mtime(), metadata.mtime_nsec()), (-2, 500_000_000));
     }
 
-    /// Zeros at the end of a complete part are a hole: the file is shorter than that part until its length is set.
+    /// Zeros at the end of a complete part are a hole: the file is shorter than that part until its length is
+    /// set.
     #[test]
     fn data_in_any_order_is_hashed_up_to_its_first_gap() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,7 +1,8 @@
 //! Receives files into a directory.
 //!
-//! Each sender has a thread. A sender that has not proved the token can only occupy its thread, for ten seconds and the time of an error
-//! report, and only a few such senders of one address are served. Files are written and ports are opened after the proof.
+//! Each sender has a thread. A sender that has not proved the token can only occupy its thread, for ten
+//! seconds and the time of an error report, and only a few such senders of one address are served. Files are
+//! written and ports are opened after the proof.
 
 use std::{
     collections::BTreeMap,
@@ -375,7 +376,8 @@ fn agree(control: &mut Control<'_>, options: &ReceiverOptions) -> Result<Agreeme
             return Err(Error::Token("the sender has a different token"));
         }
     }
-    // The proof includes the certificate, so an attacker cannot replace QUIC by a transport without encryption.
+    // The proof includes the certificate, so an attacker cannot replace QUIC by a transport without
+    // encryption.
     if certificate.is_some() != (transport == Transport::Quic) {
         return Err(Error::Protocol("QUIC requires a certificate, and no other transport has one".into()));
     }

@@ -1,4 +1,5 @@
-//! Samples the connections of a session on a thread, because the thread that transfers the data also waits for files.
+//! Samples the connections of a session on a thread, because the thread that transfers the data also waits
+//! for files.
 
 use std::{
     net::TcpStream,
@@ -25,7 +26,8 @@ use crate::{
 
 /// Interval of the samples.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
-/// Number of samples of the connections for each sample of the threads, whose running time the kernel counts in ticks.
+/// Number of samples of the connections for each sample of the threads, whose running time the kernel counts
+/// in ticks.
 const SAMPLES_PER_ACTIVITY: u64 = 5;
 /// The counts of a connection are published at most this often.
 pub(crate) const PUBLISH_INTERVAL: Duration = Duration::from_millis(5);

@@ -1,4 +1,5 @@
-//! Sends files to a receiver: connects, agrees with it on the session, sends the files one after the other, and exchanges the measurements.
+//! Sends files to a receiver: connects, agrees with it on the session, sends the files one after the other,
+//! and exchanges the measurements.
 
 mod file_list;
 mod send_file;
@@ -71,7 +72,8 @@ const MAX_TSUNAMI_BPS: u64 = u32::MAX as u64;
 /// Sends files, and all files in directories, in this order. Returns when the receiver has stored them.
 ///
 /// # Errors
-/// If any step fails; the part of the current file that has arrived stays at the receiver for the next attempt.
+/// If any step fails; the part of the current file that has arrived stays at the receiver for the next
+/// attempt.
 pub fn send(
     files: &[PathBuf],
     options: &SenderOptions,
@@ -281,7 +283,8 @@ fn receive_evidence(control: &mut Control<'_>, observer: &dyn Observer) -> Optio
     let mut receive = || {
         // A hostile peer can send messages without end.
         for _ in 0..MAX_MESSAGES {
-            // The receiver reads this end's evidence first, and the path back can be much slower than that of the files.
+            // The receiver reads this end's evidence first, and the path back can be much slower than that of
+            // the files.
             match control.receive_slowly("evidence", IDLE_TIMEOUT)? {
                 Frame::Message(Message::Evidence { samples, activity, is_last }) => {
                     evidence.add(samples, activity);

@@ -1,7 +1,7 @@
 //! Several TCP connections that share a file: each carries blocks, which arrive in any order.
 //!
-//! A block is its offset (64 bits), its length (32 bits) and its bytes. The next block goes to the first connection that has
-//! space, so a slow connection delays only its own blocks.
+//! A block is its offset (64 bits), its length (32 bits) and its bytes. The next block goes to the first
+//! connection that has space, so a slow connection delays only its own blocks.
 
 use std::{
     collections::BTreeMap,
@@ -34,7 +34,8 @@ const MAX_BLOCK_BYTES: u32 = 1 << 20;
 const MAX_WAITING: usize = 2 * MAX_STREAMS as usize;
 /// Reads from one connection before the next one.
 const READS_PER_TURN: usize = 8;
-/// Maximum number of separate parts of a file after its first gap: bounds the memory for a hostile sender's blocks.
+/// Maximum number of separate parts of a file after its first gap: bounds the memory for a hostile sender's
+/// blocks.
 const MAX_PARTS: usize = 1 << 18;
 
 /// The turns over all connections.
@@ -44,10 +45,12 @@ struct Turns {
 }
 
 impl Turns {
-    /// After a turn: whether to wait for the peer before the next one. Checks the control connection from time to time.
+    /// After a turn: whether to wait for the peer before the next one. Checks the control connection from
+    /// time to time.
     ///
     /// # Errors
-    /// The errors of the control connection, or if nothing has moved for [`IDLE_TIMEOUT`]; `what` names the missing thing.
+    /// The errors of the control connection, or if nothing has moved for [`IDLE_TIMEOUT`]; `what` names the
+    /// missing thing.
     fn must_wait(
         &mut self,
         control: &mut Control<'_>,
@@ -64,8 +67,8 @@ impl Turns {
     }
 }
 
-/// How both ends number the connections, so that the samples of both ends of a connection have the same name. They are accepted in another order
-/// than they are opened in.
+/// How both ends number the connections, so that the samples of both ends of a connection have the same name.
+/// They are accepted in another order than they are opened in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Numbering {
     /// The sender sends the number after the key: 16 bits, from 0.
@@ -93,8 +96,8 @@ impl Numbering {
         }
     }
 
-    /// The number in the bytes with which a connection begins, if they have the key; `None` if they do not. `next`: the number of the next
-    /// connection if none is sent.
+    /// The number in the bytes with which a connection begins, if they have the key; `None` if they do not.
+    /// `next`: the number of the next connection if none is sent.
     fn number(self, preface: &[u8], key: &[u8], next: u16) -> Option<u16> {
         let number = preface.strip_prefix(key)?;
         match self {
@@ -118,8 +121,9 @@ impl StreamsListener {
         Ok(self.0.local_addr().map_err(failed("get a socket's address"))?.port())
     }
 
-    /// Accepts `count` connections of expected addresses that begin with the session's key. Connections of other addresses cannot
-    /// delay them, and neither can silent ones of the expected address, which may be that of a NAT.
+    /// Accepts `count` connections of expected addresses that begin with the session's key. Connections of
+    /// other addresses cannot delay them, and neither can silent ones of the expected address, which may be
+    /// that of a NAT.
     pub(crate) fn accept(
         self,
         count: u16,
@@ -167,7 +171,8 @@ impl StreamsListener {
                             let (stream, received) = waiting.remove(index);
                             let number = numbering.number(&received, key, accepted.len() as u16);
                             if let Some(number) = number.filter(|number| *number < count) {
-                                // A number that has already arrived is an error of the sender: the first connection remains.
+                                // A number that has already arrived is an error of the sender: the first
+                                // connection remains.
                                 accepted.entry(number).or_insert(stream);
                             }
                         }
@@ -373,7 +378,8 @@ impl OutgoingBlock {
         self.part.is_empty()
     }
 
-    /// Sends what the connection has space for; returns the number of bytes of the file, `None` if the file has become shorter.
+    /// Sends what the connection has space for; returns the number of bytes of the file, `None` if the file
+    /// has become shorter.
     fn send(&mut self, stream: &TcpStream, file: &File) -> std::io::Result<Option<u64>> {
         if self.header_sent < HEADER_BYTES {
             let header = &self.header[self.header_sent..];
@@ -507,7 +513,8 @@ mod tests {
 
     use super::*;
 
-    /// Opens the connections of both ends; those of the sender are to the address that `through` returns for the receiver's.
+    /// Opens the connections of both ends; those of the sender are to the address that `through` returns for
+    /// the receiver's.
     fn connected(
         numbering: Numbering,
         through: impl FnOnce(SocketAddr) -> SocketAddr,

@@ -389,7 +389,8 @@ impl UdtStream {
     }
 }
 
-/// Whether a packet is a control packet other than a handshake. Handshakes always use UDP, because they show that datagrams arrive.
+/// Whether a packet is a control packet other than a handshake. Handshakes always use UDP, because they show
+/// that datagrams arrive.
 fn is_report(packet: &[u8]) -> bool {
     packet.len() >= 2 && packet[0] & 0x80 != 0 && packet[..2] != [0x80, 0]
 }

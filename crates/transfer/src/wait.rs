@@ -1,4 +1,5 @@
-//! Waits during which the data connection must be served: for the peer's next message, and for work of this end that takes long.
+//! Waits during which the data connection must be served: for the peer's next message, and for work of this
+//! end that takes long.
 
 use std::{
     sync::{
@@ -19,8 +20,8 @@ use crate::{
 
 /// Interval at which the data connection is served.
 const SERVE_INTERVAL: Duration = Duration::from_millis(10);
-/// Interval at which an end that still works reports this to the other one. Earlier versions do not know the message and end the
-/// transfer after [`STORE_TIMEOUT`].
+/// Interval at which an end that still works reports this to the other one. Earlier versions do not know the
+/// message and end the transfer after [`STORE_TIMEOUT`].
 const WORKING_INTERVAL: Duration = Duration::from_secs(600);
 
 /// The next message. A stream is served while it waits.
@@ -65,8 +66,8 @@ fn receive_while_serving(
     }
 }
 
-/// Does `work` on another thread, and serves a stream meanwhile: peers of UDT and SABUL close a connection that is silent for 46 s. The
-/// argument of `work` becomes true when its result is no longer needed.
+/// Does `work` on another thread, and serves a stream meanwhile: peers of UDT and SABUL close a connection
+/// that is silent for 46 s. The argument of `work` becomes true when its result is no longer needed.
 pub(crate) fn while_serving<T: Send>(
     control: &mut Control<'_>,
     mut stream: Option<&mut (dyn DataStream + 'static)>,

@@ -147,7 +147,8 @@ fn an_interrupted_transfer_continues_over_each_transport() {
         let running = Running::start(None);
         let options = SenderOptions { streams, ..running.options(transport) };
         let stop = Arc::new(AtomicBool::new(false));
-        // Up to 20 MB may be in the buffers of five sockets, and the receiver records its progress five times a second.
+        // Up to 20 MB may be in the buffers of five sockets, and the receiver records its progress five times
+        // a second.
         let observer = Quiet { stop_after: Some((60_000_000, Arc::clone(&stop))) };
         let result = send(std::slice::from_ref(&large), &options, &observer, &stop);
         assert!(matches!(result, Err(Error::Interrupted)), "{transport:?} {result:?}");

@@ -16,7 +16,8 @@ use transfer::{Token, Transport};
 
 use crate::loopback::{Running, file, send_quietly};
 
-/// Forwards one control connection; `change` receives each of its JSON messages, of both directions, and returns the message to forward.
+/// Forwards one control connection; `change` receives each of its JSON messages, of both directions, and
+/// returns the message to forward.
 pub fn relay(to: SocketAddr, change: impl Fn(String) -> String + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

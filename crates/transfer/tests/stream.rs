@@ -154,7 +154,8 @@ fn a_server_refuses_streams_beyond_its_limits() {
     });
 }
 
-/// No data leaves the server for requests by UDP alone, nor for a request by TCP whose UDP socket never sends a hello.
+/// No data leaves the server for requests by UDP alone, nor for a request by TCP whose UDP socket never sends
+/// a hello.
 #[test]
 fn forged_requests_get_no_data() {
     with_server(None, StreamService::default(), |port| {

@@ -19,15 +19,15 @@ const INT_MAX: u64 = i32::MAX as u64;
 const MIN_BUFFER_BYTES: u64 = 4096;
 const INITIAL_RECEIVE_BUFFER_BYTES: u64 = 131_072;
 const INITIAL_SEND_BUFFER_BYTES: u64 = 16_384;
-/// Minimum of `net.core.netdev_max_backlog` if packets were dropped: four times the default. A multiple of the present value would grow with each
-/// `--apply`, because the drops count since the machine started.
+/// Minimum of `net.core.netdev_max_backlog` if packets were dropped: four times the default. A multiple of
+/// the present value would grow with each `--apply`, because the drops count since the machine started.
 const BACKLOG_PACKETS: i64 = 4000;
 /// Maximum fraction of packets at which a soft interrupt may run out of budget before a larger budget is
 /// recommended.
 const MAX_SQUEEZED_PER_PACKET: f64 = 1e-4;
 
-/// Before Linux 6.6 this sysctl determines the share of a receive buffer that is window: all except 2^-n of it, or 2^n of
-/// it if n is not above 0 (`tcp_win_from_space`, include/net/tcp.h).
+/// Before Linux 6.6 this sysctl determines the share of a receive buffer that is window: all except 2^-n of
+/// it, or 2^n of it if n is not above 0 (`tcp_win_from_space`, include/net/tcp.h).
 const WINDOW_SCALE: &str = "net.ipv4.tcp_adv_win_scale";
 /// Maximum absolute value of [`WINDOW_SCALE`].
 const MAX_WINDOW_SCALE: u64 = 31;
@@ -129,7 +129,8 @@ impl Advisor<'_> {
         }
     }
 
-    /// Which share of a receive buffer a kernel before 6.6 advertises as window, after this advice is followed.
+    /// Which share of a receive buffer a kernel before 6.6 advertises as window, after this advice is
+    /// followed.
     fn fixed_share(&self) -> String {
         let scale = self.host.number(WINDOW_SCALE).unwrap_or(1);
         let share = match scale {

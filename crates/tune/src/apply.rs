@@ -273,11 +273,12 @@ fn read_existing(path: &Path) -> Result<Option<(String, u32)>, Error> {
     }
 }
 
-/// Restores all settings; returns `None` if there is no journal. Settings that this host no longer has are skipped.
+/// Restores all settings; returns `None` if there is no journal. Settings that this host no longer has are
+/// skipped.
 ///
 /// # Errors
-/// If the journal is invalid or of another network namespace, or a setting or file cannot be restored: the first such error. All
-/// other settings are restored then; the file and the journal remain.
+/// If the journal is invalid or of another network namespace, or a setting or file cannot be restored: the
+/// first such error. All other settings are restored then; the file and the journal remain.
 pub fn revert(paths: &HostPaths, mut step: impl FnMut(&str)) -> Result<Option<Reverted>, Error> {
     if !paths.state_dir.exists() {
         return Ok(None);

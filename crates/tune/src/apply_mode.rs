@@ -9,8 +9,8 @@ impl HostPaths {
     /// Paths for applying settings, without a sysctl file if `live`.
     ///
     /// # Errors
-    /// If settings of this network namespace were applied in the other mode, with or without a file, and not yet
-    /// reverted; or if the journal of these paths is invalid or belongs to another network namespace.
+    /// If settings of this network namespace were applied in the other mode, with or without a file, and not
+    /// yet reverted; or if the journal of these paths is invalid or belongs to another network namespace.
     pub fn for_apply(live: bool) -> Result<HostPaths, Error> {
         let (paths, other) = (HostPaths::of_this_host(live)?, HostPaths::of_this_host(!live)?);
         if other != paths {
@@ -19,8 +19,8 @@ impl HostPaths {
         Ok(paths)
     }
 
-    /// Checks that no settings of this network namespace were applied with the paths of the other mode, and that those
-    /// of these paths belong to it.
+    /// Checks that no settings of this network namespace were applied with the paths of the other mode, and
+    /// that those of these paths belong to it.
     fn check_mode(&self, other: &HostPaths) -> Result<(), Error> {
         let is_applied = |paths: &HostPaths| match Journal::read(paths) {
             // Only root can read it. An unprivileged user can plan, but not apply.
@@ -46,7 +46,8 @@ mod tests {
         host_paths::{namespace_id, tests::paths},
     };
 
-    /// Writes a journal of another network namespace of this boot, as it remains in a container that was restarted.
+    /// Writes a journal of another network namespace of this boot, as it remains in a container that was
+    /// restarted.
     fn move_to_another_namespace(paths: &HostPaths) {
         let path = paths.journal_path();
         let (text, own) = (fs::read_to_string(&path).unwrap(), namespace_id().unwrap());

@@ -49,8 +49,8 @@ pub enum Error {
         /// The problem.
         why: String,
     },
-    /// The journal belongs to another network namespace of this machine, or to one that no longer exists: the kernel
-    /// does not report which.
+    /// The journal belongs to another network namespace of this machine, or to one that no longer exists: the
+    /// kernel does not report which.
     #[error(
         "the settings in {journal} were applied in another network namespace; run the command there, or change only \
         this namespace with --apply --live. If that namespace no longer exists, as after the restart of a container, \

@@ -26,8 +26,9 @@ const GGRO: u32 = 0x2b;
 const LRO: u32 = 1 << 15;
 const SCOALESCE: u32 = 0x0f;
 const SRINGPARAM: u32 = 0x11;
-/// The features of TSO by their names in `ethtool -k`, without `tx-tcp-mangleid-segmentation`: that is off by default, and ETHTOOL_STSO
-/// would turn it on too. The kernel turns it off while there is no TSO (netdev_fix_features).
+/// The features of TSO by their names in `ethtool -k`, without `tx-tcp-mangleid-segmentation`: that is off by
+/// default, and ETHTOOL_STSO would turn it on too. The kernel turns it off while there is no TSO
+/// (netdev_fix_features).
 const TSO_FEATURES: [&str; 3] = ["tx-tcp-segmentation", "tx-tcp-ecn-segmentation", "tx-tcp6-segmentation"];
 /// SPEED_UNKNOWN, composed of two 16-bit halves.
 const SPEED_UNKNOWN: u32 = u32::MAX;
@@ -255,8 +256,9 @@ pub(crate) fn set_offload(
     }
 }
 
-/// Duplex in struct ethtool_cmd, the third byte of its fourth word. A bridge has a speed, but no duplex (DUPLEX_UNKNOWN,
-/// net/bridge/br_device.c), as have virtual devices of which a hypervisor states only the speed.
+/// Duplex in struct ethtool_cmd, the third byte of its fourth word. A bridge has a speed, but no duplex
+/// (DUPLEX_UNKNOWN, net/bridge/br_device.c), as have virtual devices of which a hypervisor states only the
+/// speed.
 fn full_duplex(words: &[u32; CMD_WORDS]) -> Reading<bool> {
     match words[3].to_ne_bytes()[2] {
         DUPLEX_FULL => Reading::Known(true),

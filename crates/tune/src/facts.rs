@@ -250,8 +250,8 @@ impl HostFacts {
         self.kernel.parse().ok()
     }
 
-    /// The facts without the counters of received packets, for a check: those are not settings, and they stay after the
-    /// advice about them was followed.
+    /// The facts without the counters of received packets, for a check: those are not settings, and they stay
+    /// after the advice about them was followed.
     pub fn without_counters(self) -> HostFacts {
         HostFacts { softnet: Reading::unknown("not compared"), ..self }
     }

@@ -22,8 +22,8 @@ pub struct HostPaths {
 }
 
 impl HostPaths {
-    /// Paths for settings that are changed for the duration of a run, apart from those of `longfat tune`: without a
-    /// sysctl file, and with a journal in /run that is named after the namespace.
+    /// Paths for settings that are changed for the duration of a run, apart from those of `longfat tune`:
+    /// without a sysctl file, and with a journal in /run that is named after the namespace.
     ///
     /// # Errors
     /// If the network namespace cannot be identified.
@@ -48,7 +48,8 @@ impl HostPaths {
     fn applied(live: HostPaths, with_file: HostPaths) -> HostPaths {
         match live.journal_path().try_exists() {
             Ok(false) => with_file,
-            // Without the right to see the journal it must not count as absent: reading it reports the missing right.
+            // Without the right to see the journal it must not count as absent: reading it reports the
+            // missing right.
             Ok(true) | Err(_) => live,
         }
     }

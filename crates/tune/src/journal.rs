@@ -114,7 +114,8 @@ impl Journal {
         Ok(Some(journal))
     }
 
-    /// Writes the journal atomically and durably: after a crash of the program or the machine the file has either the new or the old contents.
+    /// Writes the journal atomically and durably: after a crash of the program or the machine the file has
+    /// either the new or the old contents.
     pub(crate) fn write(&self, paths: &HostPaths) -> Result<(), Error> {
         let path = paths.journal_path();
         let text = serde_json::to_string_pretty(self).map_err(io::Error::from);
@@ -137,7 +138,8 @@ pub(crate) fn lock(paths: &HostPaths) -> Result<File, Error> {
             other => other.attempted(|| format!("open {}", directory.display()))?,
         };
         file.lock().attempted(|| format!("lock {}", directory.display()))?;
-        // The previous holder of the lock may have removed the empty directory. The lock is then on an inode without a name.
+        // The previous holder of the lock may have removed the empty directory. The lock is then on an inode
+        // without a name.
         let locked = file.metadata().attempted(|| format!("read {}", directory.display()))?;
         let is_current = fs::metadata(directory)
             .is_ok_and(|found| (found.dev(), found.ino()) == (locked.dev(), locked.ino()));

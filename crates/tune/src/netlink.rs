@@ -75,8 +75,8 @@ pub(crate) fn device_with_address(address: IpAddr) -> io::Result<Option<u32>> {
     Ok(found)
 }
 
-/// Interface index of the device through which packets to `to` leave; an error of the kernel without a route. The source address that
-/// the route selects can be that of another device.
+/// Interface index of the device through which packets to `to` leave; an error of the kernel without a route.
+/// The source address that the route selects can be that of another device.
 pub(crate) fn device_towards(to: IpAddr) -> io::Result<Option<u32>> {
     let (family, prefix_length, destination) = match to {
         IpAddr::V4(to) => (AddressFamily::Inet, 32, RouteAddress::Inet(to)),
@@ -109,8 +109,8 @@ pub(crate) fn routes(names: &BTreeMap<u32, String>) -> io::Result<Vec<Route>> {
     Ok(found)
 }
 
-/// The route of a message, if it has metrics and is of this family. A kernel without IPv6 replies to a request for its routes with those of all
-/// families (rtnetlink_rcv_msg).
+/// The route of a message, if it has metrics and is of this family. A kernel without IPv6 replies to a
+/// request for its routes with those of all families (rtnetlink_rcv_msg).
 fn route_with_metrics(
     message: &RouteMessage,
     family: AddressFamily,

@@ -4,8 +4,9 @@ use std::{fs, path::PathBuf};
 
 use crate::{journal::Journal, sysctl};
 
-/// The lines that replace applied values at the next start, each after the path of its file. Files of sysctl.d are read in the order of their
-/// names (sysctl.d(5)); `sysctl --system` reads /etc/sysctl.conf last.
+/// The lines that replace applied values at the next start, each after the path of its file. Files of
+/// sysctl.d are read in the order of their names (sysctl.d(5)); `sysctl --system` reads /etc/sysctl.conf
+/// last.
 pub(crate) fn overriding_lines(journal: &Journal) -> Vec<String> {
     let Some((own, directory)) =
         journal.file.as_ref().and_then(|file| Some((&file.path, file.path.parent()?)))

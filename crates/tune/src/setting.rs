@@ -107,8 +107,8 @@ pub(crate) fn write(paths: &HostPaths, name: &str, value: &str) -> io::Result<()
     }
 }
 
-/// Whether the host no longer has the setting, so that there is nothing to restore: its device was removed, or replaced by one
-/// without this setting; or the running kernel has no such sysctl.
+/// Whether the host no longer has the setting, so that there is nothing to restore: its device was removed,
+/// or replaced by one without this setting; or the running kernel has no such sysctl.
 pub(crate) fn is_gone(paths: &HostPaths, name: &str, error: &io::Error) -> bool {
     match parse_device_setting(name) {
         Some(_) => matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EOPNOTSUPP)),

@@ -1,5 +1,5 @@
-//! System calls that only this crate needs: ethtool commands (linux/ethtool.h), the size of a page, and the cookie of the
-//! network namespace.
+//! System calls that only this crate needs: ethtool commands (linux/ethtool.h), the size of a page, and the
+//! cookie of the network namespace.
 #![allow(unsafe_code)]
 
 use std::{io, net::UdpSocket};

@@ -69,7 +69,8 @@ pub(crate) fn inspect(root: &Path, name: &str) -> Reading<SysctlValue> {
 
 /// Writes a sysctl.
 pub(crate) fn write(root: &Path, name: &str, value: &str) -> io::Result<()> {
-    // The kernel sees no write of no bytes: a line break empties a list such as net.ipv4.ip_local_reserved_ports.
+    // The kernel sees no write of no bytes: a line break empties a list such as
+    // net.ipv4.ip_local_reserved_ports.
     let value = if value.is_empty() { "\n" } else { value };
     fs::write(path(root, name), value)
 }

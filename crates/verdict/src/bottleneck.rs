@@ -1,4 +1,5 @@
-//! The link that limits a path, over time: where the bottleneck moves from one link to another, or its rate changes.
+//! The link that limits a path, over time: where the bottleneck moves from one link to another, or its rate
+//! changes.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,8 @@ use crate::{FlowContext, PathLink, series::Cumulative};
 
 /// A link is full at this utilization or more.
 const FULL: f64 = 0.95;
-/// Length of the pieces of a run in which the fullest link is determined: this many samples, and at least this time, microseconds.
+/// Length of the pieces of a run in which the fullest link is determined: this many samples, and at least
+/// this time, microseconds.
 const PIECE_SAMPLES: i64 = 5;
 const MIN_PIECE_US: i64 = 200_000;
 /// Minimum time that a link is the bottleneck, in pieces.
@@ -55,7 +57,8 @@ impl<'a> SentByLink<'a> {
     }
 }
 
-/// The fullest of the link directions `path` between two instants, microseconds since the run's start; `None` if none was full.
+/// The fullest of the link directions `path` between two instants, microseconds since the run's start; `None`
+/// if none was full.
 pub fn full_link<'a>(
     path: &'a [PathLink],
     links: &LinkRows<'_>,
@@ -77,8 +80,9 @@ struct Stretch<'a> {
     pieces: i64,
 }
 
-/// The moves of the bottleneck of a flow's path, and the changes of its rate, one sentence each, as in `the bottleneck moved from link
-/// a (200 Mb/s) to link b (100 Mb/s) at 30.2 s`. Times in which no link is full are skipped.
+/// The moves of the bottleneck of a flow's path, and the changes of its rate, one sentence each, as in
+/// `the bottleneck moved from link a (200 Mb/s) to link b (100 Mb/s) at 30.2 s`. Times in which no link is
+/// full are skipped.
 pub fn bottleneck_moves(links: &LinkRows<'_>, context: &FlowContext) -> Vec<String> {
     let sent: Vec<SentByLink> = context.path.iter().map(|link| SentByLink::of(links, link)).collect();
     let Some((from, to)) = sent.iter().find_map(|link| link.bits.span_us()) else { return Vec::new() };

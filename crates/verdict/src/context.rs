@@ -18,7 +18,8 @@ pub struct FlowContext {
     pub wire_limit_bps: Option<f64>,
     /// The link directions with a rate that the flow's data crosses.
     pub path: Vec<PathLink>,
-    /// The link direction with the flow's ACKs that was full while the flow ran; see [`full_link`](crate::full_link).
+    /// The link direction with the flow's ACKs that was full while the flow ran; see
+    /// [`full_link`](crate::full_link).
     pub full_ack_link: Option<PathLink>,
     /// The path is not described, as between real hosts: only the flow itself shows whether it is full.
     pub unknown_path: bool,
@@ -34,16 +35,19 @@ pub struct FlowContext {
     pub pacing_option: String,
     /// The run was in virtual time: computing takes no time, so nothing waits for a host.
     pub virtual_time: bool,
-    /// The hosts are the simulator's or the model's. Unlike Linux's, their stacks have a setting to ignore drops of their own device.
+    /// The hosts are the simulator's or the model's. Unlike Linux's, their stacks have a setting to ignore
+    /// drops of their own device.
     pub is_simulated: bool,
     /// The request to this program's own traffic generator, where it is at both ends; `None` for other
     /// programs.
     pub generator: Option<Generator>,
     /// Both ends are on one host, with no link between them.
     pub is_one_host: bool,
-    /// How busy the simulated processors and buses of the flow's hosts were, where packets cost time; of a file transfer: its threads.
+    /// How busy the simulated processors and buses of the flow's hosts were, where packets cost time; of a
+    /// file transfer: its threads.
     pub host_loads: Vec<HostLoad>,
-    /// How long the ends of a file transfer waited for something other than the network; `None` for other flows.
+    /// How long the ends of a file transfer waited for something other than the network; `None` for other
+    /// flows.
     pub file_waits: Option<FileWaits>,
     /// The sending host's own device.
     pub device: SendingDevice,
@@ -74,8 +78,8 @@ pub enum LoadKind {
     Thread,
 }
 
-/// How long the ends of a file transfer waited, over time. Each series has times since the run's start and the time waited until then,
-/// microseconds, in order.
+/// How long the ends of a file transfer waited, over time. Each series has times since the run's start and
+/// the time waited until then, microseconds, in order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FileWaits {
     /// The sender waited until its files were read.
@@ -99,8 +103,8 @@ pub struct SendingDevice {
     pub retransmitted_segs: Option<u64>,
     /// Length of its transmit queue, packets.
     pub queue_packets: Option<u32>,
-    /// The length that it needs at the host's link rate, packets ([`model::transmit_queue_packets`]); `None` where the rate is
-    /// unknown.
+    /// The length that it needs at the host's link rate, packets ([`model::transmit_queue_packets`]); `None`
+    /// where the rate is unknown.
     pub round_trip_packets: Option<u64>,
 }
 
@@ -129,7 +133,8 @@ pub struct PathLink {
     pub direction: LinkDirection,
     /// Its rate, bit/s on the wire.
     pub rate_bps: f64,
-    /// Later rates, each with the time since the run's start from which it holds, microseconds; in order of time.
+    /// Later rates, each with the time since the run's start from which it holds, microseconds; in order of
+    /// time.
     pub rate_changes: Vec<(i64, f64)>,
 }
 

@@ -2,12 +2,13 @@
 //!
 //! The first rule that applies decides:
 //! 1. The path's slowest link was full over the last round trips: `path_rate`, unless the flow had only a
-//!    part of it and was itself limited by a window, a buffer or an application; or a link was full of the flow's ACKs. A path that is
-//!    not described (between real hosts) counts as full while a standing queue shows: the round-trip time exceeds the minimum by
-//!    more than its variation.
-//!    Next, a simulated host's processor or bus, or a thread of a file transfer, was busy all the time: `host_cpu`. Then the ends of a
-//!    file transfer waited for their files or for replies, not for the network: `application`. Of transports other than TCP: nothing
-//!    of the data that was sent a retransmission timeout ago, or later, has arrived: `loss`.
+//!    part of it and was itself limited by a window, a buffer or an application; or a link was full of the
+//!    flow's ACKs. A path that is not described (between real hosts) counts as full while a standing queue
+//!    shows: the round-trip time exceeds the minimum by more than its variation. Next, a simulated host's
+//!    processor or bus, or a thread of a file transfer, was busy all the time: `host_cpu`. Then the ends of a
+//!    file transfer waited for their files or for replies, not for the network: `application`. Of transports
+//!    other than TCP: nothing of the data that was sent a retransmission timeout ago, or later, has arrived:
+//!    `loss`.
 //! 2. The data outstanding filled the peer's window: `receive_window`; or `application` where the receiver
 //!    held so much unread data that the reader keeps the window closed.
 //! 3. Nothing was left to send: `send_buffer` where the buffer was full, else `application`. This program's
@@ -26,9 +27,9 @@
 //!    path that is not described `path_rate` where the flow no longer grows, because BBR sends at the path's
 //!    rate that way).
 //! 7. Data waited although nothing above applies: `path_rate` where the link is full for the next half round
-//!    trip, `pacing` where the flow keeps a requested pacing rate (the packets of a low rate are far apart), else
-//!    `host_cpu`. In virtual time the data waited for the pacing timer within a burst:
-//!    `send_buffer` where the buffer was full, because it then limits the size of bursts, else `pacing`.
+//!    trip, `pacing` where the flow keeps a requested pacing rate (the packets of a low rate are far apart),
+//!    else `host_cpu`. In virtual time the data waited for the pacing timer within a burst: `send_buffer`
+//!    where the buffer was full, because it then limits the size of bursts, else `pacing`.
 //!
 //! Two ends on one host have no path between them: `path_rate` becomes `host_cpu`.
 
@@ -66,8 +67,8 @@ const PACED: f64 = 0.8;
 /// A standing queue lengthens the round-trip time by at least the minimum divided by this, and by at least
 /// [`MIN_STANDING_QUEUE_US`] and [`STANDING_QUEUE_DEVIATIONS`].
 const STANDING_QUEUE_PART: i64 = 10;
-/// [`STANDING_QUEUE_PART`] where a window or a buffer limits the flow: its bursts queue behind themselves, on average for
-/// half of their own duration at most.
+/// [`STANDING_QUEUE_PART`] where a window or a buffer limits the flow: its bursts queue behind themselves, on
+/// average for half of their own duration at most.
 const STANDING_QUEUE_PART_OF_BURSTS: i64 = 2;
 /// [`STANDING_QUEUE_PART`] where the minimum is an estimate, because packets overtook others.
 const STANDING_QUEUE_PART_OF_ESTIMATE: i64 = 4;
@@ -75,26 +76,30 @@ const STANDING_QUEUE_PART_OF_ESTIMATE: i64 = 4;
 const MIN_STANDING_QUEUE_US: i64 = 500;
 /// A standing queue lengthens the round-trip time by at least this many times its mean deviation.
 const STANDING_QUEUE_DEVIATIONS: i64 = 2;
-/// The data of one burst arrives at the path's rate, and between bursts none does: a flow's own bursts make the queue where its goodput
-/// is below this share of the rate in the fastest tenth of its round trips.
+/// The data of one burst arrives at the path's rate, and between bursts none does: a flow's own bursts make
+/// the queue where its goodput is below this share of the rate in the fastest tenth of its round trips.
 const IN_BURSTS: f64 = 0.8;
-/// Samples above this quantile of the rates are the fastest tenth; so are those below the complementary quantile of the round-trip times.
+/// Samples above this quantile of the rates are the fastest tenth; so are those below the complementary
+/// quantile of the round-trip times.
 const FASTEST: f64 = 0.9;
-/// A flow that a capture shows sends in bursts where within two round trips its data outstanding falls to this share.
+/// A flow that a capture shows sends in bursts where within two round trips its data outstanding falls to
+/// this share.
 const BURST_OUTSTANDING: f64 = 0.5;
-/// A packet that skipped a delay, and so overtook others, made the minimum round-trip time this many times too small.
+/// A packet that skipped a delay, and so overtook others, made the minimum round-trip time this many times
+/// too small.
 const OVERTAKEN: f64 = 1.5;
 /// Resolution of TCP's timestamps, microseconds: a minimum round-trip time of whole milliseconds may be this
 /// much too short.
 const TIMESTAMP_TICK_US: i64 = 1000;
 /// A rate grows where it is more than this times the earlier one; in slow start it doubles each round trip.
 const GROWS: f64 = 1.25;
-/// A generator is behind its requested rate by more than this time at that rate, seconds, plus [`BEHIND_BYTES`].
+/// A generator is behind its requested rate by more than this time at that rate, seconds, plus
+/// [`BEHIND_BYTES`].
 const BEHIND_S: f64 = 0.1;
 /// Bytes by which a generator may be behind in addition: it writes in blocks and sleeps between them.
 const BEHIND_BYTES: f64 = 262_144.0;
-/// A reduction explains the samples of this many following round trips. On common paths a window that grows by one
-/// segment a round trip has recovered by then; later another cause limits the flow.
+/// A reduction explains the samples of this many following round trips. On common paths a window that grows
+/// by one segment a round trip has recovered by then; later another cause limits the flow.
 const MAX_ROUND_TRIPS_AFTER_REDUCTION: i64 = 200;
 /// Data outstanding has recovered, and grows no further, at this ratio to that before a reduction.
 const RECOVERED: std::ops::RangeInclusive<f64> = 0.97..=1.1;
@@ -203,8 +208,8 @@ impl Reductions {
         (self.retransmitted, self.marked) = (retransmitted, marked);
     }
 
-    /// The cause that reduced the window within [`MAX_ROUND_TRIPS_AFTER_REDUCTION`] before a sample, unless as much data is outstanding
-    /// again as before, and not more: something else limits it.
+    /// The cause that reduced the window within [`MAX_ROUND_TRIPS_AFTER_REDUCTION`] before a sample, unless
+    /// as much data is outstanding again as before, and not more: something else limits it.
     fn recent(&self, row: &FlowSample) -> Option<Cause> {
         let round_trips = (row.time_us - self.latest_us) / row.srtt_us.unwrap_or(1).max(1);
         let again = self.outstanding_since as f64 / self.outstanding_before.max(1) as f64;
@@ -228,7 +233,8 @@ struct History<'a> {
     file_waits: Option<FileWaitSeries>,
     /// The samples with a limit at one of the ends, in order of time.
     end_limits: Vec<(i64, EndLimit)>,
-    /// The path's round-trip time, microseconds, where packets that skipped a delay made the kernel's minimum too small.
+    /// The path's round-trip time, microseconds, where packets that skipped a delay made the kernel's minimum
+    /// too small.
     min_rtt_us: Option<i64>,
     /// The rate that the fastest tenth of the round trips exceeds, bit/s; on a path that is not described.
     fastest_bps: f64,
@@ -239,7 +245,8 @@ struct History<'a> {
 struct Outstanding(Vec<(i64, i64, i64)>);
 
 impl Outstanding {
-    /// Whether the data outstanding fell much within two round trips before or after a sample, and nothing was retransmitted then.
+    /// Whether the data outstanding fell much within two round trips before or after a sample, and nothing
+    /// was retransmitted then.
     fn is_in_bursts(&self, row: &FlowSample) -> bool {
         let around = 2 * row.srtt_us.unwrap_or(0);
         let from = self.0.partition_point(|(at, ..)| *at < row.time_us - around);
@@ -305,8 +312,8 @@ impl<'a> History<'a> {
         done + requested_bps / 8.0 * BEHIND_S + BEHIND_BYTES < requested
     }
 
-    /// The mean rate at which the sender sent between two instants, bit/s; `None` if it had then sent everything, or its counter is
-    /// unknown.
+    /// The mean rate at which the sender sent between two instants, bit/s; `None` if it had then sent
+    /// everything, or its counter is unknown.
     fn sent_unless_all(&self, from_us: i64, to_us: i64) -> Option<f64> {
         let (_, end) = self.sent_bits.span_us()?;
         let has_more = self.sent_bits.at(to_us) < self.sent_bits.at(end);
@@ -319,7 +326,8 @@ impl<'a> History<'a> {
         self.hosts.iter().filter_map(share).any(|share| share >= BUSY)
     }
 
-    /// The limit of a sample that is not in the network and that no socket shows: a busy host, or a wait for a file.
+    /// The limit of a sample that is not in the network and that no socket shows: a busy host, or a wait for
+    /// a file.
     fn limit_of_hosts(&self, row: &FlowSample, from_us: i64, to_us: i64) -> Option<Judgement> {
         if self.has_busy_host(from_us, to_us) {
             return Some(Judgement::Limit(Cause::HostCpu));
@@ -331,7 +339,8 @@ impl<'a> History<'a> {
         is_limit.then_some(Judgement::Limit(Cause::Application))
     }
 
-    /// Whether the path was full of data between two instants: its fullest link, or by the goodput where no link was sampled.
+    /// Whether the path was full of data between two instants: its fullest link, or by the goodput where no
+    /// link was sampled.
     fn is_full(&self, from_us: i64, to_us: i64, wire_limit_bps: Option<f64>) -> bool {
         let goodput = || self.received_bits.rate(from_us, to_us).unwrap_or(0.0);
         match self.utilization(from_us, to_us) {
@@ -405,7 +414,8 @@ fn judge(
         return None;
     }
     let is_reduced = row.ca_state.is_some_and(|state| state == CWR || LOSS_STATES.contains(&state));
-    // A capture has no congestion window: it was certainly full only shortly after a reduction, and not where the flow sends in bursts.
+    // A capture has no congestion window: it was certainly full only shortly after a reduction, and not where
+    // the flow sends in bursts.
     let Some(cwnd) = cwnd else {
         let may_be_full = outstanding > 0.0 && (is_reduced || !history.outstanding.is_in_bursts(row));
         return reductions.recent(row).filter(|_| may_be_full).map(Judgement::Limit);
@@ -445,13 +455,14 @@ fn judge(
     Some(Judgement::Limit(Cause::HostCpu))
 }
 
-/// The cause if a window or buffer is full. A block may fill it for a moment although the writer keeps its requested rate.
+/// The cause if a window or buffer is full. A block may fill it for a moment although the writer keeps its
+/// requested rate.
 fn judge_buffer(cause: Cause, row: &FlowSample, history: &History<'_>, context: &FlowContext) -> Judgement {
     Judgement::Limit(requested_rate_cause(row, history, context).unwrap_or(cause))
 }
 
-/// The cause if an application does not keep up. Other programs may be slow themselves; longfat's generator is slow only on
-/// request.
+/// The cause if an application does not keep up. Other programs may be slow themselves; longfat's generator
+/// is slow only on request.
 fn judge_slow_end(end: SlowEnd, row: &FlowSample, history: &History<'_>, context: &FlowContext) -> Judgement {
     let Some(generator) = &context.generator else { return Judgement::Limit(Cause::Application) };
     let is_whole = |size: u64| written(row).is_some_and(|written| written as u64 >= size);
@@ -496,8 +507,9 @@ fn fastest_rate<'a>(rows: impl Iterator<Item = &'a FlowSample>, received_bits: &
     rates.get((rates.len() as f64 * FASTEST) as usize).copied().unwrap_or(0.0)
 }
 
-/// The path's round-trip time, if packets that overtook others made the minimum too small: a low quantile of the smoothed round-trip
-/// times, and at most that of the handshake if the samples do not show whether packets were reordered.
+/// The path's round-trip time, if packets that overtook others made the minimum too small: a low quantile of
+/// the smoothed round-trip times, and at most that of the handshake if the samples do not show whether
+/// packets were reordered.
 fn round_trip_despite_reordering<'a>(rows: impl Iterator<Item = &'a FlowSample> + Clone) -> Option<i64> {
     let minimum = || rows.clone().filter_map(|row| row.min_rtt_us);
     let mut smoothed: Vec<i64> = rows.clone().filter_map(|row| row.srtt_us).collect();
@@ -569,8 +581,8 @@ fn is_all_sent(row: &FlowSample) -> Option<bool> {
     Some(row.notsent_bytes? <= few)
 }
 
-/// Whether the writer or its buffer was the limit, and the sample lacks the buffer's use, which shows which of them: nothing waited to be
-/// sent, and the congestion window was not full.
+/// Whether the writer or its buffer was the limit, and the sample lacks the buffer's use, which shows which
+/// of them: nothing waited to be sent, and the congestion window was not full.
 fn is_sending_end_unknown(row: &FlowSample) -> bool {
     let is_cwnd_filled = row
         .unacked_segs

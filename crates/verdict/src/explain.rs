@@ -1,8 +1,9 @@
 //! The verdict in words: the evidence, and the exact setting where the limit is a setting.
 //!
-//! `windows.rs` explains the peer's window and the send buffer (`buffers.rs` has the remedy), `path.rs` full paths, `congestion_window.rs`
-//! losses, marks and slow start, `stopped_path.rs` paths that drop everything, `own_device.rs` drops of the sender's device, `application.rs` slow applications and files, `host.rs`
-//! busy hosts; `rate_control.rs` has what differs for UDT and Tsunami. Pacing is explained here.
+//! `windows.rs` explains the peer's window and the send buffer (`buffers.rs` has the remedy), `path.rs` full
+//! paths, `congestion_window.rs` losses, marks and slow start, `stopped_path.rs` paths that drop everything,
+//! `own_device.rs` drops of the sender's device, `application.rs` slow applications and files, `host.rs` busy
+//! hosts; `rate_control.rs` has what differs for UDT and Tsunami. Pacing is explained here.
 
 mod application;
 mod buffers;
@@ -20,8 +21,8 @@ use units::{BitRate, Bytes, Time, three_digits};
 use crate::{FlowContext, StartOfFlow, second_limit::REDUCTIONS, series::mean};
 pub use host::busiest_load;
 
-/// Fills in `evidence`, `remedy` and `fixes` of a summary whose figures and verdict are known. `rows` are the samples
-/// that the verdict is based on.
+/// Fills in `evidence`, `remedy` and `fixes` of a summary whose figures and verdict are known. `rows` are the
+/// samples that the verdict is based on.
 pub(crate) fn explain(
     rows: &[&FlowSample],
     start: &StartOfFlow,

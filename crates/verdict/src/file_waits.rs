@@ -9,7 +9,8 @@ use crate::{
 
 /// A wait limits the transfer where it takes at least this share of the time.
 const MIN_WAIT_SHARE: f64 = 0.5;
-/// Waits are shares of at least this time, microseconds: a piece of a file may take long, and the next ones are then read ahead.
+/// Waits are shares of at least this time, microseconds: a piece of a file may take long, and the next ones
+/// are then read ahead.
 const MIN_WAIT_TIME_US: i64 = 300_000;
 
 /// A reason, other than the network, for which an end of a file transfer waits.
@@ -61,8 +62,8 @@ impl FileWaitSeries {
     }
 }
 
-/// The reason for which the ends of a file transfer waited in most of the samples whose limit is the application; `None` if they did not
-/// wait.
+/// The reason for which the ends of a file transfer waited in most of the samples whose limit is the
+/// application; `None` if they did not wait.
 pub fn main_file_wait<'a>(
     rows: impl IntoIterator<Item = &'a FlowSample>,
     context: &FlowContext,

@@ -1,37 +1,43 @@
-//! The limit of a flow, decided by its receiving end alone: its own buffer or reader, the sender, or the network.
+//! The limit of a flow, decided by its receiving end alone: its own buffer or reader, the sender, or the
+//! network.
 //!
-//! A receiver sees the window that it advertises, when data arrives, gaps in the sequence, congestion marks, and its own estimate of
-//! the round-trip time. It sees neither the congestion window nor the send buffer. For each sample after the start of the flow:
-//! 1. The program that reads (the reader) has left at least as many bytes unread as the window has: [`ReceiverFinding::Reader`].
-//! 2. The data of one round trip fills the advertised window: [`ReceiverFinding::ReceiveBuffer`]. Goodput times round-trip time is
-//!    the data in flight, whether or not there is a standing queue.
-//! 3. Segments were missing or marked at most 200 round trips ago, or a standing queue lengthens the round-trip time:
-//!    [`ReceiverFinding::Network`].
-//! 4. None of these, and the data of a round trip is constant: [`ReceiverFinding::Sender`], whose buffer, application or pacing
-//!    limits it.
+//! A receiver sees the window that it advertises, when data arrives, gaps in the sequence, congestion marks,
+//! and its own estimate of the round-trip time. It sees neither the congestion window nor the send buffer.
+//! For each sample after the start of the flow:
+//! 1. The program that reads (the reader) has left at least as many bytes unread as the window has:
+//!    [`ReceiverFinding::Reader`].
+//! 2. The data of one round trip fills the advertised window: [`ReceiverFinding::ReceiveBuffer`]. Goodput
+//!    times round-trip time is the data in flight, whether or not there is a standing queue.
+//! 3. Segments were missing or marked at most 200 round trips ago, or a standing queue lengthens the
+//!    round-trip time: [`ReceiverFinding::Network`].
+//! 4. None of these, and the data of a round trip is constant: [`ReceiverFinding::Sender`], whose buffer,
+//!    application or pacing limits it.
 //!
-//! The finding with the largest share of the samples is the verdict; if no finding has half of them, the limit is unknown.
+//! The finding with the largest share of the samples is the verdict; if no finding has half of them, the
+//! limit is unknown.
 
 use schema::{FlowSample, ReceiverFinding, ReceiverVerdict};
 use units::{Bytes, Time, three_digits};
 
 use crate::series::{Cumulative, RATE_ROUND_TRIPS};
 
-/// Minimum data of a round trip, as a share of the window, that counts as a full window: an ACK is sent for up to two segments, and
-/// the estimate of the round-trip time lags behind.
+/// Minimum data of a round trip, as a share of the window, that counts as a full window: an ACK is sent for
+/// up to two segments, and the estimate of the round-trip time lags behind.
 const MIN_FULL_SHARE: f64 = 0.75;
-/// Minimum unread data, as a share of the buffer's payload (unread data and the window), that counts as a slow reader.
+/// Minimum unread data, as a share of the buffer's payload (unread data and the window), that counts as a
+/// slow reader.
 const MIN_UNREAD_SHARE: f64 = 0.5;
 /// Share of the flow's time that is skipped: slow start.
 const SKIPPED_SHARE: f64 = 0.2;
 /// Maximum number of round trips after a loss or a mark in which it is the limit.
 const MAX_ROUND_TRIPS_AFTER_LOSS: f64 = 200.0;
-/// Minimum excess of the round-trip time over its minimum that counts as a standing queue, as a share of the minimum.
+/// Minimum excess of the round-trip time over its minimum that counts as a standing queue, as a share of the
+/// minimum.
 const STANDING_QUEUE: f64 = 0.5;
 /// [`STANDING_QUEUE`] if the window is full: then the bursts of the flow itself fill a queue.
 const STANDING_QUEUE_OF_FULL_WINDOW: f64 = 0.5;
-/// Minimum excess of the round-trip time that counts as a standing queue, microseconds: the receiver's estimate has the resolution
-/// of timestamps.
+/// Minimum excess of the round-trip time that counts as a standing queue, microseconds: the receiver's
+/// estimate has the resolution of timestamps.
 const MIN_STANDING_QUEUE_US: f64 = 1500.0;
 /// Maximum spread (90th percentile minus 10th) of constant data of a round trip, as a share of its median.
 const MAX_CONSTANT_SPREAD: f64 = 0.15;
@@ -39,12 +45,13 @@ const MAX_CONSTANT_SPREAD: f64 = 0.15;
 const PARTS_OF_ROUND_TRIP: i64 = 4;
 /// Minimum 10th percentile of the data of these parts that counts as even, as a share of the median.
 const MIN_EVEN_SHARE: f64 = 0.5;
-/// Minimum excess of the 90th percentile of the round-trip time that counts as a sender's probe for more capacity, as a share of the
-/// minimum round-trip time.
+/// Minimum excess of the 90th percentile of the round-trip time that counts as a sender's probe for more
+/// capacity, as a share of the minimum round-trip time.
 const PROBED_QUEUE: f64 = 0.1;
 /// Minimum excess of the 90th percentile that counts as a sender's probe for more capacity, microseconds.
 const MIN_PROBED_QUEUE_US: f64 = 1000.0;
-/// Minimum ratio of the rate in the last third of the samples to the rate in the first third that counts as growth.
+/// Minimum ratio of the rate in the last third of the samples to the rate in the first third that counts as
+/// growth.
 const MIN_GROWTH: f64 = 1.15;
 /// Minimum share of the samples that have the verdict's finding.
 const MIN_SHARE: f64 = 0.5;
@@ -65,8 +72,9 @@ struct Sample {
     since_loss: Option<f64>,
 }
 
-/// Decides the limit of flow `flow` from its rows; `None` without a receiver's rows or data. Columns of the sender are used only
-/// where a capture fills them: the window and round-trip time of a capture are those at its capture point.
+/// Decides the limit of flow `flow` from its rows; `None` without a receiver's rows or data. Columns of the
+/// sender are used only where a capture fills them: the window and round-trip time of a capture are those at
+/// its capture point.
 pub fn judge_receiver(rows: &[FlowSample], flow: &str) -> Option<ReceiverVerdict> {
     let own: Vec<&FlowSample> = rows.iter().filter(|row| row.flow == flow).collect();
     let (samples, bytes) = samples(&own)?;
@@ -174,8 +182,9 @@ fn label(sample: &Sample, shortest_us: f64, steady: &Steadiness) -> Option<Recei
     if sample.is_soon_after_loss() || sample.has_standing_queue(shortest_us, STANDING_QUEUE) {
         return Some(ReceiverFinding::Network);
     }
-    // A flow that neither fills a window nor a queue and loses nothing is limited by the sender. Two other limits have the same signs: a
-    // congestion window that still grows, and a path that BBR fills without a queue.
+    // A flow that neither fills a window nor a queue and loses nothing is limited by the sender. Two other
+    // limits have the same signs: a congestion window that still grows, and a path that BBR fills without a
+    // queue.
     let may_be_network =
         steady.grows || (steady.is_constant() && steady.is_even != Some(false) && steady.probes_queue);
     Some(if may_be_network { ReceiverFinding::Unknown } else { ReceiverFinding::Sender })
@@ -315,7 +324,8 @@ mod tests {
 
     const ROUND_TRIP_US: i64 = 40_000;
 
-    /// Five seconds of a receiver's samples, one each 10 ms: `set` changes each, with the milliseconds since the start.
+    /// Five seconds of a receiver's samples, one each 10 ms: `set` changes each, with the milliseconds since
+    /// the start.
     fn judged(set: impl Fn(i64, &mut FlowSample)) -> ReceiverVerdict {
         let row = |i: i64| {
             let mut row = FlowSample {

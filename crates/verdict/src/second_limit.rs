@@ -15,8 +15,8 @@ const LASTING_LIMITS: [Cause; 6] = [
 ];
 /// The lasting limits that are windows.
 const WINDOWS: [Cause; 2] = [Cause::ReceiveWindow, Cause::SendBuffer];
-/// The other window is a second limit if it limits at least this share of the samples: which of the two has more changes from
-/// run to run.
+/// The other window is a second limit if it limits at least this share of the samples: which of the two has
+/// more changes from run to run.
 pub(crate) const MIN_OTHER_WINDOW_SHARE: f64 = 0.1;
 /// Another lasting limit is a second limit if it limits at least this share of the samples.
 const MIN_OTHER_LIMIT_SHARE: f64 = 0.25;
@@ -27,10 +27,10 @@ const MIN_SHARE_IN_TURN: f64 = 0.35;
 /// The other window is a second limit where it is larger than the first by less than this share.
 const MAX_WINDOW_EXCESS: f64 = 0.15;
 
-/// The second limit, in addition to the verdict: the one with the largest share of the others, or a window or buffer
-/// that is hardly larger than the one that is filled. Losses and slow start are phases of a flow, not lasting
-/// limits, so a verdict of one of them has no second limit, except where the flow is by turns reduced and
-/// limited by the path.
+/// The second limit, in addition to the verdict: the one with the largest share of the others, or a window or
+/// buffer that is hardly larger than the one that is filled. Losses and slow start are phases of a flow, not
+/// lasting limits, so a verdict of one of them has no second limit, except where the flow is by turns reduced
+/// and limited by the path.
 pub(crate) fn second_limit(
     verdict: Cause,
     limited: &Limited,

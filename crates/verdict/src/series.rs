@@ -49,8 +49,8 @@ impl Cumulative {
         }
     }
 
-    /// The time of the sample since which the counter has the value of the last sample at or before `time_us`; `None` outside the
-    /// sampled time.
+    /// The time of the sample since which the counter has the value of the last sample at or before
+    /// `time_us`; `None` outside the sampled time.
     pub(crate) fn unchanged_since(&self, time_us: i64) -> Option<i64> {
         let last = self.times_us.partition_point(|t| *t <= time_us).checked_sub(1)?;
         let is_sampled = self.times_us.last().is_some_and(|end| time_us <= *end);

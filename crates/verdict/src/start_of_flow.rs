@@ -2,8 +2,9 @@
 
 use schema::FlowSample;
 
-/// CUBIC's HyStart ends slow start, and so sets the threshold without a loss, only from this window on (`HYSTART_LOW_WINDOW`,
-/// net/ipv4/tcp_cubic.c): fewer segments were delivered while the threshold is that of the beginning.
+/// CUBIC's HyStart ends slow start, and so sets the threshold without a loss, only from this window on
+/// (`HYSTART_LOW_WINDOW`, net/ipv4/tcp_cubic.c): fewer segments were delivered while the threshold is that of
+/// the beginning.
 const MAX_DELIVERED_AT_START_SEGS: i64 = 16;
 
 /// The beginning of a flow; unknown where its first sample is later.
@@ -22,7 +23,8 @@ impl StartOfFlow {
         let Some(first) = rows.iter().find(sampled).filter(|row| is_untouched(row)) else {
             return StartOfFlow::default();
         };
-        // The window has grown by each delivered segment, except the SYN, which counts as delivered too (`tcp_clean_rtx_queue`).
+        // The window has grown by each delivered segment, except the SYN, which counts as delivered too
+        // (`tcp_clean_rtx_queue`).
         let initial = first
             .snd_cwnd_segs
             .zip(first.delivered_segs)

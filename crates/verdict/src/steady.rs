@@ -11,8 +11,8 @@ const MIN_PART_US: i64 = 50_000;
 /// Minimum throughput of a steady part, as a share of the mean throughput of the flow's second half.
 const MIN_STEADY_SHARE: f64 = 0.9;
 
-/// The time from which a flow's throughput is steady, in microseconds: the beginning of the first two consecutive
-/// steady parts. `None` for flows that are too short.
+/// The time from which a flow's throughput is steady, in microseconds: the beginning of the first two
+/// consecutive steady parts. `None` for flows that are too short.
 pub(crate) fn steady_from(received_bits: &Cumulative, rtt_us: i64) -> Option<i64> {
     let (start, end) = received_bits.span_us()?;
     let part = ((end - start) / PARTS).max(rtt_us * MIN_PART_ROUND_TRIPS).max(MIN_PART_US);

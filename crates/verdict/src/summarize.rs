@@ -1,4 +1,5 @@
-//! A flow's summary from its labelled samples: `goodput.rs`, `round_trips.rs`, `windows.rs` and `datagrams.rs` have the figures.
+//! A flow's summary from its labelled samples: `goodput.rs`, `round_trips.rs`, `windows.rs` and
+//! `datagrams.rs` have the figures.
 
 mod datagrams;
 mod goodput;

@@ -47,8 +47,8 @@ pub(crate) fn with_unit(name: &str, unit: &str) -> String {
     if unit.is_empty() { name.to_owned() } else { format!("{name} ({unit})") }
 }
 
-/// The name of the horizontal axis with the unit of all its values, and the values without this unit. Values in several units
-/// keep their units.
+/// The name of the horizontal axis with the unit of all its values, and the values without this unit. Values
+/// in several units keep their units.
 pub(crate) fn across(path: &str, mut values: Vec<ChartValue>) -> (String, Vec<ChartValue>) {
     let unit = match values.first() {
         Some(first) => split(&first.text).1.to_owned(),

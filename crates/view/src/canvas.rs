@@ -57,7 +57,8 @@ impl Canvas {
         ));
     }
 
-    /// A point of series `index`: a circle for the first series of each colour, then a square, a diamond, and triangles.
+    /// A point of series `index`: a circle for the first series of each colour, then a square, a diamond, and
+    /// triangles.
     pub(crate) fn point(&mut self, x: f64, y: f64, radius: f64, index: usize) {
         let class = format!("swatch box shade {}", series_class(index));
         let (r, wide) = (radius * 0.9, radius * 1.25);
@@ -168,8 +169,8 @@ const TITLE_ROW: f64 = 20.0;
 /// Size of a title's letters.
 const TITLE_SIZE: f64 = 16.0;
 
-/// Draws a title, in as many lines of at most `width` as it needs, the first at `y`. Returns the height of the lines after the
-/// first; words that are wider than a line are truncated.
+/// Draws a title, in as many lines of at most `width` as it needs, the first at `y`. Returns the height of
+/// the lines after the first; words that are wider than a line are truncated.
 pub(crate) fn draw_title(canvas: &mut Canvas, x: f64, y: f64, title: &str, width: f64) -> f64 {
     let mut lines: Vec<String> = Vec::new();
     for word in title.split_whitespace() {

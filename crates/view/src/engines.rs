@@ -1,4 +1,5 @@
-//! The latest runs of one scenario by each engine, side by side: whether the measurements agree with the models.
+//! The latest runs of one scenario by each engine, side by side: whether the measurements agree with the
+//! models.
 
 use std::collections::BTreeMap;
 
@@ -53,8 +54,8 @@ fn rank(engine: &EngineName) -> u8 {
 }
 
 /// Compares the latest run of each engine, variant and point among `runs`, which are of one scenario. Only
-/// runs with the same `--set` changes as the latest run are compared. For a variant and point, only the simulator's and the
-/// model's runs of one kernel are compared: that of the latest of these runs.
+/// runs with the same `--set` changes as the latest run are compared. For a variant and point, only the
+/// simulator's and the model's runs of one kernel are compared: that of the latest of these runs.
 pub fn engines(scenario: &str, runs: &[RunSummary]) -> EngineComparison {
     let mut engine_runs: Vec<&RunSummary> =
         runs.iter().filter(|run| rank(&run.engine) > 0 && !run.partial).collect();

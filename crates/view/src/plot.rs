@@ -236,8 +236,8 @@ fn draw_panel(
     bottom
 }
 
-/// Draws the curves. Curves that would cover an earlier curve of another colour are drawn as wide pale lines below
-/// it.
+/// Draws the curves. Curves that would cover an earlier curve of another colour are drawn as wide pale lines
+/// below it.
 fn draw_curves(canvas: &mut Canvas, panel: &Panel<'_>, to_canvas: &dyn Fn(&Point) -> Placed) {
     let placed: Vec<Vec<Placed>> =
         panel.curves.iter().map(|curve| curve.points.iter().map(to_canvas).collect()).collect();

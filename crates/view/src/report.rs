@@ -254,7 +254,8 @@ fn references(published: &[PublishedResult], run: &RunSummary, index: Option<usi
         .collect()
 }
 
-/// The first table of a record that has rows, and for an example query the expressions to select and the columns to group by.
+/// The first table of a record that has rows, and for an example query the expressions to select and the
+/// columns to group by.
 fn table_with_rows(run: &LoadedRun) -> Option<(&LoadedRun, &'static str, (&'static str, &'static str))> {
     let goodput = ("flow, avg(goodput_bps)", "flow");
     let rtt = ("flow, avg(srtt_us)", "flow");

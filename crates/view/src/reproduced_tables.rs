@@ -45,7 +45,8 @@ impl PagePart {
         }
     }
 
-    /// Whether its table of engines has a column for this engine. Tables of real kernels have columns for those that were used.
+    /// Whether its table of engines has a column for this engine. Tables of real kernels have columns for
+    /// those that were used.
     fn has_column(self, engine: &EngineCoverage, results: &[Reproduced]) -> bool {
         let is_used = || {
             let all = results.iter().flat_map(|result| &result.engines);
@@ -335,7 +336,8 @@ mod tests {
         assert!(!has_marks(&with_generated("", "new\n", PagePart::Computed), PagePart::RealKernels));
     }
 
-    /// A result with coverage by engine: reliable and unreliable figures of three, and a reason for the others.
+    /// A result with coverage by engine: reliable and unreliable figures of three, and a reason for the
+    /// others.
     fn covered(engines: &[(EngineName, usize, usize, &str)]) -> Reproduced {
         let of = |(engine, reliable, unreliable, reason): &(EngineName, usize, usize, &str)| {
             let figures = 3 - reliable - unreliable;

@@ -23,11 +23,11 @@ enum CellForm {
     Short,
 }
 
-/// Columns of the list of runs in the order in which they are omitted on a narrow terminal. An id contains the
-/// variant and the engine.
+/// Columns of the list of runs in the order in which they are omitted on a narrow terminal. An id contains
+/// the variant and the engine.
 const SHORT_LIST_DROPS: [&str; 6] = ["VARIANT", "ENGINE", "LIMITED BY", "CHANGED", "GOODPUT", "SCENARIO"];
-/// Columns of the long list in the order in which they are omitted on a narrow terminal. A record's directory contains the scenario and
-/// the id.
+/// Columns of the long list in the order in which they are omitted on a narrow terminal. A record's directory
+/// contains the scenario and the id.
 const LONG_LIST_DROPS: [&str; 8] =
     ["VARIANT", "ENGINE", "SCENARIO", "ID", "LIMITED BY", "CHANGED", "FILE", "GOODPUT"];
 
@@ -91,8 +91,8 @@ fn run_rows(entries: &[RunEntry], columns: RunColumns, form: CellForm) -> Vec<Ve
     rows
 }
 
-/// The swept fields and those changed with `--set`, with their values; in the short form each field is named by
-/// its last key.
+/// The swept fields and those changed with `--set`, with their values; in the short form each field is named
+/// by its last key.
 fn changed(summary: &RunSummary, form: CellForm) -> String {
     let name = |field: &str| match form {
         CellForm::Whole => field.to_owned(),

@@ -13,8 +13,8 @@ pub(crate) fn smoothing_s(end_s: f64) -> f64 {
     crate::axis::nice_below((end_s / SMOOTHING_INTERVALS).max(MIN_SMOOTHING_S))
 }
 
-/// The moving average over the last `window_s`. Each value is weighted by the time since the previous point, the first one by the
-/// time until the next.
+/// The moving average over the last `window_s`. Each value is weighted by the time since the previous point,
+/// the first one by the time until the next.
 pub(crate) fn smooth(points: &[Point], window_s: f64) -> Vec<Point> {
     let interval = |until: usize| Some(points.get(until)?.0 - points[until - 1].0);
     let weight = |i: usize| interval(i.max(1)).unwrap_or(0.0).max(1e-9);
@@ -38,8 +38,8 @@ pub(crate) fn smooth(points: &[Point], window_s: f64) -> Vec<Point> {
     out
 }
 
-/// Reduces a curve of the span from `from_s` to `to_s` to about `2 * buckets` points: the smallest and the largest of each of
-/// `buckets` time intervals, in order of time. An interval with a gap keeps one gap.
+/// Reduces a curve of the span from `from_s` to `to_s` to about `2 * buckets` points: the smallest and the
+/// largest of each of `buckets` time intervals, in order of time. An interval with a gap keeps one gap.
 pub(crate) fn decimate(points: &[Point], (from_s, to_s): (f64, f64), buckets: usize) -> Vec<Point> {
     if points.len() <= 2 * buckets || to_s <= from_s {
         return points.to_vec();

@@ -1,4 +1,5 @@
-//! The settings that distinguish runs of a scenario, besides engine, variant and sweep point. Runs without a difference are repeats.
+//! The settings that distinguish runs of a scenario, besides engine, variant and sweep point. Runs without a
+//! difference are repeats.
 
 use std::collections::BTreeMap;
 
@@ -27,8 +28,8 @@ fn settings(run: &RunSummary) -> Settings<'_> {
     settings
 }
 
-/// For each run, given with its scenario: the settings that it does not share with all runs of the same scenario, engine and variant.
-/// A kernel that the variant states is shared.
+/// For each run, given with its scenario: the settings that it does not share with all runs of the same
+/// scenario, engine and variant. A kernel that the variant states is shared.
 pub(crate) fn distinguishing<'a>(runs: &[(&str, &'a RunSummary)]) -> Vec<Settings<'a>> {
     let kind = |(scenario, run): &(&str, &RunSummary)| {
         ((*scenario).to_owned(), run.engine_label(), run.variant.clone())

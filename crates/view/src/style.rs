@@ -2,8 +2,9 @@
 //! viewers support them.
 //!
 //! Series colours follow Okabe and Ito, "Color universal design" (2008), which colour-blind readers can
-//! distinguish; they are lighter on dark backgrounds. Colours of causes follow the light scheme of P. Tol, "Colour schemes"
-//! (2021): pale where series are dark, and dark where series are light, so that a colour has one meaning in a figure.
+//! distinguish; they are lighter on dark backgrounds. Colours of causes follow the light scheme of P. Tol,
+//! "Colour schemes" (2021): pale where series are dark, and dark where series are light, so that a colour has
+//! one meaning in a figure.
 
 use schema::Cause;
 
@@ -68,8 +69,8 @@ pub(crate) fn cause_class(cause: Cause) -> String {
     format!("c-{}", cause.name().replace('_', "-"))
 }
 
-/// Overrides of [`plot_css`] for print: black on white, thin lines, a dash pattern for each series, no background, a font that
-/// printers have.
+/// Overrides of [`plot_css`] for print: black on white, thin lines, a dash pattern for each series, no
+/// background, a font that printers have.
 pub(crate) fn paper_css() -> String {
     const DASHES: [&str; SERIES.len()] =
         ["none", "7 3", "1.5 2.5", "8 3 1.5 3", "3 2", "12 3", "8 2 1.5 2 1.5 2"];
@@ -174,7 +175,8 @@ mod tests {
         }
     }
 
-    /// A colour `#rrggbb` in CIE XYZ-like linear light, then a cube root: which approximates perceived lightness.
+    /// A colour `#rrggbb` in CIE XYZ-like linear light, then a cube root: which approximates perceived
+    /// lightness.
     fn seen(colour: &str) -> [f64; 3] {
         [1, 3, 5].map(|at| {
             let part = f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap()) / 255.0;

@@ -181,7 +181,8 @@ fn with_kernels<'a>(header: impl IntoIterator<Item = &'a str>, kernels: &[&str])
     header.into_iter().map(str::to_owned).chain(kernels).chain(["VERDICT".to_owned()]).collect()
 }
 
-/// The figures of all engines, and the verdict. An engine's verdict follows its figure if it differs from the result's.
+/// The figures of all engines, and the verdict. An engine's verdict follows its figure if it differs from the
+/// result's.
 fn figures(result: &PublishedResult, kernels: &[&str]) -> Vec<String> {
     let cell = |engine: &EngineName, kernel| {
         words::judged_figure(result, engine, kernel).unwrap_or_else(|| UNKNOWN.to_owned())

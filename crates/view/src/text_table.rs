@@ -19,9 +19,9 @@ pub(crate) fn texts<'a>(cells: impl IntoIterator<Item = &'a str>) -> Vec<String>
     cells.into_iter().map(str::to_owned).collect()
 }
 
-/// Drops whole columns, in the order of the headers `drop_order`, until the lines of a table have at most `width`
-/// characters. A dropped column is restored if it fits after wider ones were dropped. Without a width, all columns are kept.
-/// `right_aligned` has an entry for each column.
+/// Drops whole columns, in the order of the headers `drop_order`, until the lines of a table have at most
+/// `width` characters. A dropped column is restored if it fits after wider ones were dropped. Without a
+/// width, all columns are kept. `right_aligned` has an entry for each column.
 pub(crate) fn drop_columns(
     rows: &mut [Vec<String>],
     right_aligned: &mut Vec<bool>,
@@ -45,8 +45,8 @@ pub(crate) fn drop_columns(
             dropped.push(column);
         }
     }
-    // The columns at the end of the order are the most important. If dropping does not suffice, all of them are
-    // dropped, and the caller breaks cells into lines.
+    // The columns at the end of the order are the most important. If dropping does not suffice, all of them
+    // are dropped, and the caller breaks cells into lines.
     if fits(&is_kept) {
         for column in dropped.into_iter().rev() {
             is_kept[column] = true;
@@ -107,9 +107,9 @@ pub fn table(rows: &[Vec<String>], right_aligned: &[bool]) -> String {
     out
 }
 
-/// A table that is at most `width` characters wide, if its words allow it: it drops the columns of the headers
-/// `drop_order`, then breaks the texts within cells, and if that is not enough shows each row as a block with a line per
-/// column.
+/// A table that is at most `width` characters wide, if its words allow it: it drops the columns of the
+/// headers `drop_order`, then breaks the texts within cells, and if that is not enough shows each row as a
+/// block with a line per column.
 pub fn fitted(
     mut rows: Vec<Vec<String>>,
     right_aligned: &[bool],
@@ -127,8 +127,8 @@ pub fn fitted(
     }
 }
 
-/// The rows with the texts of their left-aligned cells broken into several lines so that all fit; `None` if they
-/// cannot fit.
+/// The rows with the texts of their left-aligned cells broken into several lines so that all fit; `None` if
+/// they cannot fit.
 fn broken_cells(rows: &[Vec<String>], right_aligned: &[bool], width: usize) -> Option<Vec<Vec<String>>> {
     let mut target = widths(rows);
     let longest_word = |column: usize| {
@@ -208,8 +208,9 @@ fn blocks(rows: &[Vec<String>], width: usize) -> String {
 
 /// Breaks the sentences of a text at spaces into lines of at most `width` characters, each below the
 /// beginning of the first. A sentence in the last column of a table (two spaces or more between columns)
-/// stays in its column; if that column has less than a third of the width, or a word that does not fit, the sentence begins on
-/// the next line. Commands are not broken (the indented lines without columns below a line that ends with a colon).
+/// stays in its column; if that column has less than a third of the width, or a word that does not fit, the
+/// sentence begins on the next line. Commands are not broken (the indented lines without columns below a line
+/// that ends with a colon).
 pub fn wrapped(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut command_indent = None;

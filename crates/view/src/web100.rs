@@ -1,5 +1,6 @@
-//! web100's counters of a connection, from the trace of its segments and ACKs: increases of the window in slow
-//! start and in congestion avoidance (each increase, not each episode), duplicate ACKs, and kinds of packets.
+//! web100's counters of a connection, from the trace of its segments and ACKs: increases of the window in
+//! slow start and in congestion avoidance (each increase, not each episode), duplicate ACKs, and kinds of
+//! packets.
 //!
 //! Source of the definitions: RFC 4898. A trace of another program's connection has ACKs only.
 

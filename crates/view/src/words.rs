@@ -150,8 +150,8 @@ pub fn engine_heading(engine: &EngineName) -> &str {
     }
 }
 
-/// An engine's figure of a published result, with its verdict if that differs from the result's or if the figure is unreliable;
-/// `None` without either.
+/// An engine's figure of a published result, with its verdict if that differs from the result's or if the
+/// figure is unreliable; `None` without either.
 pub fn judged_figure(result: &PublishedResult, engine: &EngineName, kernel: Option<&str>) -> Option<String> {
     let Some(judged) = result.judged(engine, kernel) else {
         let known = match engine {

@@ -119,7 +119,8 @@ fn no_key_names_a_file_outside_the_runs_directory() {
 #[test]
 fn lists_show_no_summary_of_a_file_outside_the_runs_directory() {
     let site = Site::start();
-    // Records within the directory, of which one has a file outside, and one a link to another record of the directory.
+    // Records within the directory, of which one has a file outside, and one a link to another record of the
+    // directory.
     let secret = site.dir.path().join("outside/two/secret/summary.json");
     let within = site.runs_dir().join(site.key()).join("summary.json");
     for (name, summary) in [("mixed", &secret), ("shared", &within)] {

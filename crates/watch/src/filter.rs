@@ -68,8 +68,8 @@ impl Filter {
     /// Parses a filter; an empty one matches every connection.
     ///
     /// # Errors
-    /// If a word is unknown, a value is missing or malformed, or parentheses do not match. The error points at
-    /// the word.
+    /// If a word is unknown, a value is missing or malformed, or parentheses do not match. The error points
+    /// at the word.
     pub fn parse(text: &str) -> Result<Filter, FilterError> {
         let words = words(text);
         let mut parser = Parser { text, words: &words, depth: 0 };

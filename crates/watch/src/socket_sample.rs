@@ -85,7 +85,8 @@ pub struct SocketMemory {
 }
 
 impl SocketMemory {
-    /// Decodes the kernel's nine words; `None` if there are fewer than eight (`drops` is absent before Linux 4.7).
+    /// Decodes the kernel's nine words; `None` if there are fewer than eight (`drops` is absent before Linux
+    /// 4.7).
     pub fn from_words(words: &[u32]) -> Option<SocketMemory> {
         let [rmem_alloc, rcvbuf, wmem_alloc, sndbuf, fwd_alloc, wmem_queued, optmem, backlog, drops @ ..] =
             words

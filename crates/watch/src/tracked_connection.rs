@@ -20,8 +20,8 @@ pub struct TrackedConnection {
     pub first_seen_ns: u64,
     /// Time when it was found closed, CLOCK_MONOTONIC, ns.
     pub closed_ns: Option<u64>,
-    /// Rates between the two latest samples, bit/s: application bytes that the peer acknowledged, and application
-    /// bytes received.
+    /// Rates between the two latest samples, bit/s: application bytes that the peer acknowledged, and
+    /// application bytes received.
     pub rates_bps: Option<(f64, f64)>,
     /// Counters since it was first seen.
     pub counters: ConnectionCounters,

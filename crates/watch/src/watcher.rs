@@ -265,7 +265,8 @@ impl Watcher {
         Ok(())
     }
 
-    /// Adds the samples of one namespace. Returns whether eBPF must store the kernel addresses of some of its sockets in their slots.
+    /// Adds the samples of one namespace. Returns whether eBPF must store the kernel addresses of some of its
+    /// sockets in their slots.
     fn add_samples(
         &mut self,
         index: usize,

@@ -1,5 +1,5 @@
-//! Changes settings of live connections, and restores them. The resulting values are then read by getsockopt(2) and
-//! TCP_INFO.
+//! Changes settings of live connections, and restores them. The resulting values are then read by
+//! getsockopt(2) and TCP_INFO.
 
 use std::{
     collections::BTreeSet,

@@ -16,7 +16,8 @@ use crate::{
 
 /// Stands for every point in a mute. No point can have this name.
 pub(crate) const EACH: &str = "*";
-/// Time for which a mute is kept after its end, microseconds: by then its changes have been reported or are too old.
+/// Time for which a mute is kept after its end, microseconds: by then its changes have been reported or are
+/// too old.
 const KEPT_US: i64 = 86_400_000_000;
 
 /// A user's acknowledgement of a pair's cause.
@@ -109,8 +110,8 @@ pub(crate) struct Attention {
 pub(crate) enum Decision {
     /// Send its alert.
     Send {
-        /// The end of the last mute of the pair, or the start of the cause, microseconds since 1970. The alert is too late some time after
-        /// it and after the change was found.
+        /// The end of the last mute of the pair, or the start of the cause, microseconds since 1970. The
+        /// alert is too late some time after it and after the change was found.
         reported_us: i64,
     },
     /// Send nothing.
@@ -137,7 +138,8 @@ impl Attention {
         self.mutes.iter().filter(|mute| mute.covers(from, to)).map(|mute| mute.until_us).max()
     }
 
-    /// The action for each pending change; changes are in the order of their starts. `before` gives the cause before a change.
+    /// The action for each pending change; changes are in the order of their starts. `before` gives the cause
+    /// before a change.
     pub fn decide(
         &self,
         pending: &[CauseChange],

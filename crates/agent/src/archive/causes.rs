@@ -36,8 +36,8 @@ pub struct CauseChange {
     pub test: String,
 }
 
-/// Records a change of the cause and returns it. Tests that start after `latest_start_us` are in the future by
-/// mistake.
+/// Records a change of the cause and returns it. Tests that start after `latest_start_us` are in the future
+/// by mistake.
 pub(super) fn update_cause(
     database: &dyn Database,
     row: &TestRow,

@@ -1,4 +1,5 @@
-//! The columns of a test: one list from which the tables, the statements and the conversion of rows are generated.
+//! The columns of a test: one list from which the tables, the statements and the conversion of rows are
+//! generated.
 
 use crate::{
     State, TestRow,

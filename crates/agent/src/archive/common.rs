@@ -10,7 +10,8 @@ use crate::database::{
     sql::{self, Database, Field, read_first, values},
 };
 
-/// The tables that only the common archive has. A spool's `number` is that of its last row that is stored here.
+/// The tables that only the common archive has. A spool's `number` is that of its last row that is stored
+/// here.
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS format (version INTEGER NOT NULL);
     CREATE TABLE IF NOT EXISTS spools (name TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (name));";

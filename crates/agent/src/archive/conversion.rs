@@ -13,7 +13,8 @@ use crate::database::sql::{self, Database, Field, Row, read_first, values};
 /// Length of the spool's random name, bytes.
 const SPOOL_NAME_BYTES: usize = 16;
 
-/// Statements that move the hourly averages of an earlier version into this version's table. Before the fifth, tests had no options.
+/// Statements that move the hourly averages of an earlier version into this version's table. Before the
+/// fifth, tests had no options.
 fn restore_hours(version: i64) -> String {
     let options = if version == FIFTH_VERSION { "options" } else { "''" };
     let columns = "hour_us, finished, failed, not_run, goodputs, goodput_sum_bps, min_goodput_bps, max_goodput_bps, losses, loss_sum,
@@ -25,8 +26,8 @@ fn restore_hours(version: i64) -> String {
     )
 }
 
-/// Statements that change the tables of an earlier version, from the second on, so that those of this version can be created beside them.
-/// After creating the tables, run [`restore_rows`].
+/// Statements that change the tables of an earlier version, from the second on, so that those of this version
+/// can be created beside them. After creating the tables, run [`restore_rows`].
 pub(super) fn prepare_tables(version: i64) -> String {
     let path_figures = add_columns("tests", &PATH_FIGURES);
     let options = match version {
@@ -46,7 +47,8 @@ pub(super) fn prepare_tables(version: i64) -> String {
         THIRD_VERSION => add_columns("newest", &["options TEXT"]) + &add_columns("newest", &PATH_FIGURES),
         _ => String::new(),
     };
-    // SQLite reads a whole strict table for each column that is added to it, so that copying the hourly averages once is faster.
+    // SQLite reads a whole strict table for each column that is added to it, so that copying the hourly
+    // averages once is faster.
     format!(
         "{options}{path_figures}
          ALTER TABLE hours RENAME TO old_hours;
@@ -94,7 +96,8 @@ pub(super) fn create(database: &dyn Database, version: Option<i64>) -> sql::Resu
     restore_rows(database, version)
 }
 
-/// Prepares the spool, or empties it if no results are forwarded. A new spool begins with all tests that the point `own` has led.
+/// Prepares the spool, or empties it if no results are forwarded. A new spool begins with all tests that the
+/// point `own` has led.
 pub(super) fn prepare_spool(database: &dyn Database, own: Option<&str>) -> sql::Result<()> {
     let Some(own) = own else {
         return database.batch("DELETE FROM spool; DELETE FROM spool_name");
@@ -401,7 +404,8 @@ pub(super) mod tests {
         assert_eq!(b.conclusion.as_ref().unwrap().reason.as_deref(), Some("b is down"));
         assert_eq!(b.cause.as_ref().unwrap().test, "a/3");
         assert_eq!((c.throughput.as_ref().unwrap().min_rtt_us, d.tests.refused), (Some(7.0), 2));
-        // The newest test with a result, whatever its options; if its row is no longer kept, the newest result.
+        // The newest test with a result, whatever its options; if its row is no longer kept, the newest
+        // result.
         let expected: [Option<(String, i64)>; 3] =
             [Some(("throughput".into(), 20)), Some(("diagnose".into(), 2)), None];
         assert_eq!([b, c, d].map(tested), expected);
@@ -445,7 +449,8 @@ pub(super) mod tests {
         check_fifth_version(&mut archive);
         let pairs = archive.pairs().unwrap();
         drop(archive);
-        // The second opening converts nothing: the newest tests, whose rows have become averages, are not searched again.
+        // The second opening converts nothing: the newest tests, whose rows have become averages, are not
+        // searched again.
         assert_eq!(Archive::open(&path, None).unwrap().pairs().unwrap(), pairs);
     }
 

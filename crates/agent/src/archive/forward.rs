@@ -1,8 +1,9 @@
 //! Forwards the tests that a point leads to the common archive of the mesh: in order, and each exactly once.
 //!
-//! Each row that is stored in the embedded archive gets a number in its spool in the same transaction. A thread sends the rows to PostgreSQL in
-//! that order; the transaction that stores them there also stores the number of the last one. Only then does the agent's loop remove
-//! them from the spool. If the server is unavailable, or its reply is lost, the numbers show where to continue.
+//! Each row that is stored in the embedded archive gets a number in its spool in the same transaction. A
+//! thread sends the rows to PostgreSQL in that order; the transaction that stores them there also stores the
+//! number of the last one. Only then does the agent's loop remove them from the spool. If the server is
+//! unavailable, or its reply is lost, the numbers show where to continue.
 
 use std::{
     path::{Path, PathBuf},
@@ -96,8 +97,8 @@ pub(crate) struct Forwarder {
 }
 
 impl Forwarder {
-    /// Starts the thread for an embedded archive. `report` receives the number up to which rows are stored, and returns `false` if the agent
-    /// has ended.
+    /// Starts the thread for an embedded archive. `report` receives the number up to which rows are stored,
+    /// and returns `false` if the agent has ended.
     pub fn start(
         path: &Path,
         address: &PostgresAddress,
@@ -184,7 +185,8 @@ impl Work {
                 continue;
             }
             if retention_at <= Instant::now() {
-                // A wrong clock at one point must not remove the results of all points: the server's clock must agree.
+                // A wrong clock at one point must not remove the results of all points: the server's clock
+                // must agree.
                 let now_us = unix_us().min(server_time_us(&*common.database).map_err(common.failed("read"))?);
                 let has_more = self.may_remove.load(Ordering::Acquire)
                     && common.apply_common_retention(now_us, &self.retention)?;
@@ -199,8 +201,8 @@ impl Work {
 }
 
 impl Archive {
-    /// Executes one step of the common archive's retention; true if more steps are due. Records are stored by the points that led
-    /// their tests, which also remove them.
+    /// Executes one step of the common archive's retention; true if more steps are due. Records are stored by
+    /// the points that led their tests, which also remove them.
     fn apply_common_retention(&mut self, now_us: i64, retention: &Retention) -> Result<bool, Error> {
         let kept_us = i64::from(retention.records_days).saturating_mul(super::retention::DAY_US);
         let records = now_us.saturating_sub(kept_us);
@@ -269,7 +271,8 @@ mod tests {
         forwarder.wake();
         wait_for(&reported, 5);
         drop(forwarder);
-        // The spool has not been emptied, as after a kill. Meanwhile the common archive replaces rows with hourly averages.
+        // The spool has not been emptied, as after a kill. Meanwhile the common archive replaces rows with
+        // hourly averages.
         let mut common = Archive::connect(&address).unwrap();
         let all = |archive: &Archive| archive.list(&Filter { limit: 100, ..Filter::default() }).unwrap();
         let ids = |archive: &Archive| all(archive).into_iter().map(|row| row.id).collect::<Vec<_>>();
@@ -286,7 +289,8 @@ mod tests {
         let hours = common.hours("a", "b", 0).unwrap();
         assert_eq!(hours.iter().map(|hour| hour.finished).collect::<Vec<_>>(), [4]);
         assert_eq!(common.pairs().unwrap()[0].tests.finished, 5);
-        // Only then are rows removed from the spool. Until then the embedded archive does not replace them with hourly averages.
+        // Only then are rows removed from the spool. Until then the embedded archive does not replace them
+        // with hourly averages.
         while own.apply_retention(later_us, &retention, "a", |_| {}).unwrap() {}
         assert_eq!(ids(&own), ["a/5", "a/4", "a/3", "a/2", "a/1"]);
         own.forwarded(6).unwrap();
@@ -391,7 +395,8 @@ mod tests {
             common.put(row, &[]).unwrap();
         }
         assert_eq!(compare(&embedded, &common), 12);
-        // The rows of the first half are replaced with hourly averages. Then rows arrive late, and all rows are replaced.
+        // The rows of the first half are replaced with hourly averages. Then rows arrive late, and all rows
+        // are replaced.
         for now_us in [25_000_000_000, 60_000_000_000] {
             while embedded.apply_retention(now_us, &retention, "a", |_| {}).unwrap() {}
             while common.apply_common_retention(now_us, &retention).unwrap() {}

@@ -1,7 +1,8 @@
-//! Statistics of each pair of points: counts of its tests, the best goodput, the newest results, and the cause that limits it.
+//! Statistics of each pair of points: counts of its tests, the best goodput, the newest results, and the
+//! cause that limits it.
 //!
-//! The table `pairs` has a narrow row for each pair, with all figures that views of the whole mesh show. So all 9,900 pairs of 100 points are
-//! read in one pass.
+//! The table `pairs` has a narrow row for each pair, with all figures that views of the whole mesh show. So
+//! all 9,900 pairs of 100 points are read in one pass.
 
 use std::collections::BTreeMap;
 
@@ -26,8 +27,8 @@ const PAIR: &str = "lead, peer, finished, failed, refused, not_run, best_goodput
     cause_kind, cause_start_us, cause, cause_id,
     tested_kind, tested_start_us, probe_start_us, probe_capacity_bps, probe_available_bps, trace_start_us, trace_mtu_bytes, trace_hops";
 
-/// Fills [`PairFacts::tested`] in an archive whose format lacked it. Of a pair without such a test among the kept ones, it is the result that
-/// decides. The conditions are those of [`shows_path`].
+/// Fills [`PairFacts::tested`] in an archive whose format lacked it. Of a pair without such a test among the
+/// kept ones, it is the result that decides. The conditions are those of [`shows_path`].
 pub(super) const FIND_NEWEST_TESTS: &str = "
     UPDATE pairs SET tested_kind = throughput_kind, tested_start_us = coalesce(
         (SELECT tests.start_us FROM tests WHERE tests.lead = pairs.lead AND tests.peer = pairs.peer AND tests.kind = pairs.throughput_kind
@@ -35,7 +36,8 @@ pub(super) const FIND_NEWEST_TESTS: &str = "
          ORDER BY tests.start_us DESC LIMIT 1),
         throughput_start_us)";
 
-/// Throughput tests with other options decide on a pair if the tests with its options have had no result for longer than this, microseconds.
+/// Throughput tests with other options decide on a pair if the tests with its options have had no result for
+/// longer than this, microseconds.
 const OPTIONS_TIMEOUT_US: i64 = 2 * 86_400_000_000;
 
 /// Number of a pair's tests by outcome.
@@ -123,10 +125,11 @@ pub struct PairFacts {
     pub tests: TestCounts,
     /// The best goodput of TCP so far, bit/s.
     pub best_goodput_bps: Option<f64>,
-    /// The newest throughput test by TCP with a result and the options that decide on the pair; without one, the newest diagnosis.
+    /// The newest throughput test by TCP with a result and the options that decide on the pair; without one,
+    /// the newest diagnosis.
     pub throughput: Option<NewestResult>,
-    /// The newest throughput test by TCP with a result, whatever its options; without one, the newest diagnosis. It shows whether tests of the
-    /// pair are missing.
+    /// The newest throughput test by TCP with a result, whatever its options; without one, the newest
+    /// diagnosis. It shows whether tests of the pair are missing.
     pub tested: Option<TestStart>,
     /// The newest latency test with a result.
     pub latency: Option<NewestResult>,
@@ -158,8 +161,9 @@ impl PairFacts {
         }
     }
 
-    /// Updates the best goodput of the tests that determine the cause. [`PairFacts::add_newest`] has added the test; `deciding` is the kind
-    /// of tests that determined the cause before. A best goodput with other options does not count.
+    /// Updates the best goodput of the tests that determine the cause. [`PairFacts::add_newest`] has added
+    /// the test; `deciding` is the kind of tests that determined the cause before. A best goodput with other
+    /// options does not count.
     fn add_best(&mut self, row: &TestRow, deciding: Option<&str>, has_new_options: bool) {
         if row.state != State::Finished || !shows_path(row) || self.deciding_kind() != Some(&row.kind) {
             return;
@@ -170,9 +174,10 @@ impl PairFacts {
         self.best_goodput_bps = [before, row.figures.goodput_bps].into_iter().flatten().reduce(f64::max);
     }
 
-    /// Whether a test decides on the newest results, the best goodput and the cause of the pair. Throughput tests with different options are
-    /// not comparable: those with the options of the newest result decide. A result of a test without options takes their place; other
-    /// tests do so after [`OPTIONS_TIMEOUT_US`]. Tests that start after `latest_start_us` are in the future by mistake.
+    /// Whether a test decides on the newest results, the best goodput and the cause of the pair. Throughput
+    /// tests with different options are not comparable: those with the options of the newest result decide. A
+    /// result of a test without options takes their place; other tests do so after [`OPTIONS_TIMEOUT_US`].
+    /// Tests that start after `latest_start_us` are in the future by mistake.
     fn is_decided_by(&self, row: &TestRow, latest_start_us: i64) -> bool {
         let Some(newest) = self.newest_with_other_options(row) else { return true };
         let later_us = row.start_us.saturating_sub(newest.start_us);
@@ -198,8 +203,8 @@ impl PairFacts {
         kinds.max_by_key(|kind| *kind == "throughput")
     }
 
-    /// Keeps the start of a test, whatever its options, unless that of a newer one is already kept. Tests that start after `latest_start_us` are
-    /// in the future by mistake.
+    /// Keeps the start of a test, whatever its options, unless that of a newer one is already kept. Tests
+    /// that start after `latest_start_us` are in the future by mistake.
     fn add_start(&mut self, row: &TestRow, latest_start_us: i64) {
         if !shows_path(row) || row.start_us > latest_start_us {
             return;
@@ -234,7 +239,8 @@ impl PairFacts {
         }
     }
 
-    /// Keeps the result and the conclusion of a test, unless those of a newer test are already kept. Tests that start after `latest_start_us` are in the future by mistake.
+    /// Keeps the result and the conclusion of a test, unless those of a newer test are already kept. Tests
+    /// that start after `latest_start_us` are in the future by mistake.
     fn add_newest(&mut self, row: &TestRow, latest_start_us: i64) {
         if row.start_us > latest_start_us {
             return;
@@ -292,7 +298,8 @@ fn shows_path(row: &TestRow) -> bool {
         && row.figures.goodput_bps.is_some()
 }
 
-/// Whether a result of a kind and start replaces an older one. A diagnosis counts only if there is no throughput test.
+/// Whether a result of a kind and start replaces an older one. A diagnosis counts only if there is no
+/// throughput test.
 fn replaces((kind, start_us): (&str, i64), (old_kind, old_start_us): (&str, i64)) -> bool {
     match (kind == "throughput", old_kind == "throughput") {
         (true, false) => true,
@@ -469,8 +476,9 @@ fn newest_result(row: &mut Row<'_>) -> sql::Result<Option<NewestResult>> {
     }))
 }
 
-/// Fills the table from those of an earlier version: `old_pairs` with the counts, `causes`, and in `newest`, if there is such a table, copies of
-/// the newest tests; without one, all tests are read. Run [`FIND_NEWEST_TESTS`] afterwards.
+/// Fills the table from those of an earlier version: `old_pairs` with the counts, `causes`, and in `newest`,
+/// if there is such a table, copies of the newest tests; without one, all tests are read. Run
+/// [`FIND_NEWEST_TESTS`] afterwards.
 pub(super) fn convert(database: &dyn Database, has_newest: bool) -> sql::Result<()> {
     let mut pairs: BTreeMap<(String, String), PairFacts> = BTreeMap::new();
     let counts = "SELECT lead, peer, finished, failed, refused, not_run, best_goodput_bps FROM old_pairs";

@@ -108,9 +108,9 @@ pub struct HourRow {
 }
 
 impl Archive {
-    /// Applies one step of the retention: removes at most `RECORDS_PER_STEP` records, or replaces an hour of rows. Returns whether more steps
-    /// are due. `remove` removes the record at a path; it is called for tests that the point `own` led, because the records of other tests are
-    /// on other hosts.
+    /// Applies one step of the retention: removes at most `RECORDS_PER_STEP` records, or replaces an hour of
+    /// rows. Returns whether more steps are due. `remove` removes the record at a path; it is called for
+    /// tests that the point `own` led, because the records of other tests are on other hosts.
     pub fn apply_retention(
         &mut self,
         now_us: i64,
@@ -121,7 +121,8 @@ impl Archive {
         let before = |days: u32| now_us.saturating_sub(i64::from(days).saturating_mul(DAY_US));
         let records = self.records_before(before(retention.records_days))?;
         for (id, lead, record) in &records {
-            // Files are removed first: if the agent is killed in between, a row without its record remains, not a record without its row.
+            // Files are removed first: if the agent is killed in between, a row without its record remains,
+            // not a record without its row.
             if lead == own {
                 remove(record);
             }
@@ -168,7 +169,8 @@ impl Archive {
         rows.map_err(self.failed("read"))
     }
 
-    /// The condition for rows that can be replaced: their tests are not running, and the common archive, if there is one, has stored them.
+    /// The condition for rows that can be replaced: their tests are not running, and the common archive, if
+    /// there is one, has stored them.
     fn replaceable_condition(&self) -> &'static str {
         match self.path {
             Some(_) => "state <> 'running' AND NOT EXISTS (SELECT 1 FROM spool WHERE spool.id = tests.id)",

@@ -1,5 +1,5 @@
-//! Reads and writes single rows: writing a row also updates the number of rows in its state and the statistics of its
-//! pair.
+//! Reads and writes single rows: writing a row also updates the number of rows in its state and the
+//! statistics of its pair.
 
 use super::{
     columns::{COLUMNS, UPDATES, read, values_of},
@@ -36,8 +36,8 @@ pub(super) fn put(database: &dyn Database, row: &TestRow, latest_start_us: i64) 
             add_to_state(database, before.state.name(), -1)?;
         }
     }
-    // If the row that it replaces belongs to another pair, its sender was not allowed to create that row: this one
-    // counts as new.
+    // If the row that it replaces belongs to another pair, its sender was not allowed to create that row:
+    // this one counts as new.
     let before = before.filter(|before| (&before.from, &before.to) == (&row.from, &row.to));
     update_pair(database, row, before.as_ref(), latest_start_us)
 }

@@ -22,7 +22,8 @@ impl Archive {
         read_pair(&*self.database, from, to).map_err(self.failed("read"))
     }
 
-    /// The changes of a pair's cause that tests of a kind found since a time, oldest first, and the last one before that time.
+    /// The changes of a pair's cause that tests of a kind found since a time, oldest first, and the last one
+    /// before that time.
     pub fn changes(
         &self,
         from: &str,
@@ -58,7 +59,8 @@ impl Archive {
         read_first(&*self.database, query, values, |row| row.next()).map_err(self.failed("read"))
     }
 
-    /// Goodput of the last test of the kind that found a change, with the options of the tests that decide on the pair.
+    /// Goodput of the last test of the kind that found a change, with the options of the tests that decide on
+    /// the pair.
     pub fn last_goodput(&self, change: &CauseChange) -> Result<Option<f64>, Error> {
         let query = "SELECT goodput_bps FROM tests WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND coalesce(options, '') = coalesce(
                  (SELECT throughput_options FROM pairs WHERE pairs.lead = ?1 AND pairs.peer = ?2), '')
@@ -69,7 +71,8 @@ impl Archive {
         last.map(Option::flatten).map_err(self.failed("read"))
     }
 
-    /// The change that would remove a cause, as the newest test that found the cause states it; `None` if it states none.
+    /// The change that would remove a cause, as the newest test that found the cause states it; `None` if it
+    /// states none.
     pub fn remedy(&self, change: &CauseChange) -> Result<Option<String>, Error> {
         // Tests without a result have no verdict.
         if change.cause == cause::NO_RESULT {

@@ -32,12 +32,14 @@ pub(crate) struct Archive {
     is_in_batch: bool,
     /// Rows of tests that this point leads are also stored in the spool.
     pub(super) spool_of: Option<String>,
-    /// Tests that start later, microseconds since 1970, are in the future by mistake: they are not the newest of their pair.
+    /// Tests that start later, microseconds since 1970, are in the future by mistake: they are not the newest
+    /// of their pair.
     pub(super) latest_start_us: i64,
 }
 
 impl Archive {
-    /// Opens or creates an embedded archive. `spool_of`: this point, if its tests are forwarded to a common archive.
+    /// Opens or creates an embedded archive. `spool_of`: this point, if its tests are forwarded to a common
+    /// archive.
     pub fn open(path: &Path, spool_of: Option<&PointName>) -> Result<Self, Error> {
         let failed = |operation| failed(operation, path.display().to_string());
         let database = Sqlite::open(path).map_err(failed("open"))?;
@@ -122,7 +124,8 @@ impl Archive {
         failed(operation, self.name.clone())
     }
 
-    /// Begins a transaction, which [`Archive::commit`] ends: all writes in between cost one synchronization of the disk.
+    /// Begins a transaction, which [`Archive::commit`] ends: all writes in between cost one synchronization
+    /// of the disk.
     fn begin_batch(&mut self) -> sql::Result<()> {
         if !self.is_in_batch {
             self.database.begin()?;

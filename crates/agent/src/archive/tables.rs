@@ -14,14 +14,16 @@ pub(super) const SECOND_VERSION: i64 = 2;
 pub(super) const THIRD_VERSION: i64 = 3;
 /// Version of the format without options of tests.
 pub(super) const FOURTH_VERSION: i64 = 4;
-/// Version of the format without figures of probes and traces, and without the newest tests whatever their options.
+/// Version of the format without figures of probes and traces, and without the newest tests whatever their
+/// options.
 pub(super) const FIFTH_VERSION: i64 = 5;
 
 /// The columns of `tests` with the figures of probes and traces, which versions before the sixth lack.
 pub(super) const PATH_FIGURES: [&str; 4] =
     ["capacity_bps REAL", "available_bps REAL", "mtu_bytes INTEGER", "hops INTEGER"];
 
-/// The columns of `pairs` that versions before the sixth lack: the newest test with a result whatever its options, probe and trace.
+/// The columns of `pairs` that versions before the sixth lack: the newest test with a result whatever its
+/// options, probe and trace.
 pub(super) const PAIR_PATH_FIGURES: [&str; 8] = [
     "tested_kind TEXT",
     "tested_start_us INTEGER",
@@ -33,8 +35,8 @@ pub(super) const PAIR_PATH_FIGURES: [&str; 8] = [
     "trace_hops INTEGER",
 ];
 
-/// The columns of `hours` with the figures of probes and traces. A path MTU and a number of hops have no useful mean. The defaults are for rows
-/// that are copied from earlier versions.
+/// The columns of `hours` with the figures of probes and traces. A path MTU and a number of hops have no
+/// useful mean. The defaults are for rows that are copied from earlier versions.
 const HOUR_PATH_FIGURES: [&str; 12] = [
     "capacities INTEGER NOT NULL DEFAULT 0",
     "capacity_sum_bps REAL NOT NULL DEFAULT 0.0",
@@ -50,7 +52,8 @@ const HOUR_PATH_FIGURES: [&str; 12] = [
     "max_hops INTEGER",
 ];
 
-/// Changes of causes. They have the kind of test, because throughput tests and diagnoses name causes differently.
+/// Changes of causes. They have the kind of test, because throughput tests and diagnoses name causes
+/// differently.
 const CAUSES: &str = "
     CREATE TABLE IF NOT EXISTS causes (
         lead TEXT NOT NULL, peer TEXT NOT NULL, kind TEXT NOT NULL, start_us INTEGER NOT NULL, cause TEXT NOT NULL,
@@ -62,15 +65,15 @@ pub(super) const OUTBOX: &str = "
     CREATE TABLE IF NOT EXISTS outbox (id TEXT NOT NULL, point TEXT NOT NULL, PRIMARY KEY (id, point)) STRICT;
     CREATE INDEX IF NOT EXISTS outbox_by_point ON outbox (point);";
 
-/// The spool, in embedded archives only. Its name distinguishes it from an earlier spool of the same point, whose file was lost and whose
-/// numbers differ.
+/// The spool, in embedded archives only. Its name distinguishes it from an earlier spool of the same point,
+/// whose file was lost and whose numbers differ.
 pub(super) const SPOOL: &str = "
     CREATE TABLE IF NOT EXISTS spool (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL) STRICT;
     CREATE INDEX IF NOT EXISTS spool_by_id ON spool (id);
     CREATE TABLE IF NOT EXISTS spool_name (name TEXT NOT NULL) STRICT;";
 
-/// Acknowledgements, mutes and the progress of alerts, in embedded archives only: each point sends its own alerts. `found_us`: when the
-/// change was found, which may be long after the test at which the cause begins.
+/// Acknowledgements, mutes and the progress of alerts, in embedded archives only: each point sends its own
+/// alerts. `found_us`: when the change was found, which may be long after the test at which the cause begins.
 pub(super) const ATTENTION: &str = "
     CREATE TABLE IF NOT EXISTS alert_progress (lead TEXT NOT NULL, peer TEXT NOT NULL, kind TEXT NOT NULL, start_us INTEGER NOT NULL,
         cause TEXT NOT NULL, found_us INTEGER NOT NULL, accepted TEXT NOT NULL, PRIMARY KEY (lead, peer, kind, start_us, cause)) STRICT;
@@ -106,9 +109,9 @@ pub(super) fn add_columns(table: &str, columns: &[&str]) -> String {
     columns.iter().map(|column| format!("ALTER TABLE {table} ADD COLUMN {column};\n")).collect()
 }
 
-/// Hourly averages: sums and counts instead of means, so that a row that arrives late can be added. Tests with different options have different
-/// averages; `options` is empty for tests without options. The primary key keeps the hours of a pair together, because a year of them is read
-/// at once.
+/// Hourly averages: sums and counts instead of means, so that a row that arrives late can be added. Tests
+/// with different options have different averages; `options` is empty for tests without options. The primary
+/// key keeps the hours of a pair together, because a year of them is read at once.
 fn hours() -> String {
     format!(
         "CREATE TABLE IF NOT EXISTS hours (

@@ -12,7 +12,8 @@ use units::Time;
 use super::mistakes::Mistakes;
 use crate::{Error, MetricsCredentials, MetricsPush, MetricsReceiver, PushProtocol};
 
-/// The interval at which metrics are pushed, unless the file names one. Prometheus regards a series as ended after 5 min.
+/// The interval at which metrics are pushed, unless the file names one. Prometheus regards a series as ended
+/// after 5 min.
 const DEFAULT_PUSH_INTERVAL: Time = Time::from_secs(60);
 /// The shortest and the longest of these intervals.
 const PUSH_INTERVALS: RangeInclusive<Time> = Time::from_secs(1)..=Time::from_secs(86_400);

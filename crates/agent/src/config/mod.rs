@@ -40,15 +40,16 @@ use roles::{FileRole, read_roles};
 
 /// The default port of agents; unassigned by IANA.
 pub const DEFAULT_PORT: u16 = 4862;
-/// Padding for the start and the end of a test: connections, the exchange of results, the record. The clocks' errors and two
-/// round trips are added.
+/// Padding for the start and the end of a test: connections, the exchange of results, the record. The clocks'
+/// errors and two round trips are added.
 const BASE_PADDING: Time = Time::from_secs(2);
 /// A point's certificate is valid for 825 days; the authority may be unreachable for weeks.
 const RENEW_BEFORE: Duration = Duration::from_secs(60 * 86_400);
 /// The keys that must precede the first table.
 const MAIN_KEYS: [&str; 9] =
     ["name", "listen", "address", "state", "limits", "test_ports", "clock_error", "padding", "results_to"];
-/// An option of `longfat test` that recurring tests do not have: a result is that of the direction from the point that leads.
+/// An option of `longfat test` that recurring tests do not have: a result is that of the direction from the
+/// point that leads.
 const REVERSE: &str = "reverse";
 
 /// The configuration of a point.
@@ -360,8 +361,8 @@ impl Config {
 }
 
 impl Config {
-    /// All recurring tests that this point leads in a mesh with these members. If a test to each point gets the name of another test, because
-    /// a point has joined, that other test has precedence.
+    /// All recurring tests that this point leads in a mesh with these members. If a test to each point gets
+    /// the name of another test, because a point has joined, that other test has precedence.
     pub fn tasks(&self, members: &Members) -> Vec<Task> {
         let mut tasks = self.tests.clone();
         let to_each = self.tests_to_each.iter().flat_map(|test| to_each_point(test, &self.name, members));

@@ -1,4 +1,5 @@
-//! Recurring tests of the configuration. They may have several other ends: a list of names, or each other point of the mesh.
+//! Recurring tests of the configuration. They may have several other ends: a list of names, or each other
+//! point of the mesh.
 
 use std::{fmt, ops::Range};
 
@@ -99,8 +100,8 @@ pub(super) struct FileTest {
     priority: i32,
 }
 
-/// The recurring tests of a table of the file: one for each other end that it names; for each other point of the mesh, one without an end.
-/// Empty if the table has mistakes.
+/// The recurring tests of a table of the file: one for each other end that it names; for each other point of
+/// the mesh, one without an end. Empty if the table has mistakes.
 pub(super) fn tasks(
     own: &PointName,
     test: &FileTest,
@@ -256,8 +257,8 @@ fn task(own: &PointName, test: &FileTest, mistakes: &mut Mistakes) -> Option<(Ta
             earliest: Time::ZERO,
             latest: Time::ZERO,
         },
-        // Counted from the epoch: occurrences keep their numbers across restarts, and an hourly test starts at the full
-        // hour.
+        // Counted from the epoch: occurrences keep their numbers across restarts, and an hourly test starts
+        // at the full hour.
         recurrence: Recurrence {
             first: offset.unwrap_or(Some(Time::ZERO))?,
             every,

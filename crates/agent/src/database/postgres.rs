@@ -1,7 +1,7 @@
 //! A connection to PostgreSQL 15 or newer: schema `longfat` of a database.
 //!
-//! Every wait has a deadline. An advisory lock admits one writer at a time, as in SQLite: a row and the statistics of its pair change
-//! in one step.
+//! Every wait has a deadline. An advisory lock admits one writer at a time, as in SQLite: a row and the
+//! statistics of its pair change in one step.
 
 use std::{borrow::Cow, cell::RefCell, collections::BTreeMap, future::Future, time::Duration};
 

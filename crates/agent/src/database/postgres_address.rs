@@ -1,9 +1,12 @@
 //! The address of the common archive: a connection string of libpq, with its parameters for TLS.
 //!
 //! Differences from libpq:
-//! 1. `sslmode=allow` is refused. `prefer` does not continue without TLS if the server offers TLS and the handshake fails.
-//! 2. There are no default files: `sslrootcert`, `sslcert` and `sslkey` name them. Relative paths begin at the directory of agent.toml.
-//! 3. `verify-full` compares the host with the alternative names of the certificate, not with its common name.
+//! 1. `sslmode=allow` is refused. `prefer` does not continue without TLS if the server offers TLS and the
+//!    handshake fails.
+//! 2. There are no default files: `sslrootcert`, `sslcert` and `sslkey` name them. Relative paths begin at
+//!    the directory of agent.toml.
+//! 3. `verify-full` compares the host with the alternative names of the certificate, not with its common
+//!    name.
 
 use std::{
     collections::BTreeMap,

@@ -76,8 +76,8 @@ fn client_config(tls: &TlsParameters) -> io::Result<Arc<ClientConfig>> {
     Ok(Arc::new(config))
 }
 
-/// Verifies the server's certificate to the extent that `sslmode` requires. A certificate that is itself in the file of authorities, such as
-/// a self-signed one, is trusted without an issuer.
+/// Verifies the server's certificate to the extent that `sslmode` requires. A certificate that is itself in
+/// the file of authorities, such as a self-signed one, is trusted without an issuer.
 #[derive(Debug)]
 struct ServerVerifier {
     verification: Verification,

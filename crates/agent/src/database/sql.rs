@@ -1,7 +1,9 @@
-//! The interface of an archive's database: statements that SQLite and PostgreSQL both understand, and their values.
+//! The interface of an archive's database: statements that SQLite and PostgreSQL both understand, and their
+//! values.
 //!
-//! Parameters are `?1`, `?2`, ...; statements must have no other question mark. Sums of integers need `CASE`, because PostgreSQL does
-//! not convert booleans to numbers, and a parameter that replaces a column needs `CAST`.
+//! Parameters are `?1`, `?2`, ...; statements must have no other question mark. Sums of integers need `CASE`,
+//! because PostgreSQL does not convert booleans to numbers, and a parameter that replaces a column needs
+//! `CAST`.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,5 @@
-//! Looks up points in the directory: by place, network, capability, distance, and by the hops of a path. Pure.
+//! Looks up points in the directory: by place, network, capability, distance, and by the hops of a path.
+//! Pure.
 
 use std::{cmp::Ordering, net::IpAddr};
 
@@ -11,8 +12,8 @@ use crate::{
     test::Kind,
 };
 
-/// Minimum number of bits that an address must have in common with a hop to count as close, for IPv4 and IPv6: registries allocate blocks
-/// of at most these prefix lengths.
+/// Minimum number of bits that an address must have in common with a hop to count as close, for IPv4 and
+/// IPv6: registries allocate blocks of at most these prefix lengths.
 const MIN_COMMON_BITS: [u8; 2] = [16, 32];
 /// Maximum number of hops in a look-up.
 const MAX_HOPS: usize = 64;
@@ -64,7 +65,8 @@ pub struct DirectoryPoint {
     pub capabilities: Vec<String>,
     /// What it allows to whom.
     pub allows: Vec<Allowance>,
-    /// Share of the next day in which no exclusive test may run, in tenths; `null` if it has not announced itself.
+    /// Share of the next day in which no exclusive test may run, in tenths; `null` if it has not announced
+    /// itself.
     pub busy_share: Option<f64>,
     /// Distance from the position of the look-up, km.
     pub distance_km: Option<f64>,
@@ -79,8 +81,8 @@ pub struct NearestHop {
     pub number: usize,
     /// Its address.
     pub address: String,
-    /// The number of leading bits that the hop has in common with the point: the length of an announced prefix that contains it, or bits in
-    /// common with the point's address.
+    /// The number of leading bits that the hop has in common with the point: the length of an announced
+    /// prefix that contains it, or bits in common with the point's address.
     pub common_bits: u8,
 }
 
@@ -208,7 +210,8 @@ fn position(text: &str, members: &Members) -> Result<Coordinates, Error> {
     coordinates.ok_or_else(|| Error::Refused(format!("the point {text} has announced no coordinates")))
 }
 
-/// Whether a point has a network: one of this name, or one that contains this address or prefix or is part of it.
+/// Whether a point has a network: one of this name, or one that contains this address or prefix or is part of
+/// it.
 fn has_network(wanted: &str, member: &Member, networks: &[String]) -> bool {
     let Ok(wanted_net) = wanted.parse::<Net>() else {
         return networks.iter().any(|name| name.eq_ignore_ascii_case(wanted));
@@ -224,7 +227,8 @@ fn ip_of(member: &Member) -> Option<IpAddr> {
     host_and_port(address).map_or(address, |(host, _)| host).parse().ok()
 }
 
-/// The number of leading bits that two addresses have in common, if it is at least that of [`MIN_COMMON_BITS`].
+/// The number of leading bits that two addresses have in common, if it is at least that of
+/// [`MIN_COMMON_BITS`].
 fn common_bits(a: IpAddr, b: IpAddr) -> Option<u8> {
     let (bits, least) = match (a.to_canonical(), b.to_canonical()) {
         (IpAddr::V4(a), IpAddr::V4(b)) => ((u32::from(a) ^ u32::from(b)).leading_zeros(), MIN_COMMON_BITS[0]),
@@ -292,7 +296,8 @@ mod tests {
         assert_eq!(by(&|texts| texts.place = Some("Onsala".into())), ["onsala"]);
         assert_eq!(by(&|texts| texts.capability = Some("throughput".into())), ["kashima", "onsala"]);
         assert_eq!(by(&|texts| texts.network = Some("jgn".into())), ["kashima"]);
-        // An address in an announced prefix, a prefix that contains announced ones, and one with a point's own address.
+        // An address in an announced prefix, a prefix that contains announced ones, and one with a point's
+        // own address.
         assert_eq!(by(&|texts| texts.network = Some("203.0.113.77".into())), ["kashima", "relay"]);
         assert_eq!(by(&|texts| texts.network = Some("203.0.112.0/22".into())), ["kashima", "relay"]);
         assert_eq!(by(&|texts| texts.network = Some("198.51.100.0/24".into())), ["silent"]);

@@ -1,7 +1,8 @@
-//! Hosts of a perfSONAR lookup service (sLS), from the JSON of its records (`/lookup/records`). Searches of the directory find them in addition
-//! to the points of the mesh.
+//! Hosts of a perfSONAR lookup service (sLS), from the JSON of its records (`/lookup/records`). Searches of
+//! the directory find them in addition to the points of the mesh.
 //!
-//! A value of a record is a list of texts, or a text. Records refer to each other by their `uri`: a host to its interfaces, a service to its host.
+//! A value of a record is a list of texts, or a text. Records refer to each other by their `uri`: a host to
+//! its interfaces, a service to its host.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -48,7 +49,8 @@ fn values<'a>(record: &'a Record, key: &str) -> Vec<&'a str> {
     }
 }
 
-/// A host as an entry of the directory; `None` if it has no name, or if a text is not allowed in announcements.
+/// A host as an entry of the directory; `None` if it has no name, or if a text is not allowed in
+/// announcements.
 fn host(
     record: &Record,
     addresses: &BTreeMap<&str, Vec<&str>>,

@@ -14,10 +14,11 @@ use crate::{
     inbound::Inbound,
 };
 
-/// Interval at which alerts are resent. Alertmanager resolves an alert that it has not received for its `resolve_timeout`, 5 min by default.
+/// Interval at which alerts are resent. Alertmanager resolves an alert that it has not received for its
+/// `resolve_timeout`, 5 min by default.
 const RESEND_INTERVAL: Time = Time::from_secs(60);
-/// Maximum age of the last test of an alert's pair, microseconds. After that, the cause is unknown: the pair may no longer be tested. A weekly
-/// test may be a day late.
+/// Maximum age of the last test of an alert's pair, microseconds. After that, the cause is unknown: the pair
+/// may no longer be tested. A weekly test may be a day late.
 const MAX_TEST_AGE_US: i64 = 8 * 86_400_000_000;
 
 impl EventLoop {
@@ -56,7 +57,8 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Handles the end of an attempt to send. After an error, all alerts are resent after [`RESEND_INTERVAL`].
+    /// Handles the end of an attempt to send. After an error, all alerts are resent after
+    /// [`RESEND_INTERVAL`].
     pub(super) fn on_alertmanager_replied(&mut self, error: Option<String>) {
         self.alertmanager.is_sending = false;
         match error {
@@ -65,8 +67,8 @@ impl EventLoop {
         }
     }
 
-    /// The alerts of the current causes. A pair has an alert if its tests give no result, or less than the rate of the path, and if no user has
-    /// acknowledged the cause or muted the pair.
+    /// The alerts of the current causes. A pair has an alert if its tests give no result, or less than the
+    /// rate of the path, and if no user has acknowledged the cause or muted the pair.
     fn firing_alerts(&self, now_us: i64) -> Result<BTreeMap<AlertKey, CauseAlert>, Error> {
         let attention = self.archive.attention()?;
         let mut firing = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! Periodic maintenance by the loop: retention of results, the entry in the directory, alerts, and renewal of the point's certificate.
+//! Periodic maintenance by the loop: retention of results, the entry in the directory, alerts, and renewal of
+//! the point's certificate.
 
 use std::{fs, path::Path, sync::atomic::Ordering, thread};
 
@@ -93,8 +94,8 @@ impl EventLoop {
         }
     }
 
-    /// The pending change whose alert is sent next. Changes whose alert was never sent come first, in their order. Changes that need no alert, or
-    /// are too old for one, are settled here.
+    /// The pending change whose alert is sent next. Changes whose alert was never sent come first, in their
+    /// order. Changes that need no alert, or are too old for one, are settled here.
     fn next_change(&mut self, now: Now) -> Result<Option<(CauseChange, AlertProgress)>, Error> {
         let now_us = unix_us(now);
         let pending = self.archive.pending_changes()?;
@@ -164,8 +165,8 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Handles the end of an attempt to send the alert of a change. Alerts of other changes do not wait for the receivers that have not accepted
-    /// this one.
+    /// Handles the end of an attempt to send the alert of a change. Alerts of other changes do not wait for
+    /// the receivers that have not accepted this one.
     pub(super) fn on_alerted(&mut self, now: Now, change: CauseChange, sent: Sent) -> Result<(), Error> {
         self.maintenance.is_alerting = false;
         self.maintenance.alert_now(now.steady);
@@ -199,7 +200,8 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Authority: a member requests a new certificate for its name. The connection is authenticated, so no other name can be requested.
+    /// Authority: a member requests a new certificate for its name. The connection is authenticated, so no
+    /// other name can be requested.
     pub(super) fn on_renew(
         &mut self,
         from: &PointName,

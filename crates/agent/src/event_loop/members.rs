@@ -16,8 +16,8 @@ use crate::{
 const LOAD_S: u64 = 86_400;
 
 impl EventLoop {
-    /// A point has connected: sends its pending results, and the list of members if it missed a change. The authority gets this point's
-    /// announcement if it lacks the present one.
+    /// A point has connected: sends its pending results, and the list of members if it missed a change. The
+    /// authority gets this point's announcement if it lacks the present one.
     pub(super) fn on_connected(&mut self, now: Now, name: &PointName, ip: IpAddr, batch: &mut Batch) {
         self.rules.set_address(name, ip);
         if self.outbox_due.is_some() {
@@ -76,7 +76,8 @@ impl EventLoop {
         }
     }
 
-    /// Authority: stores an announcement. The list is published once, at the end of the batch, for all its announcements.
+    /// Authority: stores an announcement. The list is published once, at the end of the batch, for all its
+    /// announcements.
     fn accept_announcement(&mut self, name: &PointName, announcement: Announcement, batch: &mut Batch) {
         match self.members.announce(name, announcement) {
             Ok(has_changed) => batch.has_announcements |= has_changed,

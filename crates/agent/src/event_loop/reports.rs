@@ -1,4 +1,5 @@
-//! What the agent reports to users: its state, its calendar, reservations in words, and alerts. Nothing here changes the state.
+//! What the agent reports to users: its state, its calendar, reservations in words, and alerts. Nothing here
+//! changes the state.
 
 use reservation::{Now, Outcome, Phase, Reservation, ReservationId, TaskName};
 use serde::Serialize;
@@ -114,7 +115,8 @@ impl EventLoop {
         Ok(Explained { id: id.to_string(), phase: phase.into(), text, result })
     }
 
-    /// The reason why a slot is not agreed on yet, if the other point cannot be reached; otherwise an empty text.
+    /// The reason why a slot is not agreed on yet, if the other point cannot be reached; otherwise an empty
+    /// text.
     fn unreachable(&self, known: &Reservation) -> String {
         if !matches!(known.phase, Phase::Seeking | Phase::Held { .. } | Phase::Confirming { .. }) {
             return String::new();
@@ -123,7 +125,8 @@ impl EventLoop {
         failure.map_or(String::new(), |(name, failure)| format!("; {name} cannot be reached: {failure}"))
     }
 
-    /// A reservation, or the occurrences of a recurring test: those that have not ended, and the newest that have ended.
+    /// A reservation, or the occurrences of a recurring test: those that have not ended, and the newest that
+    /// have ended.
     pub(super) fn why(&self, text: &str) -> Result<Vec<Explained>, Error> {
         let name = TaskName(text.into());
         let is_its = |known: &&Reservation| known.task.as_ref().is_some_and(|of| of.task == name);

@@ -327,8 +327,8 @@ impl EventLoop {
         Err(Error::Refused(format!("{id} was not reserved {requester}")))
     }
 
-    /// The reservation that a requester wants to cancel. Without the scope `cancel`, it may cancel only its own
-    /// reservations.
+    /// The reservation that a requester wants to cancel. Without the scope `cancel`, it may cancel only its
+    /// own reservations.
     fn reservation_to_cancel(&self, text: &str, by: &Requester) -> Result<ReservationId, Error> {
         let id = self.reservation_of(text)?;
         if !by.grant.permits(Scope::Cancel) {
@@ -337,7 +337,8 @@ impl EventLoop {
         Ok(id)
     }
 
-    /// The transfer that a requester names, which this point must lead. Programs and users with a role report their own transfers only.
+    /// The transfer that a requester names, which this point must lead. Programs and users with a role report
+    /// their own transfers only.
     fn transfer_of(&self, text: &str, by: &Requester) -> Result<ReservationId, Error> {
         let id = self.reservation_of(text)?;
         if by.grant != Grant::All {

@@ -37,12 +37,13 @@ use crate::{
 
 /// Maximum number of events that are handled as one batch.
 const MAX_BATCH: usize = 256;
-/// Maximum interval between two readings of the clock while reservations are open. Steps are reported earlier, by the kernel
-/// ([`crate::clock_steps`]).
+/// Maximum interval between two readings of the clock while reservations are open. Steps are reported
+/// earlier, by the kernel ([`crate::clock_steps`]).
 const CLOCK_CHECK: Time = Time::from_secs(5);
 /// The longest sleep.
 const MAX_SLEEP: Time = Time::from_secs(3600);
-/// Maximum number of unconfirmed results that are sent to a point at once: fewer than the frames that its connection holds.
+/// Maximum number of unconfirmed results that are sent to a point at once: fewer than the frames that its
+/// connection holds.
 const MAX_RESULTS_AT_ONCE: u32 = 1000;
 /// How long the agent waits for its tests to end when it is stopped.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -124,8 +125,8 @@ impl EventLoop {
         self.reconcile()
     }
 
-    /// The number of the first reservation of an empty calendar. A point of this name may have had another calendar: other points know its
-    /// reservations for a week, and all archives have their results.
+    /// The number of the first reservation of an empty calendar. A point of this name may have had another
+    /// calendar: other points know its reservations for a week, and all archives have their results.
     fn first_number(&self, now: Now) -> Result<u64, Error> {
         let archived = self.archive.highest_number(&self.config.name)?;
         // Seconds since 1970: no point reserves more than one test a second for long.
@@ -133,8 +134,8 @@ impl EventLoop {
         Ok(by_time.max(archived) + 1)
     }
 
-    /// Replaces the recurring tests by those of the configuration and the members. Occurrences of a changed test that have not run are
-    /// cancelled; one that runs continues.
+    /// Replaces the recurring tests by those of the configuration and the members. Occurrences of a changed
+    /// test that have not run are cancelled; one that runs continues.
     pub(super) fn set_tasks(&mut self, now: Now, batch: &mut Batch) {
         let wanted = self.config.tasks(&self.members);
         let known: Vec<TaskName> = self.point.state().tasks().map(|(task, _)| task.name.clone()).collect();
@@ -192,7 +193,8 @@ impl EventLoop {
         self.pusher = metrics.clone().and_then(|push| MetricsPusher::start(push, state, postgres.clone()));
     }
 
-    /// Applies the tests, their servers, the limits, the roles and the push of metrics of a new configuration.
+    /// Applies the tests, their servers, the limits, the roles and the push of metrics of a new
+    /// configuration.
     fn reload(&mut self, config: Config) -> Result<(), Error> {
         if config.name != self.config.name {
             let (own, other) = (&self.config.name, &config.name);
@@ -266,8 +268,8 @@ impl EventLoop {
         self.commit(now, batch)
     }
 
-    /// Reads the clock. Updates whether retention may remove results, and the latest start that a test can have (later ones come from a wrong
-    /// clock).
+    /// Reads the clock. Updates whether retention may remove results, and the latest start that a test can
+    /// have (later ones come from a wrong clock).
     fn observe_clock(&mut self, now: Now) {
         self.removal_guard.observe(now);
         let may_remove = self.removal_guard.permits(now) && self.config.clock.is_synchronized();
@@ -350,7 +352,8 @@ impl EventLoop {
                 continue;
             }
             self.outbox_due = Some(now.steady + REPEAT);
-            // Without a connection only one result is sent, which opens the connection. The others follow when it is open.
+            // Without a connection only one result is sent, which opens the connection. The others follow
+            // when it is open.
             let limit = if self.network.peer(&to).is_connected { MAX_RESULTS_AT_ONCE } else { 1 };
             for id in self.archive.unsent(&to, limit)? {
                 match self.archive.get(&id)? {

@@ -226,7 +226,8 @@ impl EventLoop {
         self.point.reservation(id)?.request.spec.test.kind.parse().ok()
     }
 
-    /// Lead: handles an application's report of its transfer. Ends a running transfer; replaces the stored figures of one that has ended.
+    /// Lead: handles an application's report of its transfer. Ends a running transfer; replaces the stored
+    /// figures of one that has ended.
     pub(super) fn report_transfer(
         &mut self,
         id: &ReservationId,
@@ -288,7 +289,8 @@ impl EventLoop {
         Ok(())
     }
 
-    /// The points to which a result is sent: the other end, the point that requested the test, and those of `results_to`.
+    /// The points to which a result is sent: the other end, the point that requested the test, and those of
+    /// `results_to`.
     fn receivers(&self, known: &Reservation) -> Vec<PointName> {
         let own = &self.config.name;
         let ends = known.request.spec.peer.iter().chain([&known.request.id.origin]);
@@ -333,8 +335,8 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Whether the sender of a result leads its test, as far as this point knows. If this point has neither the reservation nor a stored
-    /// result, it accepts any sender, except for reservations of its own.
+    /// Whether the sender of a result leads its test, as far as this point knows. If this point has neither
+    /// the reservation nor a stored result, it accepts any sender, except for reservations of its own.
     fn may_store(&self, id: &ReservationId, row: &TestRow, from: &PointName) -> Result<bool, Error> {
         let own = &self.config.name;
         let stored = self.archive.get(&row.id)?;
@@ -400,7 +402,8 @@ impl EventLoop {
         Ok(())
     }
 
-    /// After a start: stores ends that the archive lacks, and results of tests during which the agent was killed.
+    /// After a start: stores ends that the archive lacks, and results of tests during which the agent was
+    /// killed.
     pub(super) fn reconcile(&mut self) -> Result<(), Error> {
         let ids: Vec<ReservationId> =
             self.point.reservations().map(|known| known.request.id.clone()).collect();
@@ -409,7 +412,8 @@ impl EventLoop {
         for id in ids {
             self.archive_end(now, &id)?;
         }
-        // Tests that were running when the agent was killed. If such a test has a record, complete or partial, its figures come from the record.
+        // Tests that were running when the agent was killed. If such a test has a record, complete or
+        // partial, its figures come from the record.
         let runs_dir = self.config.state.join("runs");
         for old in interrupted {
             let Some(mut row) = self.archive.get(&old.id)? else { continue };
@@ -423,7 +427,8 @@ impl EventLoop {
             if let Some(found) = test::find_record(&runs_dir, &row.id, started_s.saturating_sub(60)) {
                 let FoundRecord { path, run, others } = found;
                 test::remove_others(&others, Some(&path));
-                // A diagnosis consists of several tests: a complete record of one of them is not yet the conclusion of the diagnosis.
+                // A diagnosis consists of several tests: a complete record of one of them is not yet the
+                // conclusion of the diagnosis.
                 let is_part = row.kind == Kind::Diagnose.name();
                 let figures = Figures::of(&run);
                 row.figures = if is_part { figures.without_verdict() } else { figures };
@@ -463,7 +468,8 @@ impl EventLoop {
     }
 }
 
-/// Adds the application's report to the result of a transfer. Without a report, the result is that of the connections that were seen.
+/// Adds the application's report to the result of a transfer. Without a report, the result is that of the
+/// connections that were seen.
 fn add_report(figures: &mut Figures, error: &mut Option<String>, report: Option<&TransferReport>) {
     if let Some(report) = report {
         figures.goodput_bps = report.goodput_bps().or(figures.goodput_bps);

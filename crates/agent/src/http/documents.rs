@@ -1,4 +1,5 @@
-//! The JSON documents of the HTTP interface; `web/src/mesh-api.ts` declares the same types, and a test compares them.
+//! The JSON documents of the HTTP interface; `web/src/mesh-api.ts` declares the same types, and a test
+//! compares them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -77,11 +78,13 @@ pub struct MeshPair {
     pub goodput_bps: Option<f64>,
     /// Best goodput of such a test, bit/s.
     pub best_goodput_bps: Option<f64>,
-    /// Share of lost packets in the last latency test; without one, of retransmitted segments in the last throughput test.
+    /// Share of lost packets in the last latency test; without one, of retransmitted segments in the last
+    /// throughput test.
     pub loss_share: Option<f64>,
     /// Smallest round-trip time of the last test, microseconds.
     pub min_rtt_us: Option<f64>,
-    /// Typical round-trip time of the last latency test; without one, of the last throughput test, microseconds.
+    /// Typical round-trip time of the last latency test; without one, of the last throughput test,
+    /// microseconds.
     pub typical_rtt_us: Option<f64>,
     /// Capacity of the narrowest link that the last probe found, bit/s of IP; `null` if it is inconclusive.
     pub capacity_bps: Option<f64>,
@@ -91,12 +94,14 @@ pub struct MeshPair {
     pub mtu_bytes: Option<u64>,
     /// Number of hops to the other end that the last trace found.
     pub hops: Option<u64>,
-    /// Start of the test whose goodput is `goodput_bps`: the last throughput test by TCP with the options that decide on the pair; without one, the
-    /// last diagnosis; microseconds since 1970.
+    /// Start of the test whose goodput is `goodput_bps`: the last throughput test by TCP with the options
+    /// that decide on the pair; without one, the last diagnosis; microseconds since 1970.
     pub tested_us: Option<i64>,
-    /// Start of the last throughput test by TCP with a result, whatever its options; without one, of the last diagnosis; microseconds since 1970.
+    /// Start of the last throughput test by TCP with a result, whatever its options; without one, of the last
+    /// diagnosis; microseconds since 1970.
     pub last_test_us: Option<i64>,
-    /// The options of the test at `tested_us`, as in `parallel=4`; `null` if it had none. Tests with other options do not decide on the pair.
+    /// The options of the test at `tested_us`, as in `parallel=4`; `null` if it had none. Tests with other
+    /// options do not decide on the pair.
     pub options: Option<String>,
     /// Why its tests get no result.
     pub problem: Option<String>,
@@ -188,8 +193,8 @@ impl MeshPair {
     }
 }
 
-/// All pairs, worst first: without a result, then limited by another cause than the path's rate; among those, by how much of their
-/// best goodput is missing. Acknowledged and muted ones follow.
+/// All pairs, worst first: without a result, then limited by another cause than the path's rate; among those,
+/// by how much of their best goodput is missing. Acknowledged and muted ones follow.
 fn worst_first(facts: Vec<PairFacts>, attention: &Attention, now_us: i64) -> Vec<MeshPair> {
     let mut pairs: Vec<MeshPair> = facts.into_iter().map(MeshPair::of).collect();
     for pair in &mut pairs {
@@ -308,7 +313,8 @@ pub struct Cancellation {
 pub struct TransferResult {
     /// The reservation.
     pub id: String,
-    /// Payload that the other end has received, bytes; absent: the goodput is that of the TCP connections that were seen.
+    /// Payload that the other end has received, bytes; absent: the goodput is that of the TCP connections
+    /// that were seen.
     #[serde(default)]
     pub bytes: Option<u64>,
     /// Time that this took, microseconds; above 0.

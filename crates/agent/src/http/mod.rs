@@ -1,9 +1,12 @@
-//! The HTTP interface of a point: the page of the mesh, JSON documents, metrics, and reservations for programs.
+//! The HTTP interface of a point: the page of the mesh, JSON documents, metrics, and reservations for
+//! programs.
 //!
-//! Results come from the archive's file, everything else through the control socket, so that a request never delays the agent's loop
-//! longer than a local user's request does. Reading needs a token only if the configuration says so ([`ReadAccess`]). The interface listens on
-//! loopback unless the configuration names another address, and then refuses foreign host names (DNS rebinding). Changes need a token
-//! ([`authorize`]), which is checked before the document of the request is read. If its scopes refuse a change, the audit log has the refusal.
+//! Results come from the archive's file, everything else through the control socket, so that a request never
+//! delays the agent's loop longer than a local user's request does. Reading needs a token only if the
+//! configuration says so ([`ReadAccess`]). The interface listens on loopback unless the configuration names
+//! another address, and then refuses foreign host names (DNS rebinding). Changes need a token
+//! ([`authorize`]), which is checked before the document of the request is read. If its scopes refuse a
+//! change, the audit log has the refusal.
 
 mod documents;
 mod mesh;
@@ -175,8 +178,8 @@ pub(crate) async fn serve(
     server::serve(listener, router(Arc::new(site)), server::Limits::default()).await.map_err(failed)
 }
 
-/// Serves the interface of a running agent from another process until it is stopped, for agents in other network namespaces. It does not know
-/// the agent's roles, so tokens with a role are refused.
+/// Serves the interface of a running agent from another process until it is stopped, for agents in other
+/// network namespaces. It does not know the agent's roles, so tokens with a role are refused.
 ///
 /// # Errors
 /// If the server fails.
@@ -226,7 +229,8 @@ async fn handle(site: Arc<Site>, route: &'static Route, request: Request) -> Res
     };
     let work = async move {
         let permit = Arc::clone(&site.request_permits).acquire_owned().await;
-        // Databases and the control socket block. The permit is held until the work ends, whether or not a client waits.
+        // Databases and the control socket block. The permit is held until the work ends, whether or not a
+        // client waits.
         tokio::task::spawn_blocking(move || {
             let response = match change {
                 None => respond(&site, route, &query),
@@ -244,8 +248,8 @@ async fn handle(site: Arc<Site>, route: &'static Route, request: Request) -> Res
     }
 }
 
-/// The name of the token in a request's header, if it has one of the scopes that the route needs. Pages of other sites cannot send this
-/// header: no response permits it (CORS).
+/// The name of the token in a request's header, if it has one of the scopes that the route needs. Pages of
+/// other sites cannot send this header: no response permits it (CORS).
 fn authorize(site: &Site, route: &Route, headers: &HeaderMap) -> Result<String, Refusal> {
     let header = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token = header.and_then(|value| value.split_once(' '));
@@ -374,7 +378,8 @@ fn respond(site: &Site, route: &Route, query: &str) -> Result<Response, Refusal>
                 return Err(Refusal::Invalid("from and to are missing".into()));
             };
             let since_us = filter.since_us.unwrap_or(0);
-            // Only changes found by the kind of tests that determines the cause: other kinds have other names for causes.
+            // Only changes found by the kind of tests that determines the cause: other kinds have other names
+            // for causes.
             let cause = archive.pair(&from, &to)?.and_then(|pair| pair.cause);
             let (changes, remedy) = match cause {
                 Some(cause) => (archive.changes(&from, &to, &cause.kind, since_us)?, archive.remedy(&cause)?),

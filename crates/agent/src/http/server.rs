@@ -1,12 +1,14 @@
-//! Serves HTTP/1.1 connections. Every wait for a client has a deadline, and the resources that clients can occupy are limited:
+//! Serves HTTP/1.1 connections. Every wait for a client has a deadline, and the resources that clients can
+//! occupy are limited:
 //!
 //! - headers that arrive too slowly, and connections without a request: [`Limits::request`]
 //! - responses that are not read, or are read too slowly: [`Limits::part`]
-//! - all open connections and unread responses: beyond the maximum, the connection that has waited longest for its client is closed;
-//!   a new connection is refused if the requests of all other connections are being processed
+//! - all open connections and unread responses: beyond the maximum, the connection that has waited longest
+//!   for its client is closed; a new connection is refused if the requests of all other connections are being
+//!   processed
 //!
-//! The documents of requests have their own deadline ([`super::BODY_TIMEOUT`]). If one is not read, the connection is closed after the
-//! response.
+//! The documents of requests have their own deadline ([`super::BODY_TIMEOUT`]). If one is not read, the
+//! connection is closed after the response.
 
 use std::{
     collections::BTreeMap,
@@ -52,7 +54,8 @@ const FULL: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain
 /// Limits on the resources that clients use.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Time until the headers of a request are complete, from the opening of the connection or the end of the previous response.
+    /// Time until the headers of a request are complete, from the opening of the connection or the end of the
+    /// previous response.
     pub request: Duration,
     /// Time for each 64 KiB of a response.
     pub part: Duration,
@@ -102,7 +105,8 @@ impl Connections {
         }
     }
 
-    /// Whether one more connection can be served: there is space, or a connection that waits for its client can be closed.
+    /// Whether one more connection can be served: there is space, or a connection that waits for its client
+    /// can be closed.
     fn has_space(&self) -> bool {
         let open = self.lock();
         open.len() < self.limits.connections || open.values().any(|connection| !connection.is_working)
@@ -161,7 +165,8 @@ pub(super) async fn serve(listener: TcpListener, router: Router, limits: Limits)
     }
 }
 
-/// Sends a client the response that all connections are in use, as far as the kernel accepts it without blocking.
+/// Sends a client the response that all connections are in use, as far as the kernel accepts it without
+/// blocking.
 fn refuse(stream: &TcpStream) {
     // An unread request would make the kernel reset the connection.
     let _ = stream.try_read(&mut [0; MAX_HEADER_BYTES]);

@@ -43,7 +43,8 @@ impl Coordinates {
         Ok(Coordinates { latitude_deg, longitude_deg })
     }
 
-    /// Distance on the surface, km: the haversine formula with the mean radius of the Earth, 6371 km (error below 0.6 %).
+    /// Distance on the surface, km: the haversine formula with the mean radius of the Earth, 6371 km (error
+    /// below 0.6 %).
     pub fn distance_km(self, other: Coordinates) -> f64 {
         const RADIUS_KM: f64 = 6371.0;
         let [latitude, other_latitude] = [self, other].map(|at| at.latitude_deg.to_radians());

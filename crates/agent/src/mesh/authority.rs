@@ -1,8 +1,9 @@
 //! The certificate authority of a mesh, at the point that created it.
 //!
-//! A point's certificate has the DNS name `NAME.point`, an invitation's `ID.invitation`. An invitation is a certificate too, so that the
-//! authority reads nothing from a client without a certificate. An invitation can be redeemed once, until it expires; the same key may
-//! repeat a request whose reply was lost, as long as its point is a member.
+//! A point's certificate has the DNS name `NAME.point`, an invitation's `ID.invitation`. An invitation is a
+//! certificate too, so that the authority reads nothing from a client without a certificate. An invitation
+//! can be redeemed once, until it expires; the same key may repeat a request whose reply was lost, as long as
+//! its point is a member.
 
 use std::{
     fs, io,
@@ -199,7 +200,8 @@ impl Authority {
         Ok(Acceptable { id: id.into(), issued, public_key: public_key.into() })
     }
 
-    /// Redeems an invitation; returns the certificate, DER. Its point is a member already: the same key may repeat the request after a kill.
+    /// Redeems an invitation; returns the certificate, DER. Its point is a member already: the same key may
+    /// repeat the request after a kill.
     pub(crate) fn redeem(&self, acceptable: Acceptable) -> Result<Vec<u8>, Error> {
         let Acceptable { id, mut issued, public_key } = acceptable;
         issued.key = Some(HEXLOWER.encode(&public_key));

@@ -1,4 +1,5 @@
-//! A certificate with its key, and the TLS configurations made of it: both ends always present a certificate of the mesh.
+//! A certificate with its key, and the TLS configurations made of it: both ends always present a certificate
+//! of the mesh.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -81,8 +82,8 @@ impl Identity {
         Identity { certificate, key, authority, dns_name: dns_name.into() }
     }
 
-    /// The key of a point that joins, with its public part. It is the same after an attempt that failed, because an invitation is
-    /// redeemed for one key only.
+    /// The key of a point that joins, with its public part. It is the same after an attempt that failed,
+    /// because an invitation is redeemed for one key only.
     pub(crate) fn joining_key(state: &Path) -> Result<(Vec<u8>, Vec<u8>), Error> {
         let directory = state.join("tls");
         files::create_directory(&directory)?;
@@ -191,7 +192,8 @@ impl Identity {
     /// Whether the certificate will still be valid after this time.
     pub(crate) fn is_valid_for(&self, time: Duration) -> Result<bool, Error> {
         match self.verify(time) {
-            // Not valid yet: this host's clock is behind, for example at its start. A new certificate would not help.
+            // Not valid yet: this host's clock is behind, for example at its start. A new certificate would
+            // not help.
             Ok(()) | Err(webpki::Error::CertNotValidYet { .. }) => Ok(true),
             Err(webpki::Error::CertExpired { .. }) => Ok(false),
             Err(error) => Err(Error::tls("verify this point's certificate", error)),

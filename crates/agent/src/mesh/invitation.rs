@@ -1,4 +1,5 @@
-//! The token with which a new point joins: the authority's address and certificate, and a certificate with its key that permits one join request.
+//! The token with which a new point joins: the authority's address and certificate, and a certificate with
+//! its key that permits one join request.
 
 use std::{fmt, str::FromStr};
 

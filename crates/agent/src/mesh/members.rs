@@ -1,4 +1,5 @@
-//! The members of a mesh: names, addresses and announcements. The authority's point changes the list and sends it to all others.
+//! The members of a mesh: names, addresses and announcements. The authority's point changes the list and
+//! sends it to all others.
 
 use std::path::{Path, PathBuf};
 
@@ -17,8 +18,8 @@ pub struct Member {
     pub name: PointName,
     /// Where it listens, `HOST:PORT`.
     pub address: String,
-    /// The digest of its public key (`key_digest`); absent if it joined with an earlier version. A certificate of the same name
-    /// with another key is that of an expelled point.
+    /// The digest of its public key (`key_digest`); absent if it joined with an earlier version. A
+    /// certificate of the same name with another key is that of an expelled point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// Its entry in the directory; `None` until it has announced itself.

@@ -1,4 +1,5 @@
-//! Membership of the mesh: its authority, the points' certificates, invitations, and the list of members with what each announces.
+//! Membership of the mesh: its authority, the points' certificates, invitations, and the list of members with
+//! what each announces.
 
 mod announcement;
 mod authority;

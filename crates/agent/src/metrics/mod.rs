@@ -76,7 +76,8 @@ fn integer(value: impl TryInto<i64>) -> MetricValue {
 }
 
 impl MetricsSnapshot {
-    /// Reads the state of the running agent with this state directory, and the archive whose results it shows.
+    /// Reads the state of the running agent with this state directory, and the archive whose results it
+    /// shows.
     pub fn read(state: &Path, postgres: Option<&PostgresAddress>) -> Result<MetricsSnapshot, Error> {
         let status = Client::new(state).status()?;
         let mesh = mesh_document(state, &status, &Archive::shown(state, postgres)?)?;

@@ -1,15 +1,18 @@
-//! Metrics in the JSON encoding of OTLP: requests of the type `ExportMetricsServiceRequest` of opentelemetry-proto.
+//! Metrics in the JSON encoding of OTLP: requests of the type `ExportMetricsServiceRequest` of
+//! opentelemetry-proto.
 //!
-//! Keys are in lowerCamelCase, 64-bit integers are decimal strings, and enums are integers (OTLP specification, "JSON Protobuf Encoding").
+//! Keys are in lowerCamelCase, 64-bit integers are decimal strings, and enums are integers (OTLP
+//! specification, "JSON Protobuf Encoding").
 
 use serde::{Serialize, Serializer};
 
 use super::{Metric, MetricKind, MetricValue, Sample};
 
-/// `service.name` of all points. Prometheus makes the label `job` of it, and `instance` of `service.instance.id`; remote write sends
-/// these labels.
+/// `service.name` of all points. Prometheus makes the label `job` of it, and `instance` of
+/// `service.instance.id`; remote write sends these labels.
 pub(super) const SERVICE: &str = "longfat";
-/// Maximum number of data points in a request. A data point has about 200 bytes, and receivers accept requests of 20 MiB by default.
+/// Maximum number of data points in a request. A data point has about 200 bytes, and receivers accept
+/// requests of 20 MiB by default.
 const MAX_POINTS: usize = 10_000;
 /// `AGGREGATION_TEMPORALITY_CUMULATIVE`.
 const CUMULATIVE: u8 = 2;
@@ -226,8 +229,8 @@ fn attribute<'a>(key: &'a str, value: &'a str) -> Attribute<'a> {
     Attribute { key, value: AnyValue { string_value: value } }
 }
 
-/// The unit of a metric (UCUM), by the end of its name. Prometheus appends the words of a unit to names that lack them, and knows no bits: rates
-/// have none, so that metrics have the same names as in `/metrics`.
+/// The unit of a metric (UCUM), by the end of its name. Prometheus appends the words of a unit to names that
+/// lack them, and knows no bits: rates have none, so that metrics have the same names as in `/metrics`.
 fn unit(name: &str) -> Option<&'static str> {
     if name.ends_with("_seconds") {
         Some("s")

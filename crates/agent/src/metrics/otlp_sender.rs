@@ -1,6 +1,7 @@
 //! Sends metrics by OTLP over HTTP.
 //!
-//! Nothing is queued or repeated: gauges are the present values and counters are cumulative, so the next push replaces one that failed.
+//! Nothing is queued or repeated: gauges are the present values and counters are cumulative, so the next push
+//! replaces one that failed.
 
 use std::time::{Duration, Instant};
 
@@ -22,8 +23,9 @@ pub(super) struct OtlpSender {
 }
 
 impl OtlpSender {
-    /// The times of a push. The start of the counters in the archive is unknown: the first point of a sequence has its own time as its start,
-    /// and the others have the same start (OpenTelemetry, metrics data model, "Cumulative streams: handling unknown start time").
+    /// The times of a push. The start of the counters in the archive is unknown: the first point of a
+    /// sequence has its own time as its start, and the others have the same start (OpenTelemetry, metrics
+    /// data model, "Cumulative streams: handling unknown start time").
     fn times(&self, now_ns: u64) -> MetricsTimes {
         // After a step of the clock to an earlier time a new sequence begins.
         let start_ns = self.start_ns.filter(|start_ns| *start_ns <= now_ns).unwrap_or(now_ns);

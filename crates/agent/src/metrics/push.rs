@@ -1,4 +1,5 @@
-//! The thread that pushes the metrics: to an OpenTelemetry collector or to Prometheus by OTLP, or to Prometheus by remote write.
+//! The thread that pushes the metrics: to an OpenTelemetry collector or to Prometheus by OTLP, or to
+//! Prometheus by remote write.
 //!
 //! It reads the state as a local user does, and sends it, so that a receiver that stalls delays nothing else.
 
@@ -29,7 +30,8 @@ pub(crate) struct MetricsPusher {
 }
 
 impl MetricsPusher {
-    /// Starts the thread for the agent with this state directory. `None`: there is no thread, and the reason is logged.
+    /// Starts the thread for the agent with this state directory. `None`: there is no thread, and the reason
+    /// is logged.
     pub fn start(
         push: MetricsPush,
         state: &Path,

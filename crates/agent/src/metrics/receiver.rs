@@ -66,7 +66,8 @@ impl MetricsReceiver {
     }
 }
 
-/// How the agent authenticates itself to the receiver. Files are read for each request, so that a secret can be replaced while the agent runs.
+/// How the agent authenticates itself to the receiver. Files are read for each request, so that a secret can
+/// be replaced while the agent runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MetricsCredentials {
     /// A bearer token (RFC 6750).

@@ -1,8 +1,9 @@
-//! Metrics as requests of Prometheus remote write 1.0: messages `prometheus.WriteRequest`, each compressed as one block of snappy.
+//! Metrics as requests of Prometheus remote write 1.0: messages `prometheus.WriteRequest`, each compressed as
+//! one block of snappy.
 //!
-//! The labels `job` and `instance` are those of the push by OTLP. A series that has ended gets a stale marker ("Stale markers" of the
-//! specification), so that queries do not return the former cause of a pair beside the present one. Types and help texts are not sent: version 1.0
-//! reserves their field.
+//! The labels `job` and `instance` are those of the push by OTLP. A series that has ended gets a stale marker
+//! ("Stale markers" of the specification), so that queries do not return the former cause of a pair beside
+//! the present one. Types and help texts are not sent: version 1.0 reserves their field.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +19,8 @@ pub(super) const HEADERS: [(&str, &str); 3] = [
     ("Content-Type", "application/x-protobuf"),
     ("X-Prometheus-Remote-Write-Version", "0.1.0"),
 ];
-/// Maximum number of series in a request. A series has about 150 bytes before compression; receivers limit a request to 32 MiB or more.
+/// Maximum number of series in a request. A series has about 150 bytes before compression; receivers limit a
+/// request to 32 MiB or more.
 const MAX_SERIES: usize = 10_000;
 /// Bits of the value that marks the end of a series.
 const STALE_MARKER: u64 = 0x7ff0_0000_0000_0002;
@@ -41,8 +43,8 @@ struct Series<'a> {
     value: u64,
 }
 
-/// The metrics of a point as bodies of requests of at most [`MAX_SERIES`]. `previous`: the metrics that were sent before; those that have no sample
-/// any more get a stale marker. `time_ms`: milliseconds since 1970.
+/// The metrics of a point as bodies of requests of at most [`MAX_SERIES`]. `previous`: the metrics that were
+/// sent before; those that have no sample any more get a stale marker. `time_ms`: milliseconds since 1970.
 pub(super) fn requests<'a>(
     metrics: &'a [Metric<'a>],
     previous: &'a [Metric<'a>],

@@ -1,7 +1,9 @@
-//! The requests of remote write that wait: in the order of their values, each sent until the receiver has accepted or refused it.
+//! The requests of remote write that wait: in the order of their values, each sent until the receiver has
+//! accepted or refused it.
 //!
-//! The state machine of a push by remote write. It sends nothing itself: the caller sends [`WriteQueue::first`] at [`WriteQueue::attempt_at`], and
-//! passes the reply to [`WriteQueue::handle`]. Only one request is under way, so the receiver gets the values of each series in the order of time.
+//! The state machine of a push by remote write. It sends nothing itself: the caller sends
+//! [`WriteQueue::first`] at [`WriteQueue::attempt_at`], and passes the reply to [`WriteQueue::handle`]. Only
+//! one request is under way, so the receiver gets the values of each series in the order of time.
 
 use std::{
     collections::VecDeque,
@@ -12,7 +14,8 @@ use std::{
 use super::{MetricsSnapshot, push_outcome::PushOutcome, remote_write};
 use crate::{http_client::PostResponse, texts::utc};
 
-/// Maximum size of all requests that wait, bytes after compression. The values of a mesh of 6 points have about 50 kB before compression.
+/// Maximum size of all requests that wait, bytes after compression. The values of a mesh of 6 points have
+/// about 50 kB before compression.
 const MAX_QUEUED_BYTES: usize = 8 << 20;
 /// The time until the first repetition of a request; it doubles with each.
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);

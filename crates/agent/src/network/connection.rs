@@ -29,8 +29,8 @@ const MAX_CONNECTIONS: usize = 4;
 /// Maximum number of frames that are written at once.
 const FRAMES_PER_WRITE: usize = 64;
 
-/// Passes frames between the connection and the event loop until the connection ends. `is_dialed`: this point opened the connection,
-/// to send its pending frames.
+/// Passes frames between the connection and the event loop until the connection ends. `is_dialed`: this point
+/// opened the connection, to send its pending frames.
 pub(super) async fn run(
     network: &Arc<Network>,
     name: &PointName,

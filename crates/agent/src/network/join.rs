@@ -20,7 +20,8 @@ use crate::{
 pub struct JoinRequest {
     /// Where it will listen.
     pub listen: SocketAddr,
-    /// Where others reach it, `HOST:PORT`; `None`: at the address from which it connects, and the port of `listen`.
+    /// Where others reach it, `HOST:PORT`; `None`: at the address from which it connects, and the port of
+    /// `listen`.
     pub address: Option<String>,
 }
 

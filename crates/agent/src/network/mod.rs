@@ -1,7 +1,8 @@
-//! Connections between points: TLS with a certificate of the mesh at both ends, then frames in both directions.
+//! Connections between points: TLS with a certificate of the mesh at both ends, then frames in both
+//! directions.
 //!
-//! Messages may be lost, when a connection ends or cannot be opened; their senders repeat them. Every wait has a deadline. Clients without
-//! a certificate of the mesh fail in the handshake.
+//! Messages may be lost, when a connection ends or cannot be opened; their senders repeat them. Every wait
+//! has a deadline. Clients without a certificate of the mesh fail in the handshake.
 
 mod connection;
 mod dial;

@@ -95,8 +95,8 @@ impl Network {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces the list of members. Closes connections with points that are no longer members, and with former
-    /// members of the same name.
+    /// Replaces the list of members. Closes connections with points that are no longer members, and with
+    /// former members of the same name.
     pub fn set_members(&self, members: &Members) {
         let mut state = self.lock();
         let list = members.members.iter().map(|member| (member.name.clone(), member.clone())).collect();

@@ -18,7 +18,8 @@ const PLAN_TESTS_S: u64 = 14 * 86_400;
 const MAX_PLAN_TESTS: u32 = 1000;
 /// The part of the calendars that a plan uses, from now on.
 const MAX_PLAN_AHEAD: Duration = Duration::from_secs(30 * 86_400);
-/// The fixed part of a slot's padding (the default of `padding` in agent.toml), microseconds. Clock errors and round trips are added.
+/// The fixed part of a slot's padding (the default of `padding` in agent.toml), microseconds. Clock errors
+/// and round trips are added.
 const PLAN_PADDING_US: u64 = 2_000_000;
 
 /// Plans a transfer with the archive and the calendars of the running agent with this configuration.

@@ -1,8 +1,10 @@
-//! Plans a transfer: the expected rate, a slot in which both ends are free, and the settings that limit the rate. Pure.
+//! Plans a transfer: the expected rate, a slot in which both ends are free, and the settings that limit the
+//! rate. Pure.
 //!
-//! The rate is the one that nine of ten TCP tests of the archive reached. The duration includes slow start ([`model::SlowStart`]). A buffer
-//! that limits the pair must be twice the bandwidth-delay product of the rate. The planned slot is free in the calendars of
-//! both ends at the time of the plan; until it is reserved, another test may take it.
+//! The rate is the one that nine of ten TCP tests of the archive reached. The duration includes slow start
+//! ([`model::SlowStart`]). A buffer that limits the pair must be twice the bandwidth-delay product of the
+//! rate. The planned slot is free in the calendars of both ends at the time of the plan; until it is
+//! reserved, another test may take it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,7 +17,8 @@ use crate::{CalendarReport, NewReservation, SlotReport, cause, control::SCHEMA, 
 const SLOWER_SHARE: f64 = 0.1;
 /// Segment size of the slow start, bytes.
 const MSS: u32 = 1448;
-/// A slot is longer than the transfer by a quarter of it and by this time, in which the program starts and ends.
+/// A slot is longer than the transfer by a quarter of it and by this time, in which the program starts and
+/// ends.
 const SLOT_MARGIN_US: u64 = 5_000_000;
 
 /// A transfer that a program wants to make.
@@ -81,7 +84,8 @@ pub struct PlanDocument {
     pub tests_since_us: Option<i64>,
     /// What limits the pair, in words.
     pub limit_text: Option<String>,
-    /// The rate that the deadline needs if the transfer starts in the planned slot, or now if there is none, bit/s.
+    /// The rate that the deadline needs if the transfer starts in the planned slot, or now if there is none,
+    /// bit/s.
     pub needed_bps: Option<f64>,
     /// Expected duration of the transfer with its slow start, microseconds.
     pub duration_us: Option<u64>,

@@ -107,8 +107,8 @@ struct Measurement {
     is_continuous: bool,
 }
 
-/// Converts the tasks that this point leads. `points` maps addresses to points, for addresses that are not those
-/// of the members.
+/// Converts the tasks that this point leads. `points` maps addresses to points, for addresses that are not
+/// those of the members.
 ///
 /// # Errors
 /// If the text is not a pSConfig file.
@@ -446,7 +446,8 @@ mod tests {
                 (task.name.0.as_str(), to, spec.test.kind.as_str(), spec.duration.as_nanos() / 1_000_000_000)
             })
             .collect();
-        // In the test "udp" the second address sends: a to b and, since only c may not be a target of a, a to c.
+        // In the test "udp" the second address sends: a to b and, since only c may not be a target of a, a to
+        // c.
         assert_eq!(
             tests,
             [

@@ -1,7 +1,9 @@
-//! pSConfig, perfSONAR's description of a mesh of tests: its tasks as recurring tests of a point, and the other way round.
+//! pSConfig, perfSONAR's description of a mesh of tests: its tasks as recurring tests of a point, and the
+//! other way round.
 //!
-//! Source: `psconfig-schema.json` of perfsonar/psconfig (2026-02). Skipped, each with a note: address classes, includes, hosts,
-//! archives, contexts, subtasks, and templates other than `{% address[0] %}` and `{% address[1] %}`.
+//! Source: `psconfig-schema.json` of perfsonar/psconfig (2026-02). Skipped, each with a note: address
+//! classes, includes, hosts, archives, contexts, subtasks, and templates other than `{% address[0] %}` and
+//! `{% address[1] %}`.
 
 mod export;
 mod groups;

@@ -19,7 +19,8 @@ pub(crate) struct TestDescription {
 }
 
 impl TestDescription {
-    /// The parameters. As in `longfat test` and pSConfig, the omitted start precedes the duration; the slot has both.
+    /// The parameters. As in `longfat test` and pSConfig, the omitted start precedes the duration; the slot
+    /// has both.
     pub fn parameters(&self) -> TestParameters {
         let duration = self.duration.saturating_add(self.options.omit);
         TestParameters { kind: self.kind, duration, rate: self.rate }

@@ -27,9 +27,11 @@ pub struct Figures {
     pub typical_rtt_us: Option<f64>,
     /// Of a probe, the capacity of the narrowest link, bit/s of IP; `null` if the result is inconclusive.
     pub capacity_bps: Option<f64>,
-    /// Of a probe, the bandwidth that other traffic leaves, bit/s of IP; `null` if the result is inconclusive.
+    /// Of a probe, the bandwidth that other traffic leaves, bit/s of IP; `null` if the result is
+    /// inconclusive.
     pub available_bps: Option<f64>,
-    /// Of a trace, the path MTU, bytes of IP; `null` if the search for it is incomplete. No larger packets than 9000 bytes are tried.
+    /// Of a trace, the path MTU, bytes of IP; `null` if the search for it is incomplete. No larger packets
+    /// than 9000 bytes are tried.
     pub mtu_bytes: Option<u64>,
     /// Of a trace, the number of hops to the other end; `null` if the other end did not reply.
     pub hops: Option<u64>,
@@ -92,8 +94,8 @@ impl Figures {
     }
 }
 
-/// The evidence together with the change that would remove the limit: one text, because archives and points of earlier versions have no column
-/// for the change. The rate of the path is no limit that could be removed.
+/// The evidence together with the change that would remove the limit: one text, because archives and points
+/// of earlier versions have no column for the change. The rate of the path is no limit that could be removed.
 pub(super) fn with_remedy(
     evidence: Option<String>,
     verdict: Option<&str>,
@@ -121,7 +123,8 @@ pub(crate) struct FoundRecord {
     pub others: Vec<PathBuf>,
 }
 
-/// Finds the records of a reservation. Records that were not written since `started_s` (seconds since 1970) are not read.
+/// Finds the records of a reservation. Records that were not written since `started_s` (seconds since 1970)
+/// are not read.
 pub(crate) fn find_record(runs_dir: &Path, id: &str, started_s: u64) -> Option<FoundRecord> {
     let since =
         std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(started_s.saturating_sub(1));

@@ -1,4 +1,5 @@
-//! Restores the parameters of a test from its reservation, and checks them together with its options and its server.
+//! Restores the parameters of a test from its reservation, and checks them together with its options and its
+//! server.
 
 use reservation::Test;
 use units::Time;

@@ -52,7 +52,8 @@ impl Kind {
     pub fn default_duration(self) -> Time {
         match self {
             Kind::Throughput | Kind::Latency | Kind::Stream => Time::from_secs(10),
-            // Most traces end within seconds. An MTU black hole, and routers that do not reply, take up to a minute.
+            // Most traces end within seconds. An MTU black hole, and routers that do not reply, take up to a
+            // minute.
             Kind::Diagnose | Kind::Probe | Kind::Trace | Kind::Transfer => Time::from_secs(60),
         }
     }

@@ -40,7 +40,8 @@ const LATENCY_INTERVAL: Time = Time::from_millis(20);
 const LATENCY_PAYLOAD: usize = 128;
 /// Timeout of the last reply of a latency test.
 const LATENCY_TIMEOUT: Duration = Duration::from_secs(1);
-/// The time that OWAMP needs in addition to sending its packets: both ends prepare, and the server's records are fetched.
+/// The time that OWAMP needs in addition to sending its packets: both ends prepare, and the server's records
+/// are fetched.
 const OWAMP_OVERHEAD: Duration = Duration::from_secs(3);
 /// The time that a diagnosis needs in addition to its TCP test.
 const DIAGNOSIS_OVERHEAD: Time = Time::from_secs(35);
@@ -201,8 +202,8 @@ fn diagnose(job: &LeadJob, endpoint: &Endpoint) -> Measured {
         let plan = measurement::path::plan(&request, &mut path);
         measurement::path::diagnose(plan, &mut path)
     };
-    // The archive has one record of a test. The bursts of datagrams and the parallel connections are in no row, so that nothing would
-    // remove them later.
+    // The archive has one record of a test. The bursts of datagrams and the parallel connections are in no
+    // row, so that nothing would remove them later.
     let record = path.tests.main_record.take();
     remove_others(&path.tests.records, record.as_deref());
     let found = match found {

@@ -1,7 +1,8 @@
 //! Options of a throughput test, and how a reservation carries them.
 //!
-//! They are in [`Test::parameters`], which both ends receive: `options/1 congestion=bbr parallel=4 omit=2s`, followed by the server outside the
-//! mesh if the test has one. A point of a version without options expects the name of a server there, and refuses the test.
+//! They are in [`Test::parameters`], which both ends receive: `options/1 congestion=bbr parallel=4 omit=2s`,
+//! followed by the server outside the mesh if the test has one. A point of a version without options expects
+//! the name of a server there, and refuses the test.
 
 use std::{fmt, str::FromStr};
 
@@ -33,7 +34,8 @@ pub(crate) struct TestOptions {
     pub congestion: Option<String>,
     /// Number of parallel streams, 1 to 128.
     pub parallel: u32,
-    /// The start of the test, which no figure includes; whole milliseconds. It is a part of the test's duration.
+    /// The start of the test, which no figure includes; whole milliseconds. It is a part of the test's
+    /// duration.
     pub omit: Time,
 }
 
@@ -100,7 +102,8 @@ impl TestOptions {
         BitRate(rate.0 / u64::from(self.parallel.max(1)))
     }
 
-    /// The options that differ from the defaults, as results have them; `None` if there are none. Equal options have the same text.
+    /// The options that differ from the defaults, as results have them; `None` if there are none. Equal
+    /// options have the same text.
     pub fn text(&self) -> Option<String> {
         Some(self.to_string()).filter(|text| !text.is_empty())
     }
@@ -180,7 +183,8 @@ pub(crate) fn options_of(test: &Test) -> Result<TestOptions, String> {
     split(&test.parameters)?.0.parse()
 }
 
-/// The reason why a test was not run, with a hint if another point refused its options because of an earlier version.
+/// The reason why a test was not run, with a hint if another point refused its options because of an earlier
+/// version.
 pub(crate) fn explain_refusal(test: &Test, reason: String) -> String {
     let refusal = format!("{:?} is not a server", test.parameters);
     if !test.parameters.starts_with(ANY_MARK) || !reason.contains(&refusal) {

@@ -12,14 +12,15 @@ pub struct TestParameters {
     pub kind: Kind,
     /// Duration.
     pub duration: Time,
-    /// Throughput by UDP at this rate, instead of TCP; the rate of a stream; for a transfer, the maximum rate of the application; for
-    /// a probe, its maximum load, averaged over any second.
+    /// Throughput by UDP at this rate, instead of TCP; the rate of a stream; for a transfer, the maximum rate
+    /// of the application; for a probe, its maximum load, averaged over any second.
     pub rate: Option<BitRate>,
 }
 
 impl TestParameters {
-    /// The class, which decides which other tests may overlap. Streams, and transfers that state their rate, may overlap with each other: the
-    /// stations of an e-VLBI session send to one correlator at the same time.
+    /// The class, which decides which other tests may overlap. Streams, and transfers that state their rate,
+    /// may overlap with each other: the stations of an e-VLBI session send to one correlator at the same
+    /// time.
     pub fn class(&self) -> Class {
         match (self.kind, self.rate) {
             (Kind::Latency | Kind::Trace, _) => Class::Background,

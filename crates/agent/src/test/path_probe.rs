@@ -1,4 +1,5 @@
-//! The lead's part in a probe: the capacity of the narrowest link of the path, and the bandwidth that other traffic leaves.
+//! The lead's part in a probe: the capacity of the narrowest link of the path, and the bandwidth that other
+//! traffic leaves.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +13,8 @@ use super::{Endpoint, Figures, LeadJob, Measured};
 
 /// Timeout of the connection with the peer's server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The part of the slot for the fleet that is being sent when the time is over: up to 12 streams of one second, because of the maximum load,
-/// and their reports.
+/// The part of the slot for the fleet that is being sent when the time is over: up to 12 streams of one
+/// second, because of the maximum load, and their reports.
 const END_ALLOWANCE: Duration = Duration::from_secs(20);
 
 /// Probes the path with at most `rate`, averaged over any second.

@@ -1,5 +1,5 @@
-//! The peer's role in a test: it runs a server for the lead of this one test, on a port that is open only during
-//! the test.
+//! The peer's role in a test: it runs a server for the lead of this one test, on a port that is open only
+//! during the test.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -87,7 +87,8 @@ pub(crate) fn serve(job: &PeerJob, on_ready: impl FnOnce(Endpoint)) -> Result<()
             reflector.run(&job.stop).map_err(|error| error.to_string())
         }
         Kind::Transfer | Kind::Trace => {
-            // An application opens its own ports, and a trace needs none. The lead begins when it gets this reply.
+            // An application opens its own ports, and a trace needs none. The lead begins when it gets this
+            // reply.
             on_ready(Endpoint { port: 0, secret });
             while !job.stop.load(Ordering::Acquire) {
                 thread::sleep(STOP_CHECK_INTERVAL);

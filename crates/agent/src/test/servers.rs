@@ -1,7 +1,9 @@
-//! Servers outside the mesh as ends of this point's tests: iperf3 servers, servers of TWAMP, STAMP and OWAMP, and hosts without a service.
+//! Servers outside the mesh as ends of this point's tests: iperf3 servers, servers of TWAMP, STAMP and OWAMP,
+//! and hosts without a service.
 //!
-//! Such a test has no peer that could agree, so it occupies a slot in this point's calendar only. The reservation contains the server's name
-//! and address, so that it does not depend on a later change of the configuration.
+//! Such a test has no peer that could agree, so it occupies a slot in this point's calendar only. The
+//! reservation contains the server's name and address, so that it does not depend on a later change of the
+//! configuration.
 
 use std::{fmt, str::FromStr};
 
@@ -56,8 +58,8 @@ impl ServerProtocol {
         }
     }
 
-    /// Whether it serves tests of this kind. Applications transfer to the host whose throughput can be tested; the path to any host can be
-    /// traced.
+    /// Whether it serves tests of this kind. Applications transfer to the host whose throughput can be
+    /// tested; the path to any host can be traced.
     pub(crate) fn serves(self, kind: Kind) -> bool {
         match self {
             _ if kind == Kind::Trace => true,
@@ -144,8 +146,8 @@ pub(crate) enum OtherEnd {
 }
 
 impl OtherEnd {
-    /// The server of this name in the configuration of the point `own`, as the other end of a test that `lead` leads; `None` if the
-    /// configuration has no such server.
+    /// The server of this name in the configuration of the point `own`, as the other end of a test that
+    /// `lead` leads; `None` if the configuration has no such server.
     pub fn of_server(
         servers: &[ServerService],
         own: &PointName,

@@ -1,5 +1,5 @@
-//! A real-time stream as a test: the lead sends at a constant rate, and packets that arrive after their deadline count as
-//! missed.
+//! A real-time stream as a test: the lead sends at a constant rate, and packets that arrive after their
+//! deadline count as missed.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The lead's part in a trace: the hops of the path with their round-trip times, and the path MTU. Nothing need run at the other end.
+//! The lead's part in a trace: the hops of the path with their round-trip times, and the path MTU. Nothing
+//! need run at the other end.
 
 use std::time::{Duration, Instant};
 
@@ -83,7 +84,8 @@ mod tests {
 
     use super::*;
 
-    /// A path with these hops: the last byte of the address of each router, and its round-trip time, microseconds.
+    /// A path with these hops: the last byte of the address of each router, and its round-trip time,
+    /// microseconds.
     fn path(hops: &[Option<(u8, f64)>], reached: bool) -> PathTrace {
         let hops = hops.iter().zip(1..).map(|(known, hop)| TracedHop {
             hop,

@@ -1,4 +1,5 @@
-//! The lead's role in a transfer: an application sends, and the agent samples its TCP connections to the other point.
+//! The lead's role in a transfer: an application sends, and the agent samples its TCP connections to the
+//! other point.
 
 use std::{
     net::{IpAddr, ToSocketAddrs},
@@ -23,7 +24,8 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TransferReport {
-    /// Payload that the other end has received, bytes; absent: the goodput is that of the TCP connections that were seen.
+    /// Payload that the other end has received, bytes; absent: the goodput is that of the TCP connections
+    /// that were seen.
     #[serde(default)]
     pub bytes: Option<u64>,
     /// Time that this took, microseconds; above 0.

@@ -8,8 +8,8 @@ use crate::{
     udt::{CloseReason, Connection},
 };
 
-/// Counts and state of the sending end. QUIC counts packets of all kinds and their UDP payload. It carries the data of lost packets in new
-/// packets, so its retransmissions are the lost packets.
+/// Counts and state of the sending end. QUIC counts packets of all kinds and their UDP payload. It carries
+/// the data of lost packets in new packets, so its retransmissions are the lost packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct SenderCounts {
     /// Data can be sent.
@@ -57,7 +57,8 @@ pub struct SenderCounts {
 pub struct ReceiverCounts {
     /// All data has arrived.
     pub is_complete: bool,
-    /// Payload bytes received, each once: of UDT and QUIC in order, of Tsunami in any order, of a stream in time.
+    /// Payload bytes received, each once: of UDT and QUIC in order, of Tsunami in any order, of a stream in
+    /// time.
     pub received_bytes: u64,
     /// Packets received again.
     pub duplicate_packets: u64,
@@ -96,7 +97,8 @@ impl SenderCounts {
             peer_window_packets: Some(u64::from(path.max_window)),
             rate_bps: connection.sending_rate_bps(),
             arrival_rate_bps: bits(if is_measured { path.receive_rate } else { 0 }),
-            // The receiver measures it. Its reports to the sender are averages that begin with an assumed round-trip time.
+            // The receiver measures it. Its reports to the sender are averages that begin with an assumed
+            // round-trip time.
             rtt: None,
             min_rtt: None,
         }

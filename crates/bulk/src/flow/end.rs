@@ -2,7 +2,8 @@
 
 use units::Time;
 
-/// One end of a flow: datagrams, control bytes and the time go in, datagrams, control bytes and timers come out.
+/// One end of a flow: datagrams, control bytes and the time go in, datagrams, control bytes and timers come
+/// out.
 pub trait End {
     /// Processes a datagram of the peer.
     fn handle_datagram(&mut self, now: Time, bytes: &[u8]);

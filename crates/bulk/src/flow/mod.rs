@@ -82,13 +82,14 @@ enum ReceiverProtocol {
 }
 
 impl Sender {
-    /// A sender that starts now. With QUIC, its congestion control is quinn's CUBIC, and the data in flight is not counted.
+    /// A sender that starts now. With QUIC, its congestion control is quinn's CUBIC, and the data in flight
+    /// is not counted.
     pub fn new(plan: &Plan, now: Time) -> Self {
         Sender::with_congestion_control(plan, None, now)
     }
 
-    /// A sender that starts now. Protocols without [one](Plan::has_congestion_control) ignore the `controller`, which must be set to
-    /// [`tcp::DRIVER_HZ`].
+    /// A sender that starts now. Protocols without [one](Plan::has_congestion_control) ignore the
+    /// `controller`, which must be set to [`tcp::DRIVER_HZ`].
     pub fn with_congestion_control(
         plan: &Plan,
         #[cfg_attr(target_arch = "wasm32", expect(unused_variables))] controller: Option<

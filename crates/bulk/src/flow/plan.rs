@@ -9,8 +9,9 @@ pub const QUIC_WINDOW_BYTES: u32 = 64 << 20;
 /// Bytes of the connection identifiers of QUIC, in every packet.
 #[cfg(not(target_arch = "wasm32"))]
 pub(super) const QUIC_CONNECTION_ID_BYTES: u32 = 8;
-/// Bytes of QUIC's header in a packet with data only (RFC 9000, sections 17.3 and 19.8): flags, the connection's identifier, a packet
-/// number of two bytes, the type and number of the stream, an offset of 1 GiB or more, and the tag of the encryption.
+/// Bytes of QUIC's header in a packet with data only (RFC 9000, sections 17.3 and 19.8): flags, the
+/// connection's identifier, a packet number of two bytes, the type and number of the stream, an offset of 1
+/// GiB or more, and the tag of the encryption.
 #[cfg(not(target_arch = "wasm32"))]
 const QUIC_HEADER_BYTES: u32 = 1 + QUIC_CONNECTION_ID_BYTES + 2 + 2 + 8 + 16;
 
@@ -97,8 +98,8 @@ impl Plan {
         }
     }
 
-    /// Whether the sender has a congestion control with the interface of crate `tcp` ([`super::Sender::with_congestion_control`]). The other
-    /// protocols control their rate.
+    /// Whether the sender has a congestion control with the interface of crate `tcp`
+    /// ([`super::Sender::with_congestion_control`]). The other protocols control their rate.
     pub fn has_congestion_control(&self) -> bool {
         match self.protocol {
             Protocol::Udt { .. } | Protocol::Tsunami(_) | Protocol::Stream(_) => false,

@@ -1,6 +1,8 @@
-//! The ends of a QUIC flow: quinn's state machine with a session without encryption, and one unidirectional stream of zeros.
+//! The ends of a QUIC flow: quinn's state machine with a session without encryption, and one unidirectional
+//! stream of zeros.
 //!
-//! Differences from `longfat send --protocol quic`: 1. Packets are not encrypted (`crate::quic::PlainCrypto`).
+//! Differences from `longfat send --protocol quic`: 1. Packets are not encrypted
+//! (`crate::quic::PlainCrypto`).
 //! 2. The receiver accepts the sender's first packet without a Retry. 3. The receiver only counts the data.
 
 use std::{
@@ -29,8 +31,8 @@ use crate::quic::{Congestion, Pacer, PlainCrypto, PlainKey, run_timers_and_event
 
 /// The data is written in pieces of this size, which share their memory.
 const PIECE_BYTES: usize = 256 << 10;
-/// A receiver grants credit when it has read an eighth of its window (quinn), so a sender without credit has nearly the whole window in
-/// flight; certainly the window divided by this.
+/// A receiver grants credit when it has read an eighth of its window (quinn), so a sender without credit has
+/// nearly the whole window in flight; certainly the window divided by this.
 const MIN_FILLED_PART: u64 = 2;
 /// The server name that the sender requests; a plain session does not check it.
 const NAME: &str = "receiver";
@@ -353,8 +355,8 @@ impl QuicSender {
         }
     }
 
-    /// Whether the data in flight can have used all credit. The last acknowledgement alone does not show it: on a slow path it is that of
-    /// the handshake, long after data was sent.
+    /// Whether the data in flight can have used all credit. The last acknowledgement alone does not show it:
+    /// on a slow path it is that of the handshake, long after data was sent.
     fn is_window_filled(&self, in_flight_packets: u64) -> bool {
         let in_flight = in_flight_packets * u64::from(self.payload_bytes);
         in_flight >= u64::from(self.window_bytes) / MIN_FILLED_PART
@@ -497,8 +499,9 @@ mod tests {
         Plan { protocol, bytes: Some(BYTES), mtu: 1500, ip_header: 20, seed }
     }
 
-    /// Exchanges datagrams over a path with a delay of 5 ms each way that drops every `dropped`-th datagram of the sender, until all data
-    /// has arrived and is acknowledged. Returns all datagrams in the order of their transmission, and the sender's counts.
+    /// Exchanges datagrams over a path with a delay of 5 ms each way that drops every `dropped`-th datagram
+    /// of the sender, until all data has arrived and is acknowledged. Returns all datagrams in the order of
+    /// their transmission, and the sender's counts.
     fn exchange(plan: &Plan, dropped: usize) -> (Vec<Vec<u8>>, SenderCounts) {
         let mut sender = QuicSender::new(plan, None, None, Time::ZERO);
         let mut receiver = QuicReceiver::new(plan, None);

@@ -108,14 +108,14 @@ impl End for StreamReceiver {
     }
 }
 
-/// The largest payload for which a packet fits into `mtu` bytes, rounded down to a multiple of eight so that no sample (at most
-/// eight bytes) is split over two packets.
+/// The largest payload for which a packet fits into `mtu` bytes, rounded down to a multiple of eight so that
+/// no sample (at most eight bytes) is split over two packets.
 pub fn full_stream_payload(mtu: u32, ip_header: u32) -> u32 {
     (mtu.saturating_sub(ip_header + UDP_HEADER + NUMBER_BYTES as u32) / 8 * 8).max(8)
 }
 
-/// The largest payload for which a packet with a VDIF frame fits into `mtu` bytes, and a second at `rate` has a whole number of frames;
-/// `None` if there is no such size.
+/// The largest payload for which a packet with a VDIF frame fits into `mtu` bytes, and a second at `rate` has
+/// a whole number of frames; `None` if there is no such size.
 pub fn full_vdif_payload(mtu: u32, ip_header: u32, rate: BitRate) -> Option<u32> {
     let headers = ip_header + UDP_HEADER + (NUMBER_BYTES + vdif::HEADER_BYTES) as u32;
     vdif::largest_payload(rate, mtu.saturating_sub(headers))

@@ -7,8 +7,8 @@ use crate::udt::{Arrival, CloseReason, Config, Connection, Listener, RateChoice,
 
 /// The data of a flow is zeros, written in blocks of this size.
 const ZEROS: [u8; 16_384] = [0; 16_384];
-/// The send buffer is filled up to this number of packets that were not yet sent, so that it holds little more
-/// than the data in flight.
+/// The send buffer is filled up to this number of packets that were not yet sent, so that it holds little
+/// more than the data in flight.
 const UNSENT_PACKETS: usize = 64;
 /// Bits of a sequence number.
 const SEQUENCE_BITS: u32 = 31;

@@ -1,7 +1,8 @@
 //! Congestion controls with the interface of crate `tcp`, behind quinn's trait.
 //!
-//! quinn requires controllers that other threads may use, but a native congestion control must stay on one thread. The
-//! connection's thread therefore keeps the controllers in a thread-local table, and quinn receives their indices.
+//! quinn requires controllers that other threads may use, but a native congestion control must stay on one
+//! thread. The connection's thread therefore keeps the controllers in a thread-local table, and quinn
+//! receives their indices.
 
 use std::{any::Any, cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc, time::Instant};
 
@@ -19,7 +20,8 @@ thread_local! {
     static TABLE: RefCell<Table> = RefCell::default();
 }
 
-/// Creates the congestion control of a connection with this number, which is unique on the thread; `None` if there is none for it.
+/// Creates the congestion control of a connection with this number, which is unique on the thread; `None` if
+/// there is none for it.
 type Create = dyn FnMut(u64) -> Option<Box<dyn CongestionControl>>;
 
 /// The congestion controls of this thread.
@@ -70,12 +72,14 @@ pub struct CongestionState {
     pub in_flight_packets: u64,
     /// Mean deviation of the round-trip time.
     pub rtt_deviation: Time,
-    /// At the last acknowledgement, there was nothing more to send: the application or flow control limited the connection.
+    /// At the last acknowledgement, there was nothing more to send: the application or flow control limited
+    /// the connection.
     pub is_app_limited: bool,
 }
 
 impl Congestion {
-    /// Congestion controls from a function, which receives a number that is unique on the thread for each connection.
+    /// Congestion controls from a function, which receives a number that is unique on the thread for each
+    /// connection.
     pub fn new(create: impl FnMut(u64) -> Option<Box<dyn CongestionControl>> + 'static) -> Self {
         let id = with_table(|table| {
             let id = table.next_id();

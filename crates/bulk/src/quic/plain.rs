@@ -1,10 +1,12 @@
-//! A session of QUIC without encryption, in place of TLS: for simulations, which need no secrets and must be reproducible.
+//! A session of QUIC without encryption, in place of TLS: for simulations, which need no secrets and must be
+//! reproducible.
 //!
-//! The packets have the sizes of an encrypted connection: each ends with a tag of [`TAG_BYTES`] zeros, and the messages of the
-//! handshake have about the sizes of TLS 1.3's if both ends present a certificate, as `longfat send` does.
+//! The packets have the sizes of an encrypted connection: each ends with a tag of [`TAG_BYTES`] zeros, and
+//! the messages of the handshake have about the sizes of TLS 1.3's if both ends present a certificate, as
+//! `longfat send` does.
 //!
-//! Differences from TLS (RFC 9001): 1. Packets are neither encrypted nor authenticated, and headers are not protected. 2. Keys are
-//! never updated. 3. No 0-RTT data, no Retry packets, no tokens for later connections.
+//! Differences from TLS (RFC 9001): 1. Packets are neither encrypted nor authenticated, and headers are not
+//! protected. 2. Keys are never updated. 3. No 0-RTT data, no Retry packets, no tokens for later connections.
 
 use std::{any::Any, sync::Arc};
 
@@ -26,8 +28,9 @@ pub const TAG_BYTES: usize = 16;
 const SAMPLE_BYTES: usize = 16;
 /// Type and length before each message, as in TLS.
 const MESSAGE_HEADER_BYTES: usize = 4;
-/// Sizes of the messages, without their headers: ClientHello; ServerHello; the server's extensions, request for a certificate,
-/// certificate, signature and Finished; the client's certificate, signature and Finished. An ECDSA certificate has about 370 bytes.
+/// Sizes of the messages, without their headers: ClientHello; ServerHello; the server's extensions, request
+/// for a certificate, certificate, signature and Finished; the client's certificate, signature and Finished.
+/// An ECDSA certificate has about 370 bytes.
 const CLIENT_HELLO_BYTES: usize = 280;
 const SERVER_HELLO_BYTES: usize = 86;
 const SERVER_FLIGHT_BYTES: usize = 760;

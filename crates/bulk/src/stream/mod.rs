@@ -1,7 +1,9 @@
-//! A real-time stream, without I/O: packets of one size at a constant rate, played at the receiver with a fixed delay.
+//! A real-time stream, without I/O: packets of one size at a constant rate, played at the receiver with a
+//! fixed delay.
 //!
-//! The receiver plays packet n at the arrival of the first packet, plus the deadline, plus n times the spacing. A packet that
-//! arrives later is useless. With repairs, the receiver requests missing packets while a retransmission can still arrive in time.
+//! The receiver plays packet n at the arrival of the first packet, plus the deadline, plus n times the
+//! spacing. A packet that arrives later is useless. With repairs, the receiver requests missing packets while
+//! a retransmission can still arrive in time.
 //!
 //! ```text
 //! data      number (64)   payload
@@ -10,12 +12,13 @@
 //! ```
 //!
 //! The sender begins when the receiver's start message arrives; the receiver repeats this message until data
-//! arrives. A host therefore receives no stream that it did not request, and the first packets are not lost to
-//! address resolution.
+//! arrives. A host therefore receives no stream that it did not request, and the first packets are not lost
+//! to address resolution.
 //!
 //! All fields are big-endian. There is no congestion control: the rate is the user's choice.
 //!
-//! With [`vdif::Frames`], data packets have the format of VLBI recorders instead: the number, little-endian, and a VDIF frame.
+//! With [`vdif::Frames`], data packets have the format of VLBI recorders instead: the number, little-endian,
+//! and a VDIF frame.
 
 mod playout;
 mod receiver;

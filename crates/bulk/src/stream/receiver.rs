@@ -101,8 +101,8 @@ impl Receiver {
         self.end = self.end.max(number + 1);
     }
 
-    /// Measures the round-trip time by a retransmission, unless the packet was requested several times (Karn's
-    /// algorithm).
+    /// Measures the round-trip time by a retransmission, unless the packet was requested several times
+    /// (Karn's algorithm).
     fn update_rtt(&mut self, now: Time, number: u64) {
         let mut requested =
             self.requests.iter().filter(|(first, last, _)| (*first..=*last).contains(&number));

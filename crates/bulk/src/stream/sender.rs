@@ -92,7 +92,8 @@ impl Sender {
         self.next_due().unwrap_or(Time::NEVER).min(repair)
     }
 
-    /// The number of the next packet to send now. Retransmissions are sent in addition, at most at the stream's rate.
+    /// The number of the next packet to send now. Retransmissions are sent in addition, at most at the
+    /// stream's rate.
     pub fn poll_transmit(&mut self, now: Time) -> Option<u64> {
         while let Some(due) = self.next_due().filter(|due| *due <= now) {
             let number = self.next;

@@ -4,9 +4,10 @@
 //! packet number (64, little-endian)   VDIF header (32 B)   data
 //! ```
 //!
-//! The header is that of the VDIF specification, release 1.1.1, section 5: eight little-endian words, the last four of which
-//! are the user's (zeros here). The packet number before it is that of jive5ab's format "udps" (`udpsreader.cc`): it increases by one
-//! with each packet and does not restart with a second. Its byte order is that of x86.
+//! The header is that of the VDIF specification, release 1.1.1, section 5: eight little-endian words, the
+//! last four of which are the user's (zeros here). The packet number before it is that of jive5ab's format
+//! "udps" (`udpsreader.cc`): it increases by one with each packet and does not restart with a second. Its
+//! byte order is that of x86.
 
 use units::BitRate;
 
@@ -84,7 +85,8 @@ fn epoch_start_s(epoch: u32) -> i64 {
     days * DAY_S
 }
 
-/// The largest payload of at most `max_bytes` that is a multiple of eight and fills a second with whole frames.
+/// The largest payload of at most `max_bytes` that is a multiple of eight and fills a second with whole
+/// frames.
 pub fn largest_payload(rate: BitRate, max_bytes: u32) -> Option<u32> {
     let bytes_per_second = rate.0 / 8;
     let fits = |payload: u32| rate.0.is_multiple_of(8) && bytes_per_second.is_multiple_of(u64::from(payload));
@@ -136,7 +138,8 @@ impl Header {
         bytes
     }
 
-    /// Reads a header; `None` if it is of the legacy form or marked invalid, or has several channels or complex samples.
+    /// Reads a header; `None` if it is of the legacy form or marked invalid, or has several channels or
+    /// complex samples.
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<Header> {
         let word = |index: usize| {
             bytes.get(4 * index..4 * index + 4).and_then(|word| word.try_into().ok()).map(u32::from_le_bytes)
@@ -175,7 +178,8 @@ mod tests {
         assert_eq!(largest_payload(BitRate(8 * 65_537), 1432), None);
     }
 
-    /// A frame of 1280 B at 2026-11-25 21:40:07.2469 UTC, as the Python package baseband 4.3.0 writes and reads it.
+    /// A frame of 1280 B at 2026-11-25 21:40:07.2469 UTC, as the Python package baseband 4.3.0 writes and
+    /// reads it.
     #[test]
     fn a_header_equals_that_of_another_implementation() {
         let bytes = [

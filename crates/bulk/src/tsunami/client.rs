@@ -19,15 +19,18 @@ use crate::{
     },
 };
 
-/// The client checks whether a report is due each time this number of datagrams has arrived (published client).
+/// The client checks whether a report is due each time this number of datagrams has arrived (published
+/// client).
 const FEEDBACK_DATAGRAMS: u64 = 50;
 /// Time between two reports (published client).
 const FEEDBACK_INTERVAL: Time = Time::from_millis(350);
 /// At low rates a report is due after this time, because a server gives up after 15 s without one.
 const MAX_FEEDBACK_INTERVAL: Time = Time::from_millis(3500);
-/// Maximum number of ranges of received blocks. A server that restarts at gaps causes a few thousand; a hostile one could fill the memory.
+/// Maximum number of ranges of received blocks. A server that restarts at gaps causes a few thousand; a
+/// hostile one could fill the memory.
 const MAX_RANGES: usize = 1 << 18;
-/// From this number of missing blocks on, the client requests a restart instead of the blocks (published client).
+/// From this number of missing blocks on, the client requests a restart instead of the blocks (published
+/// client).
 const RESTART_BLOCKS: u64 = 2048;
 /// Weight of the old error rate (published client: 25 %).
 const HISTORY: f64 = 0.25;

@@ -119,8 +119,8 @@ fn reply(handshake: Handshake) -> Vec<u8> {
     bytes
 }
 
-/// An address as handshakes carry it: libudt reads each word of the address, which is in network byte order, as a
-/// number in its machine's byte order, which is little-endian.
+/// An address as handshakes carry it: libudt reads each word of the address, which is in network byte order,
+/// as a number in its machine's byte order, which is little-endian.
 pub fn ip_words(address: IpAddr) -> [u32; 4] {
     match address {
         IpAddr::V4(address) => [u32::from_le_bytes(address.octets()), 0, 0, 0],

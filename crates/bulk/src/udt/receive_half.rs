@@ -64,7 +64,8 @@ impl ReceiveHalf {
         self.base + self.slots.len() as u64
     }
 
-    /// Packets that the buffer has space for. Packets that wait for a missing one do not count as stored, as in libudt.
+    /// Packets that the buffer has space for. Packets that wait for a missing one do not count as stored, as
+    /// in libudt.
     pub(crate) fn space(&self) -> u64 {
         self.capacity - (self.next - self.base)
     }
@@ -130,8 +131,8 @@ impl ReceiveHalf {
         self.reports.first_key_value().map_or(Time::NEVER, |((due, _), _)| *due)
     }
 
-    /// The reported ranges that are still missing and due to be reported again, at most `limit`. A range is due
-    /// after `interval`, then after twice and three times that, and so on (draft-gg-udt-03 section 3.5).
+    /// The reported ranges that are still missing and due to be reported again, at most `limit`. A range is
+    /// due after `interval`, then after twice and three times that, and so on (draft-gg-udt-03 section 3.5).
     pub(crate) fn take_due(&mut self, now: Time, interval: Time, limit: usize) -> Vec<(u64, u64)> {
         let mut due = Vec::new();
         while due.len() < limit {

@@ -1,9 +1,10 @@
-//! SABUL's rate control, on UDT's connection: the constants and rules of its authors' program of March 2003 (`sender.cpp`,
-//! Laboratory for Advanced Computing, University of Illinois at Chicago).
+//! SABUL's rate control, on UDT's connection: the constants and rules of its authors' program of March 2003
+//! (`sender.cpp`, Laboratory for Advanced Computing, University of Illinois at Chicago).
 //!
-//! The period begins at 10 us. Each SYN in which the loss rate is at most 0.1 % raises the rate by 10^ceil(log10(r)) / 1000
-//! packets per SYN, where r is the rate in packets per SYN. The first loss report of a new epoch lengthens the period by 1/8 and
-//! stops the sender for a SYN; the 16th, 32nd, 64th report of the epoch and so on lengthen it again.
+//! The period begins at 10 us. Each SYN in which the loss rate is at most 0.1 % raises the rate by
+//! 10^ceil(log10(r)) / 1000 packets per SYN, where r is the rate in packets per SYN. The first loss report of
+//! a new epoch lengthens the period by 1/8 and stops the sender for a SYN; the 16th, 32nd, 64th report of the
+//! epoch and so on lengthen it again.
 //!
 //! Differences from that program: 1. The reports are UDT's, over UDP; SABUL's control connection is TCP.
 //! 2. Packets sent in a SYN are the new ones and the reported losses, each of which is retransmitted once.

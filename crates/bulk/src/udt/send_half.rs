@@ -224,7 +224,8 @@ impl SendHalf {
         true
     }
 
-    /// The receiver reports `first..=last` as missing. Returns the number of packets, or `None` if one was never sent.
+    /// The receiver reports `first..=last` as missing. Returns the number of packets, or `None` if one was
+    /// never sent.
     pub(crate) fn mark_lost(&mut self, first: u64, last: u64) -> Option<u64> {
         if first > last || last >= self.next {
             return None;

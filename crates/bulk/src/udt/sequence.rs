@@ -18,8 +18,8 @@ impl Numbering {
         self.initial.wrapping_add(index as u32) & SEQUENCE_MASK
     }
 
-    /// Of all indexes with this sequence number, the one nearest to `near`; `None` if that is before the first
-    /// packet.
+    /// Of all indexes with this sequence number, the one nearest to `near`; `None` if that is before the
+    /// first packet.
     pub(crate) fn index(self, sequence: u32, near: u64) -> Option<u64> {
         let ahead = sequence.wrapping_sub(self.sequence(near)) & SEQUENCE_MASK;
         if ahead <= SEQUENCE_MASK / 2 {

@@ -392,7 +392,8 @@ fn put(out: &mut Vec<u8>, value: u32) {
     out.extend_from_slice(&value.to_be_bytes());
 }
 
-/// Decodes arbitrary bytes as a packet, and checks that a decoded packet is the same after encoding; for fuzzers.
+/// Decodes arbitrary bytes as a packet, and checks that a decoded packet is the same after encoding; for
+/// fuzzers.
 ///
 /// # Panics
 /// If a packet changes when it is encoded and decoded.

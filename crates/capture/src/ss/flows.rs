@@ -77,8 +77,8 @@ impl Activity {
     }
 }
 
-/// Splits the samples of sockets into rows of flows. Returns the flows in the order of their first rows, and the rows
-/// in the order of time, which begins with the first sample.
+/// Splits the samples of sockets into rows of flows. Returns the flows in the order of their first rows, and
+/// the rows in the order of time, which begins with the first sample.
 pub(super) fn split_into_flows(
     mut samples: Vec<SocketSample>,
     sockets: &[Socket],

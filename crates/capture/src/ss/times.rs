@@ -1,8 +1,8 @@
 //! Times between the samples: since 1970, or of the day.
 
-/// The smallest numbers that are seconds, milliseconds, microseconds and nanoseconds since 1970, with the unit in
-/// microseconds: `date` prints `%s`, `%s%3N`, `%s%6N` and `%s%N` without a decimal point. All other numbers that
-/// stand alone on a line are smaller.
+/// The smallest numbers that are seconds, milliseconds, microseconds and nanoseconds since 1970, with the
+/// unit in microseconds: `date` prints `%s`, `%s%3N`, `%s%6N` and `%s%N` without a decimal point. All other
+/// numbers that stand alone on a line are smaller.
 const EPOCH_UNITS: [(f64, f64); 4] = [(MIN_EPOCH_S, 1e6), (1e11, 1e3), (1e14, 1.0), (1e17, 1e-3)];
 const MIN_EPOCH_S: f64 = 1e8;
 const MAX_EPOCH: f64 = 1e20;

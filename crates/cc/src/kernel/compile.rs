@@ -33,7 +33,8 @@ fn compile_file(path: &Path, text: &str) -> Result<Vec<u8>, Error> {
     let object = headers.output("object.o");
     let mut command = Command::new(&clang);
     command.args(clang::OPTIONS).args(headers.options(Build::Bpf, text));
-    // The index of the rate sample in this kernel's arguments, for a cong_control with the signature of kernels before 6.10.
+    // The index of the rate sample in this kernel's arguments, for a cong_control with the signature of
+    // kernels before 6.10.
     let sample_at = kernel_types::cong_control_arguments().map_or(3, |arguments| arguments.max(1) - 1);
     command.arg(format!("-D__LONGFAT_RATE_SAMPLE_AT={sample_at}"));
     command.args(["-fno-caret-diagnostics", "-fno-color-diagnostics", "-x", "c", "-", "-o"]).arg(&object);

@@ -22,8 +22,8 @@ const SETTINGS: &str = "/proc/sys/net/ipv4";
 /// The congestion controls of this network namespace, as any user can read them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelControls {
-    /// All congestion controls that sockets can select now, without modules that are not loaded. The kernel truncates the list at
-    /// 2 KiB, which is some 128 names.
+    /// All congestion controls that sockets can select now, without modules that are not loaded. The kernel
+    /// truncates the list at 2 KiB, which is some 128 names.
     pub available: Vec<String>,
     /// Congestion controls that sockets of unprivileged users may select, also truncated at 2 KiB.
     pub allowed: Vec<String>,

@@ -205,8 +205,8 @@ fn attempt(
     Ok(registration)
 }
 
-/// The main algorithm gets the requested name. The others keep the file's names if these are free, because the
-/// file may switch between them by name.
+/// The main algorithm gets the requested name. The others keep the file's names if these are free, because
+/// the file may switch between them by name.
 fn kernel_name(
     own: &OpsInfo,
     is_main: bool,

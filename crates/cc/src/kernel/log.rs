@@ -189,8 +189,8 @@ fn missing_member(complaint: &str) -> Option<String> {
     Some(format!("this kernel's struct tcp_congestion_ops has no member {}", first_word(rest)))
 }
 
-/// Whether a line is a reason, that is, not an instruction, state or summary: `12: (63) *(u32 *)(r6 +1) = r1`,
-/// `from 9 to 12: R0=...`, `R1=ctx()`.
+/// Whether a line is a reason, that is, not an instruction, state or summary:
+/// `12: (63) *(u32 *)(r6 +1) = r1`, `from 9 to 12: R0=...`, `R1=ctx()`.
 fn is_reason(line: &str) -> bool {
     let begins_with_number = line.split(':').next().is_some_and(|n| n.parse::<u32>().is_ok());
     let first = line.split('=').next().unwrap_or(line);

@@ -90,8 +90,8 @@ pub fn unpin(name: &str) -> Result<Pinned, Error> {
     Ok(found)
 }
 
-/// Waits until the names are free: a worker of the kernel ends the registration of a link some time after its last pin
-/// is removed (kernel/bpf/syscall.c, bpf_link_put).
+/// Waits until the names are free: a worker of the kernel ends the registration of a link some time after its
+/// last pin is removed (kernel/bpf/syscall.c, bpf_link_put).
 fn wait_until_unregistered(names: &[String]) -> Result<(), Error> {
     let deadline = Instant::now() + UNREGISTER_TIMEOUT;
     while kernel_controls()?.available.iter().any(|name| names.contains(name)) && Instant::now() < deadline {

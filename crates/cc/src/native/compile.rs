@@ -63,7 +63,8 @@ fn messages(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Runs a compiler. A compiler that exits early closes its input: the write error is ignored, its output gives the reason.
+/// Runs a compiler. A compiler that exits early closes its input: the write error is ignored, its output
+/// gives the reason.
 fn with_input(command: &mut Command, text: &str) -> std::io::Result<Output> {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
     if let Some(mut input) = child.stdin.take() {

@@ -1,7 +1,7 @@
 //! A native congestion control of one run.
 //!
-//! The sockets of a run share a library, as they share a registration in the kernel. A library and its controllers must
-//! stay on one thread.
+//! The sockets of a run share a library, as they share a registration in the kernel. A library and its
+//! controllers must stay on one thread.
 
 use super::controller::Controller;
 use super::loaded_copy::LoadedCopy;

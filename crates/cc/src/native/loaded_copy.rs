@@ -1,6 +1,7 @@
 //! A copy of a native build, loaded into this process, with values of its parameters.
 //!
-//! All state in C (globals, parameters, maps, clock) belongs to the copy, so parallel simulations share nothing.
+//! All state in C (globals, parameters, maps, clock) belongs to the copy, so parallel simulations share
+//! nothing.
 
 #![allow(unsafe_code)]
 

@@ -27,8 +27,8 @@ pub struct NativeTrial {
     pub ns_per_ack: f64,
 }
 
-/// Runs slow start into the queue of 100 Mb/s x 20 ms, a timeout, and recovery; then measures the cost of one ACK. `None` if
-/// the algorithm sets the congestion window to 0.
+/// Runs slow start into the queue of 100 Mb/s x 20 ms, a timeout, and recovery; then measures the cost of one
+/// ACK. `None` if the algorithm sets the congestion window to 0.
 pub fn run_trial(controller: Controller) -> Option<NativeTrial> {
     let mut rounds = Rounds::new(Path::default(), controller);
     rounds.run(ROUNDS / 2);
@@ -42,7 +42,8 @@ pub fn run_trial(controller: Controller) -> Option<NativeTrial> {
     Some(NativeTrial { seconds, cwnd_segs, lost_segs, ns_per_ack: ns_per_ack(&mut rounds) })
 }
 
-/// The calls of one ACK, as the kernel makes them, on a copy of the socket: pkts_acked and cong_avoid, or cong_control.
+/// The calls of one ACK, as the kernel makes them, on a copy of the socket: pkts_acked and cong_avoid, or
+/// cong_control.
 fn ns_per_ack(rounds: &mut Rounds<Controller>) -> f64 {
     let mut sk = rounds.sk().clone();
     let srtt_us = i64::from(sk.srtt_us >> 3);

@@ -111,7 +111,8 @@ impl Flow {
         (delivered / seconds / self.rate_pps(), lost / (delivered + lost))
     }
 
-    /// The window when sending resumes after a pause of `minutes` that begins now. The flow itself does not pause.
+    /// The window when sending resumes after a pause of `minutes` that begins now. The flow itself does not
+    /// pause.
     pub fn window_after_pause(&mut self, minutes: u64) -> u32 {
         let mut sk = self.sk().clone();
         sk.tcp_mstamp += minutes * 60_000_000;

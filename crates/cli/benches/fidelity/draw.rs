@@ -1,5 +1,5 @@
-//! Draws the matrix of compared scenarios from a fixed seed. The choice does not depend on measured results, and is
-//! the same on any machine.
+//! Draws the matrix of compared scenarios from a fixed seed. The choice does not depend on measured results,
+//! and is the same on any machine.
 
 use std::fmt::Write;
 
@@ -9,8 +9,9 @@ const SEED: u64 = 20_261_121;
 pub const SECONDS: u32 = 60;
 /// Number of runs of a scenario in the simulator, and also in the lab if the result depends on chance.
 pub const REPEATS: u32 = 5;
-/// Interval between the starts of the first flow in a scenario's runs, us: five runs cover a timer tick of 4 ms (HZ 250).
-/// Timeouts are multiples of a tick, so the start decides which packets a burst of placed losses hits after one.
+/// Interval between the starts of the first flow in a scenario's runs, us: five runs cover a timer tick of 4
+/// ms (HZ 250). Timeouts are multiples of a tick, so the start decides which packets a burst of placed losses
+/// hits after one.
 const START_STEP_US: u32 = 800;
 /// The congestion controls of a stock kernel with BBR.
 const CONTROLS: [&str; 3] = ["cubic", "reno", "bbr"];
@@ -89,8 +90,8 @@ fn case(number: usize, flows: usize, random: bool, draw: &mut Draw) -> Case {
     Case { number, controls, rate_mbps, rtt_ms, queue_bdp, mtu, loss, buffer_bytes, is_random, starts_ms }
 }
 
-/// Positions of one to 20 losses in the run, uniformly distributed on a logarithmic scale. Three in ten are bursts
-/// of up to 20 packets.
+/// Positions of one to 20 losses in the run, uniformly distributed on a logarithmic scale. Three in ten are
+/// bursts of up to 20 packets.
 fn placed(packets: f64, draw: &mut Draw) -> Vec<u64> {
     let places = draw.between(1.0, 20.0) as usize;
     let mut lost = Vec::new();

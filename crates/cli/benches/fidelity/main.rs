@@ -1,9 +1,12 @@
-//! `make fidelity`: compares the simulator with this machine's kernel in the lab, over a matrix of random scenarios.
+//! `make fidelity`: compares the simulator with this machine's kernel in the lab, over a matrix of random
+//! scenarios.
 //!
-//! `sim` runs the simulator again, `lab` runs in the lab what the store lacks, `report` writes docs/fidelity.md and its
-//! pictures; no argument means all three. `guests` runs the matrix in every kernel of `longfat kernel list` in
-//! virtual time, and in the simulator of each version, and writes docs/fidelity-kernels.md; with `all-starts` each kernel
-//! runs every scenario as often as the simulator. `guests-report` only writes the page from stored runs. The store is the directory LONGFAT_FIDELITY, or `fidelity` beside the program.
+//! `sim` runs the simulator again, `lab` runs in the lab what the store lacks, `report` writes
+//! docs/fidelity.md and its pictures; no argument means all three. `guests` runs the matrix in every kernel
+//! of `longfat kernel list` in virtual time, and in the simulator of each version, and writes
+//! docs/fidelity-kernels.md; with `all-starts` each kernel runs every scenario as often as the simulator.
+//! `guests-report` only writes the page from stored runs. The store is the directory LONGFAT_FIDELITY, or
+//! `fidelity` beside the program.
 
 mod draw;
 mod report;

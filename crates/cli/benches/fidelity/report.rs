@@ -1,4 +1,5 @@
-//! Writes the results of the comparison: a row per scenario, quantiles over the matrix, and plots of the largest errors.
+//! Writes the results of the comparison: a row per scenario, quantiles over the matrix, and plots of the
+//! largest errors.
 
 use std::{
     fmt::Write,

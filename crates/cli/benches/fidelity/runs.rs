@@ -1,9 +1,9 @@
-//! Runs of the matrix, stored in a directory. Runs of the lab and of guest kernels are executed once, those of
-//! the simulator each time.
+//! Runs of the matrix, stored in a directory. Runs of the lab and of guest kernels are executed once, those
+//! of the simulator each time.
 //!
-//! Four labs run in parallel at real-time priority: a flow that waits for other programs sends in bursts (measured: a
-//! quarter of the goodput beside compilers). None of them polls, because that would starve the others: this program holds
-//! the busy-poll lock. The machine should otherwise be idle.
+//! Four labs run in parallel at real-time priority: a flow that waits for other programs sends in bursts
+//! (measured: a quarter of the goodput beside compilers). None of them polls, because that would starve the
+//! others: this program holds the busy-poll lock. The machine should otherwise be idle.
 
 use std::{
     env, fs,
@@ -64,8 +64,8 @@ pub struct Side {
     removes_jitter: bool,
 }
 
-/// The beginning of a case's settings, and the initial buffers of Linux 6.1 and 6.12. With them all versions have the same
-/// buffers; without them a guest and its simulation have those of the version.
+/// The beginning of a case's settings, and the initial buffers of Linux 6.1 and 6.12. With them all versions
+/// have the same buffers; without them a guest and its simulation have those of the version.
 const SETTINGS: &str = r#""net.ipv4.tcp_no_metrics_save" = "1""#;
 const BUFFERS: &str =
     r#""net.ipv4.tcp_rmem" = "4096 131072 6291456", "net.ipv4.tcp_wmem" = "4096 16384 4194304""#;
@@ -112,8 +112,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store in `root`. The program is the one built with this benchmark, or LONGFAT. Labs run a copy
-    /// of it, so that a rebuild does not affect them.
+    /// Opens the store in `root`. The program is the one built with this benchmark, or LONGFAT. Labs run a
+    /// copy of it, so that a rebuild does not affect them.
     pub fn open(root: &Path) -> Self {
         fs::create_dir_all(root).expect("the store can be created");
         let own = || PathBuf::from(env!("CARGO_BIN_EXE_longfat"));
@@ -152,16 +152,16 @@ impl Store {
             .find(|path| path.is_dir())
     }
 
-    /// Number of lab runs of a case: one if the simulator's goodput hardly depends on the seed and the start, else as many as
-    /// in the simulator; `None` before the simulator's runs.
+    /// Number of lab runs of a case: one if the simulator's goodput hardly depends on the seed and the start,
+    /// else as many as in the simulator; `None` before the simulator's runs.
     pub fn lab_runs(&self, sim: &Side, case: &Case) -> Option<u32> {
         let runs = self.runs(sim, case, REPEATS)?;
         Some(if case.is_random || is_spread(&runs) { REPEATS } else { 1 })
     }
 
-    /// Number of runs of a case in a guest: as in the lab, but also as many as in the simulator if the simulator's goodput
-    /// differs from that of the kernel's first run by more than [`SPREAD`]. The kernel's runs then show whether its own goodput
-    /// depends on the start. `None` before the first run of both.
+    /// Number of runs of a case in a guest: as in the lab, but also as many as in the simulator if the
+    /// simulator's goodput differs from that of the kernel's first run by more than [`SPREAD`]. The kernel's
+    /// runs then show whether its own goodput depends on the start. `None` before the first run of both.
     pub fn guest_runs(&self, sim: &Side, guest: &Side, case: &Case) -> Option<u32> {
         let simulated = self.runs(sim, case, REPEATS)?;
         let first = self.runs(guest, case, 1)?.iter().map(goodput_bps).sum::<f64>();

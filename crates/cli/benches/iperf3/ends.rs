@@ -159,7 +159,8 @@ pub fn client_and_server(
     run_test(pair, program, flags, 3)
 }
 
-/// Runs client and server, up to `attempts` times: if a datagram of iperf3's UDP handshake is lost, both ends hang.
+/// Runs client and server, up to `attempts` times: if a datagram of iperf3's UDP handshake is lost, both ends
+/// hang.
 fn run_test(
     pair: &VethPair,
     program: Program,
@@ -190,7 +191,8 @@ fn wait_for_port(pair: &VethPair, table: &str) {
         let table = pair.right(|| std::fs::read_to_string(&path)).expect("the namespace exists");
         let has_port = |line: &str| {
             let arguments: Vec<&str> = line.split_whitespace().collect();
-            // 0A is TCP_LISTEN. Closed connections (TIME_WAIT) keep the port for a while. UDP sockets have another state.
+            // 0A is TCP_LISTEN. Closed connections (TIME_WAIT) keep the port for a while. UDP sockets have
+            // another state.
             let [_, local, _, state, ..] = arguments[..] else { return false };
             local.ends_with(&format!(":{PORT:04X}")) && (state == "0A" || path.ends_with("udp"))
         };

@@ -21,8 +21,8 @@ pub fn is_installed(program: &str) -> bool {
     Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
-/// Reads the output of a process and waits for its end. Returns `None` if it fails, or exceeds [`PROCESS_TIMEOUT`] and is
-/// killed.
+/// Reads the output of a process and waits for its end. Returns `None` if it fails, or exceeds
+/// [`PROCESS_TIMEOUT`] and is killed.
 pub fn wait(mut child: Child) -> Option<FinishedProcess> {
     let mut out = child.stdout.take().expect("the output is piped");
     let reading = std::thread::spawn(move || {
@@ -32,7 +32,8 @@ pub fn wait(mut child: Child) -> Option<FinishedProcess> {
     let until = Instant::now() + PROCESS_TIMEOUT;
     let pid = child.id() as libc::pid_t;
     let (status, usage) = loop {
-        // SAFETY: an all-zero rusage is valid; the pointers live across the call; no other code waits for this child.
+        // SAFETY: an all-zero rusage is valid; the pointers live across the call; no other code waits for
+        // this child.
         let (waited, status, usage) = unsafe {
             let (mut status, mut usage) = (0, std::mem::zeroed::<libc::rusage>());
             let waited = libc::wait4(pid, &raw mut status, libc::WNOHANG, &raw mut usage);

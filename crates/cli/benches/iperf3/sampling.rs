@@ -1,4 +1,5 @@
-//! Cost of sampling longfat's own flows 1,000 times a second: the same test with and without samples, alternately.
+//! Cost of sampling longfat's own flows 1,000 times a second: the same test with and without samples,
+//! alternately.
 
 use lab::baseline::VethPair;
 

@@ -15,7 +15,8 @@ const HEADERS: usize = 14 + 20 + 8;
 /// Gaps in microseconds.
 pub struct Gaps(Vec<f64>);
 
-/// Captures the datagrams that arrive in the namespace `right` during `test`. Returns their gaps and the result of `test`.
+/// Captures the datagrams that arrive in the namespace `right` during `test`. Returns their gaps and the
+/// result of `test`.
 pub fn capture<T>(pair: &VethPair, test: impl FnOnce() -> T) -> (Gaps, T) {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     let path = file.path().to_str().expect("a plain path").to_owned();
@@ -53,7 +54,8 @@ pub fn capture<T>(pair: &VethPair, test: impl FnOnce() -> T) -> (Gaps, T) {
     (Gaps(gaps), result)
 }
 
-/// The gap before each datagram of a frame, us, from tshark's line of seconds and bytes. A GSO frame has several datagrams.
+/// The gap before each datagram of a frame, us, from tshark's line of seconds and bytes. A GSO frame has
+/// several datagrams.
 fn gaps(line: &str) -> Vec<f64> {
     let (delta, bytes) = line.split_once(' ').expect("two fields");
     let delta: f64 = delta.parse().expect("a number of seconds");

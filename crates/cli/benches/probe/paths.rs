@@ -1,5 +1,5 @@
-//! The paths of the table: rates from 10 Mb/s to 10 Gb/s, round-trip times from 1 to 200 ms, five kinds of queue, cross
-//! traffic of 0 to 80 %.
+//! The paths of the table: rates from 10 Mb/s to 10 Gb/s, round-trip times from 1 to 200 ms, five kinds of
+//! queue, cross traffic of 0 to 80 %.
 
 use std::fmt;
 
@@ -34,7 +34,8 @@ impl LabPath {
         let kind = [Kind::Bytes, Kind::Packets, Kind::Shaper, Kind::Policer, Kind::Codel][index / 8 % 5];
         let load_percent = LOADS_PERCENT[(index + index / 8) % LOADS_PERCENT.len()];
         let rtt_ms = RTTS_MS[(index * 3 + index / 8) % RTTS_MS.len()];
-        // The bytes of 10 to 40 ms at the rate. The maximum lets probes fill the queue within a second of their load limit.
+        // The bytes of 10 to 40 ms at the rate. The maximum lets probes fill the queue within a second of
+        // their load limit.
         let ms = [10, 20, 40][index % 3];
         let limit = (rate_bps * ms / 8000).clamp(60_000, 10_000_000);
         let cross = rate_bps * load_percent / 100 * 1472 / 1514;

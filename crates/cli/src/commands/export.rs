@@ -73,7 +73,8 @@ pub struct CsvArgs {
 /// Options of `export table`.
 #[derive(Debug, Args)]
 pub struct TableArgs {
-    /// Runs: ids or their prefixes, scenario/id, directories of records, `last`; or SCENARIO/ for all runs of a scenario
+    /// Runs: ids or their prefixes, scenario/id, directories of records, `last`; or SCENARIO/ for all runs of
+    /// a scenario
     #[arg(required = true, value_name = "RUN", add = ArgValueCompleter::new(complete_runs))]
     keys: Vec<String>,
     /// Output file: Parquet or CSV by its extension

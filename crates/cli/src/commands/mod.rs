@@ -1,4 +1,5 @@
-//! The commands, a module each: `mod.rs` has the arguments and the action, `text.rs` the tables and sentences it prints.
+//! The commands, a module each: `mod.rs` has the arguments and the action, `text.rs` the tables and sentences
+//! it prints.
 
 pub mod agent;
 pub mod bdp;

@@ -13,8 +13,8 @@ const FONT_PIXELS: RangeInclusive<f64> = 6.0..=60.0;
 /// Options of commands that draw a picture.
 #[derive(Debug, Args)]
 pub struct PictureArgs {
-    /// Width, as in 85mm or 960 (pixels), or width and height, as in 85mmx65mm; units px, pt, mm, cm, in. Without a height the
-    /// picture is as high as needed [default: 960]
+    /// Width, as in 85mm or 960 (pixels), or width and height, as in 85mmx65mm; units px, pt, mm, cm, in.
+    /// Without a height the picture is as high as needed [default: 960]
     #[arg(long, value_name = "W[xH]", value_parser = parse_size)]
     size: Option<(Length, Option<Length>)>,
     /// Font size, as in 12 (pixels) or 8pt; the width of lines is scaled with it [default: 12]

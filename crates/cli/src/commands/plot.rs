@@ -34,7 +34,8 @@ pub struct PlotArgs {
     /// metric's samples, such as rtt; repeats are one group
     #[arg(long, value_name = "METRIC", conflicts_with_all = ["metric", "against", "box_plot"])]
     cdf: Option<String>,
-    /// Plot box plots of a figure or metric, as for --cdf: median, quartiles, whiskers of 1.5 interquartile ranges
+    /// Plot box plots of a figure or metric, as for --cdf: median, quartiles, whiskers of 1.5 interquartile
+    /// ranges
     #[arg(long = "box", value_name = "METRIC", conflicts_with_all = ["metric", "against"])]
     box_plot: Option<String>,
     /// Start time, as in 4.5s since the start of the run
@@ -64,8 +65,8 @@ pub fn run(args: &PlotArgs, runs: &RunsLocation, json: bool) -> anyhow::Result<(
     }
 }
 
-/// Refuses unknown metrics, sizes too small for the font, and spans that end before they begin. This happens before any record is
-/// read: drawing a plot without runs checks the options.
+/// Refuses unknown metrics, sizes too small for the font, and spans that end before they begin. This happens
+/// before any record is read: drawing a plot without runs checks the options.
 fn check_options(args: &PlotArgs) -> anyhow::Result<()> {
     let bad = |error: view::Error| Exit::BadInput(error.to_string());
     let appearance = args.picture.appearance();

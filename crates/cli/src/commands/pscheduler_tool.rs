@@ -1,4 +1,5 @@
-//! `longfat pscheduler-tool`: a method of the pScheduler tool plug-in. The programs in the plug-in's directory call it.
+//! `longfat pscheduler-tool`: a method of the pScheduler tool plug-in. The programs in the plug-in's
+//! directory call it.
 
 use std::io::Read;
 
@@ -14,8 +15,8 @@ const MAX_INPUT_BYTES: u64 = 256 << 20;
 /// Options of `pscheduler-tool`.
 #[derive(Debug, Args)]
 pub struct PschedulerToolArgs {
-    /// The method: enumerate, can-run, duration, participant-data, run or merged-results. Its input is read from standard
-    /// input
+    /// The method: enumerate, can-run, duration, participant-data, run or merged-results. Its input is read
+    /// from standard input
     #[arg(value_name = "METHOD")]
     method: Method,
     /// Port of the server of a throughput test
@@ -23,7 +24,8 @@ pub struct PschedulerToolArgs {
     port: u16,
 }
 
-/// Runs the command. Records are written only if `runs` is given: pScheduler's user has no directory for them.
+/// Runs the command. Records are written only if `runs` is given: pScheduler's user has no directory for
+/// them.
 pub fn run(args: &PschedulerToolArgs, runs: Option<&RunsLocation>) -> anyhow::Result<()> {
     let stop = interrupt::flag()?;
     let mut input = String::new();

@@ -48,7 +48,8 @@ pub struct RealHostFlags {
 }
 
 impl RealHostFlags {
-    /// The set-up of engine hosts, if it is among `engines`. Locations that are not given are those of the scenarios.
+    /// The set-up of engine hosts, if it is among `engines`. Locations that are not given are those of the
+    /// scenarios.
     pub fn setup<'a>(
         &self,
         engines: &[EngineChoice],

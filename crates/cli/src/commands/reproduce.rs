@@ -40,15 +40,16 @@ pub struct ReproduceArgs {
     /// Ids of published results (L8-default) or prefixes of ids (L8, G) [default: all]
     #[arg(value_name = "ID")]
     ids: Vec<String>,
-    /// Engines, separated by commas: model, sim, lab (for 10 min, or see --lab), kernel or kernel:VERSION (a guest kernel in virtual
-    /// time), and hosts for real hosts (see --at): the experiments whose hosts all have an address
+    /// Engines, separated by commas: model, sim, lab (for 10 min, or see --lab), kernel or kernel:VERSION (a
+    /// guest kernel in virtual time), and hosts for real hosts (see --at): the experiments whose hosts all
+    /// have an address
     #[arg(long, value_delimiter = ',', default_value = "model,sim", value_name = "ENGINES")]
     engine: Vec<EngineChoices>,
     /// Also run in the lab, shortest experiments first, as many as fit in this time (10 min if none is given)
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "10min", require_equals = true)]
     lab: Option<Time>,
-    /// Judge recorded runs of the lab and of guests again instead of repeating them: complete, reliable ones with the same settings,
-    /// machine and kernel, recorded since the program was built
+    /// Judge recorded runs of the lab and of guests again instead of repeating them: complete, reliable ones
+    /// with the same settings, machine and kernel, recorded since the program was built
     #[arg(long)]
     reuse: bool,
     /// Use the scenarios of this directory instead of the built-in ones
@@ -63,8 +64,8 @@ pub struct ReproduceArgs {
     /// Also write an HTML page with all tables and plots
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Also write the tables to a Markdown file: between its markers, or to a new file (as for docs/reproduced.md). Without model and
-    /// sim, the tables of real kernels, which have other markers
+    /// Also write the tables to a Markdown file: between its markers, or to a new file (as for
+    /// docs/reproduced.md). Without model and sim, the tables of real kernels, which have other markers
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
     /// Exit with code 5 if a measurement is unreliable

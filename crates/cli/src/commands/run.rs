@@ -1,4 +1,5 @@
-//! `longfat run`: runs a scenario by one or several engines; prints what limited each flow and the published figures.
+//! `longfat run`: runs a scenario by one or several engines; prints what limited each flow and the published
+//! figures.
 
 use std::{
     num::NonZeroUsize,
@@ -40,9 +41,9 @@ pub struct RunArgs {
     /// The scenario file, or the name of a built-in scenario (see `longfat scenario list`)
     #[arg(add = ArgValueCompleter::new(complete_scenario))]
     file: Option<PathBuf>,
-    /// Engines, separated by commas: model, sim, lab, or all for these three; kernel, or kernel:VERSION as in kernel:6.1,
-    /// for the lab inside a guest kernel in virtual time (see `longfat kernel`); hosts for real hosts (see --at) [default: lab; see
-    /// `longfat config`]
+    /// Engines, separated by commas: model, sim, lab, or all for these three; kernel, or kernel:VERSION as in
+    /// kernel:6.1, for the lab inside a guest kernel in virtual time (see `longfat kernel`); hosts for real
+    /// hosts (see --at) [default: lab; see `longfat config`]
     #[arg(long, value_delimiter = ',', value_name = "ENGINES")]
     engine: Vec<EngineChoices>,
     /// Run only these variants (repeatable, or separated by commas)
@@ -54,15 +55,16 @@ pub struct RunArgs {
     /// Number of runs, each with another seed [default: `repeat` of the scenario]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: Option<u32>,
-    /// How the lab's hosts are connected: tap, or packet (veth and packet sockets) [default: tap where /dev/net/tun can be
-    /// opened]
+    /// How the lab's hosts are connected: tap, or packet (veth and packet sockets) [default: tap where
+    /// /dev/net/tun can be opened]
     #[arg(long, value_name = "PORTS")]
     ports: Option<lab::Backend>,
-    /// Linux version of hosts that specify none, in the simulator and the model, as in 6.1 or 2.4, with its default buffers
-    /// [default: this machine's]
+    /// Linux version of hosts that specify none, in the simulator and the model, as in 6.1 or 2.4, with its
+    /// default buffers [default: this machine's]
     #[arg(long, value_name = "VERSION", value_parser = parse_simulated_kernel)]
     kernel: Option<KernelVersion>,
-    /// Maximum number of parallel simulations and guests [default: one per processor]. Lab runs are never parallel
+    /// Maximum number of parallel simulations and guests [default: one per processor]. Lab runs are never
+    /// parallel
     #[arg(short, long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
     /// Record each segment and ACK at the sender of this flow in trace.parquet (simulator, TCP; repeatable)

@@ -113,12 +113,13 @@ pub struct ServeArgs {
         help_heading = "Authentication"
     )]
     token: Option<PathBuf>,
-    /// Let clients change network settings of this machine for the duration of a run (`longfat run --engine hosts`); they are
-    /// restored when it ends. Needs root; without --token anyone who reaches the port may do so
+    /// Let clients change network settings of this machine for the duration of a run
+    /// (`longfat run --engine hosts`); they are restored when it ends. Needs root; without --token anyone who
+    /// reaches the port may do so
     #[arg(long, help_heading = "Real hosts")]
     allow_tune: bool,
-    /// Also serve a client that cannot connect to this machine (NAT, a firewall) and listens instead, as in `longfat test listen
-    /// -p PORT`: connect to it (repeatable)
+    /// Also serve a client that cannot connect to this machine (NAT, a firewall) and listens instead, as in
+    /// `longfat test listen -p PORT`: connect to it (repeatable)
     #[arg(long, value_name = "CLIENT[:PORT]", value_delimiter = ',', value_parser = reverse_target, help_heading = "Clients")]
     reverse_connect: Vec<ReverseTarget>,
     /// Maximum difference between client's and server's clocks
@@ -143,7 +144,8 @@ pub struct ServeArgs {
     /// Also reflect packets of STAMP (RFC 8762) and TWAMP Light, on this UDP port
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "862", help_heading = "Delay")]
     stamp: Option<u16>,
-    /// Reply only to STAMP packets authenticated with the key in this file (its bytes without a final newline)
+    /// Reply only to STAMP packets authenticated with the key in this file (its bytes without a final
+    /// newline)
     #[arg(long, value_name = "FILE", requires = "stamp", help_heading = "Delay")]
     stamp_key: Option<PathBuf>,
     /// Also serve clients of TWAMP (RFC 5357), unauthenticated, on this TCP port

@@ -47,7 +47,8 @@ pub struct StreamArgs {
     /// Duration at each rate
     #[arg(short, long, value_name = "TIME", value_parser = iperf3_values::time, default_value = "10s")]
     time: Duration,
-    /// Play-out delay, from the arrival of the first packet: packets that miss their play-out time are useless
+    /// Play-out delay, from the arrival of the first packet: packets that miss their play-out time are
+    /// useless
     #[arg(long, value_name = "TIME", value_parser = iperf3_values::time, default_value = "500ms")]
     deadline: Duration,
     /// Request missing packets again while they can arrive in time
@@ -65,10 +66,12 @@ pub struct StreamArgs {
     /// Packets of VLBI recorders: a 64-bit sequence number and a VDIF frame
     #[arg(long)]
     vdif: bool,
-    /// The host is a VLBI recorder (such as jive5ab with udps): send VDIF frames to its UDP port without a control connection
+    /// The host is a VLBI recorder (such as jive5ab with udps): send VDIF frames to its UDP port without a
+    /// control connection
     #[arg(long, conflicts_with_all = ["reverse", "repair", "token"], requires = "rate")]
     recorder: bool,
-    /// File with the shared secret of a `longfat serve --token` [default: the one that `longfat config` has for the host]
+    /// File with the shared secret of a `longfat serve --token` [default: the one that `longfat config` has
+    /// for the host]
     #[arg(long, value_name = "FILE")]
     token: Option<PathBuf>,
     #[command(flatten)]

@@ -1,4 +1,5 @@
-//! `longfat sweep`: a metric over the values of fields, or (with `--fit`) the values that match published figures best.
+//! `longfat sweep`: a metric over the values of fields, or (with `--fit`) the values that match published
+//! figures best.
 
 use std::{
     num::NonZeroUsize,
@@ -34,11 +35,13 @@ use crate::{
 /// Options of `sweep`.
 #[derive(Debug, Args)]
 pub struct SweepArgs {
-    /// The scenario file, or the name of a built-in scenario, as in cc-rtt-loss, mtu, socket-buffers, streams, transports, udp; several with
-    /// --fit
+    /// The scenario file, or the name of a built-in scenario, as in cc-rtt-loss, mtu, socket-buffers,
+    /// streams, transports, udp; several with --fit
     #[arg(value_name = "FILE", add = ArgValueCompleter::new(complete_scenario))]
     pub files: Vec<PathBuf>,
-    /// Sweep a field in addition to those of the file's `[[sweeps]]`, as in `--over flows.bulk.send_buffer=16KiB,64KiB,256KiB` or, for several round-trip times of a path without a file, `--over links.path.both.delay=5ms,50ms`
+    /// Sweep a field in addition to those of the file's `[[sweeps]]`, as in
+    /// `--over flows.bulk.send_buffer=16KiB,64KiB,256KiB` or, for several round-trip times of a path without
+    /// a file, `--over links.path.both.delay=5ms,50ms`
     #[arg(long, value_name = "PATH=V1,V2,..", value_parser = parse_over)]
     pub over: Vec<(String, Vec<String>)>,
     /// Search for the value of a field that fits the published figures best, as in
@@ -52,8 +55,8 @@ pub struct SweepArgs {
     /// With --fit: maximum number of runs
     #[arg(long, alias = "most-runs", value_name = "N", default_value = "60", requires = "fit")]
     pub max_runs: NonZeroUsize,
-    /// Engines, separated by commas: model, sim, lab, or all for these three; and kernel, or kernel:VERSION, a guest kernel
-    /// in virtual time
+    /// Engines, separated by commas: model, sim, lab, or all for these three; and kernel, or kernel:VERSION,
+    /// a guest kernel in virtual time
     #[arg(long, value_delimiter = ',', default_value = "sim", value_name = "ENGINES")]
     pub engine: Vec<EngineChoices>,
     /// Run only these variants (repeatable, or separated by commas)
@@ -68,7 +71,8 @@ pub struct SweepArgs {
     /// Metric, as in flows.bulk.goodput [default: goodput of the first TCP flow]
     #[arg(long, value_name = "METRIC")]
     pub metric: Option<String>,
-    /// Order of the runs: by-point, interleaved (the first repeat of all points, then the second), random or random:SEED
+    /// Order of the runs: by-point, interleaved (the first repeat of all points, then the second), random or
+    /// random:SEED
     #[arg(long, value_name = "ORDER", default_value = "by-point", hide_default_value = true)]
     pub order: RunOrder,
     /// Pause between two runs of the lab or between hosts, as in 5s
@@ -80,13 +84,15 @@ pub struct SweepArgs {
     /// Repeat runs that are already recorded
     #[arg(long)]
     pub again: bool,
-    /// Execute only every N-th run, from the K-th, and store the results in RUNS/.points, which N processes can share
+    /// Execute only every N-th run, from the K-th, and store the results in RUNS/.points, which N processes
+    /// can share
     #[arg(long, value_name = "K/N", conflicts_with_all = ["fit", "gather", "output", "report", "require_reliable"])]
     pub shard: Option<Shard>,
     /// Execute nothing: show the sweep from the results that --shard has stored
     #[arg(long, conflicts_with_all = ["fit", "again"])]
     pub gather: bool,
-    /// Linux version of simulated and modelled hosts, as in 6.1, with its default buffers [default: this machine's]
+    /// Linux version of simulated and modelled hosts, as in 6.1, with its default buffers [default: this
+    /// machine's]
     #[arg(long, value_name = "VERSION", value_parser = parse_simulated_kernel)]
     pub kernel: Option<KernelVersion>,
     /// How the lab's hosts are connected: tap, or packet (veth and packet sockets)
@@ -306,7 +312,8 @@ fn experiment(args: &SweepArgs, file: Option<&PathBuf>) -> anyhow::Result<Experi
     Ok(Experiment { kernel: args.kernel, sets: args.sets.clone(), ..experiment })
 }
 
-/// Writes the plot and the page, if requested. The page contains the plot in the style `screen` and the default size.
+/// Writes the plot and the page, if requested. The page contains the plot in the style `screen` and the
+/// default size.
 fn draw(args: &SweepArgs, config: &Config, shown: &Shown) -> anyhow::Result<()> {
     if let Some(path) = &args.output {
         let chart = view::Chart { title: args.picture.title(&shown.chart.title), ..shown.chart.clone() };

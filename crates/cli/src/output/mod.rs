@@ -1,7 +1,8 @@
-//! Standard output, standard error and files: texts are written whole and without control characters, and a closed reader causes
-//! no panic. With a log file, both outputs are written to it.
+//! Standard output, standard error and files: texts are written whole and without control characters, and a
+//! closed reader causes no panic. With a log file, both outputs are written to it.
 //!
-//! A command that measures or serves calls [`queue()`] first: from then on a thread writes, and a stalled reader cannot block the command.
+//! A command that measures or serves calls [`queue()`] first: from then on a thread writes, and a stalled
+//! reader cannot block the command.
 
 mod printable;
 mod queue;
@@ -37,7 +38,8 @@ const COMMAND_QUEUE_BYTES: usize = 256 << 20;
 /// Maximum time for which the program's exit waits for a stalled reader.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Minimum length at which lines of prose are broken, characters; on narrower terminals the terminal itself breaks them.
+/// Minimum length at which lines of prose are broken, characters; on narrower terminals the terminal itself
+/// breaks them.
 const MIN_LINE_LENGTH: usize = 30;
 
 /// Dropped lines are reported at most this often.
@@ -68,8 +70,8 @@ struct Printing {
     stamp: Option<String>,
 }
 
-/// Redirects all output to `log` if given, and begins lines with the time in strftime's format `stamp`. Must be
-/// called once, before anything is printed.
+/// Redirects all output to `log` if given, and begins lines with the time in strftime's format `stamp`. Must
+/// be called once, before anything is printed.
 pub fn redirect(log: Option<File>, stamp: Option<String>) {
     // A second call would have no effect.
     let _ = PRINTING.set(Printing { log, stamp });
@@ -250,8 +252,9 @@ pub fn coloured_note(text: &str) {
     print_note(&printable_with_colours(text));
 }
 
-/// Replaces the last line of standard error, a terminal, as of a display of progress. The text must be [printable()]. Skipped while the
-/// terminal is stopped and the queue is full, and with a log file; lost if the terminal is closed.
+/// Replaces the last line of standard error, a terminal, as of a display of progress. The text must be
+/// [printable()]. Skipped while the terminal is stopped and the queue is full, and with a log file; lost if
+/// the terminal is closed.
 pub fn rewrite_line(text: &str) {
     if log().is_some() {
         return;

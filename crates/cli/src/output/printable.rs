@@ -1,5 +1,6 @@
-//! Removes characters that control a terminal. Records, captures, scenario files and the texts of peers may contain any: an escape
-//! sequence in a title could hide lines, set the clipboard, or let some terminals type commands.
+//! Removes characters that control a terminal. Records, captures, scenario files and the texts of peers may
+//! contain any: an escape sequence in a title could hide lines, set the clipboard, or let some terminals type
+//! commands.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,6 @@
-//! Output of long-running commands: a bounded queue and a writer thread, so that a stalled reader (a pipe that no process
-//! reads, a terminal after Ctrl-S, a full disk) never blocks a measurement. Texts that do not fit are dropped and counted.
+//! Output of long-running commands: a bounded queue and a writer thread, so that a stalled reader (a pipe
+//! that no process reads, a terminal after Ctrl-S, a full disk) never blocks a measurement. Texts that do not
+//! fit are dropped and counted.
 
 use std::{
     collections::VecDeque,
@@ -35,7 +36,8 @@ struct State {
 }
 
 impl OutputQueue {
-    /// Starts a queue of at most `limit_bytes` (one text may exceed it) and its thread, which writes to `files`.
+    /// Starts a queue of at most `limit_bytes` (one text may exceed it) and its thread, which writes to
+    /// `files`.
     pub fn start(files: Vec<File>, limit_bytes: usize) -> io::Result<Arc<Self>> {
         let queue = OutputQueue { limit_bytes, state: Mutex::default(), changed: Condvar::new() };
         let queue = Arc::new(queue);
@@ -73,8 +75,8 @@ impl OutputQueue {
         std::mem::take(&mut self.lock().dropped_lines)
     }
 
-    /// Waits until all is written, for at most `timeout` after `stop` is set (without `stop`: from now on). Counts the remainder
-    /// as dropped, and returns the error of writing, if any.
+    /// Waits until all is written, for at most `timeout` after `stop` is set (without `stop`: from now on).
+    /// Counts the remainder as dropped, and returns the error of writing, if any.
     pub fn finish(&self, stop: Option<&AtomicBool>, timeout: Duration) -> Option<ErrorKind> {
         let mut deadline = stop.is_none().then(|| Instant::now() + timeout);
         let mut state = self.lock();

@@ -16,8 +16,8 @@ pub fn acquire_lab_slot() -> LabSlots {
     acquire(1)
 }
 
-/// For a test that needs all processors, or that compares the state of the whole machine (namespaces, eBPF programs).
-/// Waits until no other test runs a lab.
+/// For a test that needs all processors, or that compares the state of the whole machine (namespaces, eBPF
+/// programs). Waits until no other test runs a lab.
 pub fn acquire_all_lab_slots() -> LabSlots {
     acquire(MAX_LABS)
 }

@@ -75,8 +75,8 @@ impl TestDir {
         command
     }
 
-    /// Network namespaces that programs started from here use or have open, including their own. Those of other programs on
-    /// this machine are not counted, because their labs start and end at any time.
+    /// Network namespaces that programs started from here use or have open, including their own. Those of
+    /// other programs on this machine are not counted, because their labs start and end at any time.
     pub fn network_namespaces(&self) -> BTreeSet<String> {
         let mark = self.dir.path().as_os_str().as_encoded_bytes();
         let is_ours = |process: &PathBuf| {
@@ -152,7 +152,8 @@ pub fn with_default_signals(command: &Command) -> Command {
     with_defaults
 }
 
-/// The program under test: the one that cargo has built, or a packaged one, which `LONGFAT_PACKAGED` names (relative to the repository).
+/// The program under test: the one that cargo has built, or a packaged one, which `LONGFAT_PACKAGED` names
+/// (relative to the repository).
 pub fn binary() -> &'static str {
     static PACKAGED: LazyLock<Option<String>> = LazyLock::new(|| {
         let named = std::env::var_os("LONGFAT_PACKAGED")?;

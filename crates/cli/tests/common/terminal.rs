@@ -44,7 +44,8 @@ impl Terminal {
             assert_eq!(result, 0, "openpty: {}", std::io::Error::last_os_error());
             (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave))
         };
-        // SAFETY: this sets a flag of an open descriptor. Without it the program would keep its own terminal open.
+        // SAFETY: this sets a flag of an open descriptor. Without it the program would keep its own terminal
+        // open.
         unsafe { libc::fcntl(master.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
         let stream = || slave.try_clone().unwrap();
         command.env("TERM", "xterm").stdin(stream()).stdout(stream()).stderr(stream());

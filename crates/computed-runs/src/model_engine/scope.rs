@@ -1,4 +1,5 @@
-//! The effects that the closed forms ignore. If one of them determines the result of an experiment, the model's figure does not apply.
+//! The effects that the closed forms ignore. If one of them determines the result of an experiment, the
+//! model's figure does not apply.
 
 use model::{
     ControlLaw, PathInputs, cubic_recovery_time, cubic_utilization, mss, responsiveness, sawtooth_utilization,
@@ -15,8 +16,8 @@ const MIN_RECOVERIES: f64 = 2.0;
 /// Above this utilization of a link, losses do not lower the rate noticeably.
 const FULL_USE: f64 = 0.99;
 
-/// The ignored effect that determines a published figure in `scenario`, in words; `None` if the model's figure applies. `kernel` is
-/// the kernel of hosts without the key `kernel`.
+/// The ignored effect that determines a published figure in `scenario`, in words; `None` if the model's
+/// figure applies. `kernel` is the kernel of hosts without the key `kernel`.
 pub fn ignored(
     sysctls: Sysctls<'_>,
     scenario: &Scenario,
@@ -99,7 +100,8 @@ fn of_device_queue(
     inputs: &PathInputs,
 ) -> Option<String> {
     let host = scenario.host(&flow.from)?;
-    // Without local congestion signals, a full device queue only adds delay, as any queue that never drops packets.
+    // Without local congestion signals, a full device queue only adds delay, as any queue that never drops
+    // packets.
     let packets = host.nic.tx_queue.filter(|_| host.local_congestion)?;
     let (name, _, first) = path.forward.first()?;
     let is_slowest = path.is_slowest(first);

@@ -9,8 +9,8 @@ use crate::{Sysctls, flow_context::FlowPath};
 
 /// With a queue of at most this number of packets, the bursts of a window overflow it.
 const SMALL_QUEUE_PACKETS: u64 = 2;
-/// The kernel appends a write to the last unsent packet up to this size, whatever the send buffer (`tcp_sendmsg_locked`,
-/// net/ipv4/tcp.c), bytes.
+/// The kernel appends a write to the last unsent packet up to this size, whatever the send buffer
+/// (`tcp_sendmsg_locked`, net/ipv4/tcp.c), bytes.
 const SUPER_PACKET_BYTES: f64 = 65_536.0;
 /// With a receive window below this number of segments, segments are sent singly and partly filled.
 const SMALL_WINDOW_SEGS: f64 = 2.0;

@@ -13,7 +13,8 @@ use crate::{
 
 /// The largest window without scaling, bytes (RFC 9293).
 const MAX_UNSCALED_WINDOW: f64 = 65_535.0;
-/// A buffer explains a goodput up to this multiple of what it allows: a single write may exceed a small buffer.
+/// A buffer explains a goodput up to this multiple of what it allows: a single write may exceed a small
+/// buffer.
 const MAX_BUFFER_EXCESS: f64 = 1.1;
 /// Minimum share of the unscaled window that a window limited by it reaches.
 const MIN_UNSCALED_SHARE: f64 = 0.9;
@@ -191,8 +192,8 @@ impl Limits<'_> {
         self.add(Kind::SendBuffer, Some(&seen.from), allows, evidence, change);
     }
 
-    /// The command that sets the sysctl to twice the bandwidth-delay product. A host that does not report its settings may have no
-    /// longfat, and gets the kernel's defaults for the other two values.
+    /// The command that sets the sysctl to twice the bandwidth-delay product. A host that does not report its
+    /// settings may have no longfat, and gets the kernel's defaults for the other two values.
     fn buffer_change(&self, host: &str, name: &str, facts: Option<&HostFacts>) -> Option<String> {
         let carried = self.seen.capacity_bps()?;
         let needed = model::buffer_advice(self.seen.bdp()?).default;

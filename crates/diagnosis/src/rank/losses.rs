@@ -28,13 +28,14 @@ const MIN_MARKS: u64 = 3;
 const MAX_LAW_RATIO: f64 = 1.3;
 /// Minimum expected number of lost datagrams, at TCP's loss rate, for a comparison of both.
 const MIN_EXPECTED_LOST: f64 = 4.0;
-/// Losses are random if the loss rate of datagrams is at least this share of that of TCP's packets. Outside the range below,
-/// the result is certain whatever the queue shows.
+/// Losses are random if the loss rate of datagrams is at least this share of that of TCP's packets. Outside
+/// the range below, the result is certain whatever the queue shows.
 const MIN_RANDOM_SHARE: f64 = 0.5;
 const UNCERTAIN_RANDOM_SHARES: (f64, f64) = (0.25, 0.75);
 /// Minimum number of retransmissions per loss episode of a queue overflow.
 const MIN_OVERFLOW_LOSSES: f64 = 8.0;
-/// Maximum ratio of a full send buffer to the outstanding data: the kernel accounts its overhead in the buffer.
+/// Maximum ratio of a full send buffer to the outstanding data: the kernel accounts its overhead in the
+/// buffer.
 const MAX_BUFFER_OVERHEAD: f64 = 2.0;
 /// Maximum length of a queue, in round trips, that single bursts of other traffic overflow.
 const MAX_BURSTY_QUEUE: f64 = 0.15;
@@ -181,7 +182,8 @@ impl Limits<'_> {
         }
     }
 
-    /// Disabled selective acknowledgement that did not limit the test: the first losses of a larger window would be the next limit.
+    /// Disabled selective acknowledgement that did not limit the test: the first losses of a larger window
+    /// would be the next limit.
     pub(super) fn sack(&mut self) {
         let is_known = self.found.iter().any(|limit| limit.kind == Kind::SackOff);
         let Some(host) =
@@ -313,8 +315,9 @@ impl Limits<'_> {
         at_once >= MIN_OVERFLOW_LOSSES && self.seen.datagrams.sent > 0 && self.seen.datagrams.lost == 0
     }
 
-    /// Whether bursts of a small send buffer overflowed the queue: segments were lost with no more in flight than the buffer holds,
-    /// and less than the bandwidth-delay product. A small buffer empties and fills in bursts.
+    /// Whether bursts of a small send buffer overflowed the queue: segments were lost with no more in flight
+    /// than the buffer holds, and less than the bandwidth-delay product. A small buffer empties and fills in
+    /// bursts.
     pub(super) fn are_losses_of_buffer_bursts(&self, buffer_bytes: f64) -> bool {
         self.lost() == Some(LossCause::QueueOverflow)
             && !self.seen.reached_full_rate()

@@ -7,7 +7,8 @@ use crate::{change::Change, limit::Kind, observed::FairQueueing};
 
 /// Minimum share of the available bandwidth that a test limited by other traffic reaches.
 const MIN_SHARE_OF_AVAILABLE: f64 = 0.8;
-/// Minimum ratio of the rates before and after a change that counts as a change of the path, if other traffic shares the path.
+/// Minimum ratio of the rates before and after a change that counts as a change of the path, if other traffic
+/// shares the path.
 const MIN_CHANGE_ON_SHARED_PATH: f64 = 2.0;
 /// Minimum ratio of the round-trip time to that without load if other traffic fills the queue.
 const MIN_QUEUED_RTT_RATIO: f64 = 1.3;

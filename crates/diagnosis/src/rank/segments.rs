@@ -9,7 +9,8 @@ use crate::{limit::Kind, observed::ClampedMss};
 const MIN_SEGMENT_GAIN: f64 = 1.15;
 
 impl Limits<'_> {
-    /// A clamped MSS: after a loss the window grows by a smaller segment, and headers take a larger share of the path's rate.
+    /// A clamped MSS: after a loss the window grows by a smaller segment, and headers take a larger share of
+    /// the path's rate.
     pub(super) fn segments(&mut self) {
         let seen = self.seen;
         let Some(ClampedMss { mss, possible }) = seen.clamped_mss() else { return };

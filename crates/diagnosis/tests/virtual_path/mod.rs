@@ -35,7 +35,8 @@ pub struct VirtualPath<'a> {
 }
 
 impl<'a> VirtualPath<'a> {
-    /// A path whose scenario has [`MAX_MEASUREMENTS`] flows for measurements. TCP tests use this congestion control.
+    /// A path whose scenario has [`MAX_MEASUREMENTS`] flows for measurements. TCP tests use this congestion
+    /// control.
     pub fn new(mut session: MeasurementSession<'a>, scenario: &'a Scenario, cc: &str) -> Self {
         session.advance(WARM_UP).unwrap();
         VirtualPath { session, scenario, cc: cc.into() }

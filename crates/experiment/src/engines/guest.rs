@@ -1,5 +1,5 @@
-//! This program inside a guest kernel. The kernel engine starts it as the guest's first process (PID 1), which starts it
-//! again to run the scenario in the lab in virtual time.
+//! This program inside a guest kernel. The kernel engine starts it as the guest's first process (PID 1),
+//! which starts it again to run the scenario in the lab in virtual time.
 
 use std::{
     fs,
@@ -43,7 +43,8 @@ pub fn init(seed: u64) -> Result<()> {
     Init { seed }.run(Command::new("/proc/self/exe").args(["guest", "run"]))
 }
 
-/// Runs the scenario of the shared directory and writes a record there. If the run fails, writes the reason there.
+/// Runs the scenario of the shared directory and writes a record there. If the run fails, writes the reason
+/// there.
 ///
 /// # Errors
 /// The reason of a failure cannot be written.

@@ -1,8 +1,8 @@
-//! A guest kernel as an engine: boots User-Mode Linux in virtual time, runs the scenario in it with this program, and adopts the
-//! guest's record.
+//! A guest kernel as an engine: boots User-Mode Linux in virtual time, runs the scenario in it with this
+//! program, and adopts the guest's record.
 //!
-//! During the run, the record's directory contains a directory that is shared with the guest. The host writes the scenario and
-//! the initial summary there; the guest writes its record there.
+//! During the run, the record's directory contains a directory that is shared with the guest. The host writes
+//! the scenario and the initial summary there; the guest writes its record there.
 
 use std::{
     collections::VecDeque,
@@ -37,18 +37,21 @@ pub(super) const FAILURE: &str = "failure.json";
 /// File in the shared directory: requests the guest to stop early.
 pub(super) const STOP: &str = "stop";
 
-/// A guest's memory without the packets in flight, bytes. The host allocates only the pages that the guest uses.
+/// A guest's memory without the packets in flight, bytes. The host allocates only the pages that the guest
+/// uses.
 const BASE_MEMORY_BYTES: u64 = 2 << 30;
-/// Memory per byte in flight: the network buffers each frame once; queues in hosts and rounding of buffer sizes take as much
-/// again.
+/// Memory per byte in flight: the network buffers each frame once; queues in hosts and rounding of buffer
+/// sizes take as much again.
 const MEMORY_FACTOR: u64 = 2;
 /// Maximum number of bytes in flight: about 100 Gb/s over 300 ms.
 const MAX_IN_FLIGHT_BYTES: u64 = 4 << 30;
 /// Maximum size of the packets in a queue whose limit is a number of packets, bytes.
 const MAX_MTU: u32 = 9000;
-/// Livelock guard: maximum processor time of a guest while its clock stalls. Such a guest busy-waits for time to pass.
+/// Livelock guard: maximum processor time of a guest while its clock stalls. Such a guest busy-waits for time
+/// to pass.
 const MAX_STALL_PROCESSOR_TIME: Duration = Duration::from_secs(120);
-/// Deadlock guard: maximum real time in which a guest uses no processor time. Such a guest waits for an event that never occurs.
+/// Deadlock guard: maximum real time in which a guest uses no processor time. Such a guest waits for an event
+/// that never occurs.
 const MAX_IDLE_TIME: Duration = Duration::from_secs(60);
 /// A guest is killed this long after the request to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
@@ -56,7 +59,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 const MAX_CONSOLE_LINES: usize = 20;
 /// Part of the first line of a kernel panic.
 const PANIC: &str = "Kernel panic";
-/// Part of the message of a kernel whose buffer for vector registers is smaller than this machine's registers.
+/// Part of the message of a kernel whose buffer for vector registers is smaller than this machine's
+/// registers.
 const REGISTERS_DO_NOT_FIT: &str = "set fp regs failed";
 
 /// Why the guest's program failed.
@@ -134,8 +138,8 @@ pub fn find(request: Option<&str>) -> Result<Image> {
 /// Checks before the first run that a guest kernel can run the scenario.
 ///
 /// # Errors
-/// Congestion controls of C files: User-Mode Linux cannot load them (struct_ops needs a BPF JIT compiler). Flows whose path
-/// has neither rate nor delay: the guest's clock would never advance.
+/// Congestion controls of C files: User-Mode Linux cannot load them (struct_ops needs a BPF JIT compiler).
+/// Flows whose path has neither rate nor delay: the guest's clock would never advance.
 pub fn check(scenario: &Scenario) -> Result<()> {
     lab::check_flows(scenario)?;
     for flow in &scenario.flows {
@@ -216,7 +220,8 @@ impl Engine for Kernel<'_> {
     }
 }
 
-/// Adds a line to the last lines of a console. After a kernel panic nothing is added: the stack trace would displace the cause.
+/// Adds a line to the last lines of a console. After a kernel panic nothing is added: the stack trace would
+/// displace the cause.
 fn push_console_line(console: &mut VecDeque<String>, line: String) {
     if console.iter().any(|line| line.contains(PANIC)) {
         return;

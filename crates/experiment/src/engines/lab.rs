@@ -25,8 +25,9 @@ pub struct LabSetup {
 }
 
 impl LabSetup {
-    /// Cleans up after dead labs and acquires the privilege to create network namespaces. Call it before the process starts a
-    /// second thread. If `ports` is `None`, TAP devices connect the hosts if this user can open /dev/net/tun.
+    /// Cleans up after dead labs and acquires the privilege to create network namespaces. Call it before the
+    /// process starts a second thread. If `ports` is `None`, TAP devices connect the hosts if this user can
+    /// open /dev/net/tun.
     ///
     /// # Errors
     /// This user is not permitted to create network namespaces.

@@ -26,8 +26,8 @@ impl Engine for Model<'_> {
 mod tests {
     use crate::{EngineChoice, Experiment, RunOptions, Selection, run_all};
 
-    /// Runs lab 8 in the model; hosts without the key `kernel` have this kernel. Returns the receive window, and
-    /// the `kernel` and the `sysctl_defaults` of the run.
+    /// Runs lab 8 in the model; hosts without the key `kernel` have this kernel. Returns the receive window,
+    /// and the `kernel` and the `sysctl_defaults` of the run.
     fn window(
         kernel: &str,
         keys: &[(&str, &str)],

@@ -1,5 +1,5 @@
-//! The simulator as an engine: simulates TCP of this machine's kernel version in virtual time, with congestion controls
-//! built from C files.
+//! The simulator as an engine: simulates TCP of this machine's kernel version in virtual time, with
+//! congestion controls built from C files.
 
 use std::{
     path::Path,

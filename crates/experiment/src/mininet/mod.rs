@@ -1,8 +1,8 @@
-//! Mininet's Python programs as scenarios: python3 runs the program with `stand_in.py` in place of Mininet, which records the
-//! network that the program builds and writes it as MiniEdit would save it.
+//! Mininet's Python programs as scenarios: python3 runs the program with `stand_in.py` in place of Mininet,
+//! which records the network that the program builds and writes it as MiniEdit would save it.
 //!
-//! The program's own code runs as this user. The stand-in does not execute commands for nodes, starts no programs and skips
-//! sleeps; it is not a sandbox. Time and the size of files and memory are limited.
+//! The program's own code runs as this user. The stand-in does not execute commands for nodes, starts no
+//! programs and skips sleeps; it is not a sandbox. Time and the size of files and memory are limited.
 
 use std::{
     fs, io,
@@ -32,11 +32,13 @@ struct Found {
     notes: Vec<String>,
 }
 
-/// Executes a Mininet program with python3 and converts the network that it builds to a scenario. `topology` chooses a
-/// topology by its name in `topos` or by its class, with arguments as `mn --topo` takes them (`tree,depth=2`).
+/// Executes a Mininet program with python3 and converts the network that it builds to a scenario. `topology`
+/// chooses a topology by its name in `topos` or by its class, with arguments as `mn --topo` takes them
+/// (`tree,depth=2`).
 ///
 /// # Errors
-/// [`Error::Missing`] without python3; [`Error::BadInput`] if the program fails, does not end in time or builds no network.
+/// [`Error::Missing`] without python3; [`Error::BadInput`] if the program fails, does not end in time or
+/// builds no network.
 pub fn read_program(file: &Path, topology: Option<&str>) -> Result<Imported> {
     let bad = |why: String| Error::BadInput(format!("{}: {why}", file.display()));
     let program = fs::canonicalize(file)

@@ -1,5 +1,5 @@
-//! The published results, in the order of their sources, with a description of each. For results that no run compares: why, and
-//! where they are shown.
+//! The published results, in the order of their sources, with a description of each. For results that no run
+//! compares: why, and where they are shown.
 
 /// A published result.
 pub struct CatalogueEntry {
@@ -11,7 +11,8 @@ pub struct CatalogueEntry {
     pub not_run: Option<NotRun>,
 }
 
-/// Why no run is compared with a published result, and the scenarios, commands and pages that show it instead.
+/// Why no run is compared with a published result, and the scenarios, commands and pages that show it
+/// instead.
 pub struct NotRun {
     /// The reason, as in `definition`.
     pub reason: &'static str,

@@ -22,7 +22,8 @@ enum Coverage {
     Uncovered(String),
 }
 
-/// Which engines have the figures of the result `id`, and why others have none. `summaries` are those of the runs of `plan`.
+/// Which engines have the figures of the result `id`, and why others have none. `summaries` are those of the
+/// runs of `plan`.
 pub fn coverage(
     id: &str,
     experiments: &[Experiment],

@@ -7,7 +7,8 @@ use units::{KernelVersion, Time};
 
 use crate::{check_guest, flow_context::FlowPath};
 
-/// The oldest Linux with guests: User-Mode Linux has virtual time (CONFIG_UML_TIME_TRAVEL_SUPPORT) from 5.3 on.
+/// The oldest Linux with guests: User-Mode Linux has virtual time (CONFIG_UML_TIME_TRAVEL_SUPPORT) from 5.3
+/// on.
 const OLDEST_GUEST: KernelVersion = KernelVersion::new(5, 3);
 
 /// Why the lab of a machine with the kernel `machine` cannot run the scenario; `None` if it can.
@@ -16,7 +17,8 @@ pub(super) fn of_lab(scenario: &Scenario, machine: Option<KernelVersion>) -> Opt
     missing_kernel(scenario, has).or_else(|| check_flows(scenario).err().map(|error| error.to_string()))
 }
 
-/// Why a guest cannot run the scenario; `None` if it can. `guest` is its kernel; `None`: any kernel that guests can have.
+/// Why a guest cannot run the scenario; `None` if it can. `guest` is its kernel; `None`: any kernel that
+/// guests can have.
 pub(super) fn of_guest(scenario: &Scenario, guest: Option<KernelVersion>) -> Option<String> {
     let has = |needed: KernelVersion| guest.map_or(needed >= OLDEST_GUEST, |guest| is_same(guest, needed));
     missing_kernel(scenario, has)
@@ -50,7 +52,8 @@ fn is_same(one: KernelVersion, other: KernelVersion) -> bool {
     (one.major, one.minor) == (other.major, other.minor)
 }
 
-/// The congestion control of a TCP flow, if it is not part of Linux. User-Mode Linux cannot load it (no struct_ops).
+/// The congestion control of a TCP flow, if it is not part of Linux. User-Mode Linux cannot load it (no
+/// struct_ops).
 fn foreign_control(flow: &FlowSpec) -> Option<&str> {
     let FlowKind::Tcp(tcp) = &flow.kind else { return None };
     match tcp.cc.as_ref()? {

@@ -1,4 +1,5 @@
-//! The published experiments: the catalogue of their results, the built-in scenarios, and the runs that reproduce them.
+//! The published experiments: the catalogue of their results, the built-in scenarios, and the runs that
+//! reproduce them.
 
 mod catalogue;
 mod coverage;

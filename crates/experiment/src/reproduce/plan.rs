@@ -1,5 +1,5 @@
-//! Plans the runs that reproduce selected results: the model for all, simulator and guest kernels for figures that are not
-//! closed forms, and the lab within a time budget.
+//! Plans the runs that reproduce selected results: the model for all, simulator and guest kernels for figures
+//! that are not closed forms, and the lab within a time budget.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -46,9 +46,9 @@ impl fmt::Display for SkippedRun {
 }
 
 impl<'a> Plan<'a> {
-    /// Plans the runs of `engines` for the results with these ids. `lab` is the time budget of the lab; `None`: no lab runs.
-    /// Simulations of scenarios that last longer than `longest_sim` are skipped. `locations` are those of real hosts, for their
-    /// engine.
+    /// Plans the runs of `engines` for the results with these ids. `lab` is the time budget of the lab;
+    /// `None`: no lab runs. Simulations of scenarios that last longer than `longest_sim` are skipped.
+    /// `locations` are those of real hosts, for their engine.
     ///
     /// # Errors
     /// A scenario is inconsistent, or a guest kernel is missing.

@@ -7,8 +7,8 @@ use schema::RunSummary;
 
 use crate::{EngineChoice, Job, RecordedRuns, Result, run_job::disturbed};
 
-/// The recorded runs of `jobs`, `None` for those without one: complete, reliable runs of the lab and of guests with the same
-/// scenario, seed, machine and kernel, written since this program was built.
+/// The recorded runs of `jobs`, `None` for those without one: complete, reliable runs of the lab and of
+/// guests with the same scenario, seed, machine and kernel, written since this program was built.
 ///
 /// # Errors
 /// The records cannot be read.

@@ -1,5 +1,6 @@
-//! Sensitivity of figures to parameters that their source does not state: sweeps at a tenth of the rate and of the
-//! duration. Windows, losses and recovery times scale down to a tenth as well, and a run takes half a second.
+//! Sensitivity of figures to parameters that their source does not state: sweeps at a tenth of the rate and
+//! of the duration. Windows, losses and recovery times scale down to a tenth as well, and a run takes half a
+//! second.
 
 use std::collections::BTreeSet;
 

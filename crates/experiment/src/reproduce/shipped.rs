@@ -105,7 +105,8 @@ mod tests {
         }
     }
 
-    /// An experiment that shows the cause of a miss can be repeated: it is a variant of the file, or a command with a built-in scenario.
+    /// An experiment that shows the cause of a miss can be repeated: it is a variant of the file, or a
+    /// command with a built-in scenario.
     fn check_experiment(file: &ScenarioFile, id: &str, text: &str) {
         let variants = |file: &ScenarioFile| file.variants().map(str::to_owned).collect::<Vec<_>>();
         let words: Vec<&str> = text.split(' ').collect();

@@ -1,5 +1,6 @@
-//! CSV (`-y C`): time, the sender's address and port, the receiver's, the stream's number, the interval, bytes and bit/s;
-//! for datagrams also jitter (ms), the numbers lost and in total, the share lost and the number out of order.
+//! CSV (`-y C`): time, the sender's address and port, the receiver's, the stream's number, the interval,
+//! bytes and bit/s; for datagrams also jitter (ms), the numbers lost and in total, the share lost and the
+//! number out of order.
 //!
 //! iperf 2.1 writes the sender first; 2.0's server writes itself first, which cannot be distinguished.
 

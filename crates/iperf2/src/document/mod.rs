@@ -1,7 +1,7 @@
 //! Reports from the output of iperf 2: CSV (`-y C`) and text, of a client or a server.
 //!
-//! Each connection of the output is a test with one stream, because iperf 2 prints neither a beginning nor an end of a test;
-//! the streams of `-P` have the same time and hosts, and become one test with several streams.
+//! Each connection of the output is a test with one stream, because iperf 2 prints neither a beginning nor an
+//! end of a test; the streams of `-P` have the same time and hosts, and become one test with several streams.
 
 mod csv;
 mod interval_lines;
@@ -40,7 +40,8 @@ pub enum DocumentError {
 /// Streams that began at most this far apart ran in parallel: CSV has whole seconds.
 const SAME_TIME: Duration = Duration::from_secs(1);
 
-/// The tests in the output of iperf 2. `written` is when the text was written; it replaces times that the text lacks.
+/// The tests in the output of iperf 2. `written` is when the text was written; it replaces times that the
+/// text lacks.
 ///
 /// # Errors
 /// The text is neither its CSV nor its text.

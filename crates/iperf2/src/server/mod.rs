@@ -1,5 +1,5 @@
-//! The server: TCP and UDP tests on one port. No client can block it: each step has a timeout, each test a maximum
-//! duration, and the tests of one address and of all have maximum numbers.
+//! The server: TCP and UDP tests on one port. No client can block it: each step has a timeout, each test a
+//! maximum duration, and the tests of one address and of all have maximum numbers.
 
 mod slots;
 mod tcp;

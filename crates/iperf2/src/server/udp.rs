@@ -1,5 +1,5 @@
-//! UDP tests: one socket for all clients. A test begins with the first datagram of an address and ends with a negative
-//! number, to which the server replies with its report.
+//! UDP tests: one socket for all clients. A test begins with the first datagram of an address and ends with a
+//! negative number, to which the server replies with its report.
 
 use std::{
     collections::BTreeMap,

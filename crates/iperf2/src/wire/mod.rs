@@ -1,6 +1,7 @@
 //! iperf 2's messages, pure: bytes in, values out. All numbers are big-endian.
 //!
-//! - [`ClientHeader`]: the first bytes of a TCP connection, and the bytes after [`DatagramHeader`] in each datagram;
+//! - [`ClientHeader`]: the first bytes of a TCP connection, and the bytes after [`DatagramHeader`] in each
+//!   datagram;
 //! - [`DatagramHeader`]: number and time of a datagram;
 //! - [`ServerReport`]: what a server sends at the end of a UDP test.
 //!

@@ -54,8 +54,8 @@ struct State {
     connections: u64,
 }
 
-/// This process' listener at a port, which listens from its first use until the process ends: a server stays connected from one
-/// test to the next.
+/// This process' listener at a port, which listens from its first use until the process ends: a server stays
+/// connected from one test to the next.
 ///
 /// # Errors
 /// If the port cannot be used.
@@ -85,8 +85,8 @@ impl ReverseListener {
         Ok(ReverseListener { tcp, udp, at, state: Mutex::default() })
     }
 
-    /// A new connection to the server, or a UDP socket if `datagrams`. Waits up to `timeout`, and up to a minute more if no server
-    /// has a standby connection.
+    /// A new connection to the server, or a UDP socket if `datagrams`. Waits up to `timeout`, and up to a
+    /// minute more if no server has a standby connection.
     ///
     /// # Errors
     /// If no server connects in time, or `stop` is set.
@@ -236,7 +236,8 @@ impl ReverseListener {
 }
 
 impl State {
-    /// Adds a standby connection of a server; it replaces one from the same address, whose server has restarted.
+    /// Adds a standby connection of a server; it replaces one from the same address, whose server has
+    /// restarted.
     fn stand_by(&mut self, socket: Socket, peer: SocketAddr) {
         let is_free = self.standby.as_ref().is_none_or(|(_, other)| other.ip() == peer.ip());
         if is_free && set_up_standby(&socket).is_ok() {

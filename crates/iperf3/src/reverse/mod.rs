@@ -1,6 +1,6 @@
-//! Reverse connections, for servers that can open connections to their client but cannot accept any (NAT, a firewall). The
-//! client listens at a port. The server opens a standby connection to it, and on request further connections or UDP sockets,
-//! which both ends then use as if the client had opened them.
+//! Reverse connections, for servers that can open connections to their client but cannot accept any (NAT, a
+//! firewall). The client listens at a port. The server opens a standby connection to it, and on request
+//! further connections or UDP sockets, which both ends then use as if the client had opened them.
 //!
 //! ```text
 //! server                              client, which listens at a port
@@ -23,8 +23,8 @@ use crate::wire::COOKIE_BYTES;
 const STANDBY_PREFIX: &str = "longfat-standby-1-";
 /// The size of a request, bytes.
 const REQUEST_BYTES: usize = 1 + COOKIE_BYTES;
-/// Keepalive interval of an idle standby connection, so that devices on the path keep its state, and each end detects that
-/// the other is gone.
+/// Keepalive interval of an idle standby connection, so that devices on the path keep its state, and each end
+/// detects that the other is gone.
 const KEEPALIVE_S: u64 = 20;
 
 /// The kinds of connections that are opened on request.

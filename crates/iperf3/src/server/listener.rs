@@ -1,5 +1,6 @@
-//! The listening socket, and its renewal: connections inherit its buffer sizes, which are set when it is created. Changed
-//! sysctls (`tcp_rmem`, `tcp_wmem`) therefore apply only to connections of a new listening socket.
+//! The listening socket, and its renewal: connections inherit its buffer sizes, which are set when it is
+//! created. Changed sysctls (`tcp_rmem`, `tcp_wmem`) therefore apply only to connections of a new listening
+//! socket.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -26,7 +27,8 @@ pub(super) fn listen_at_any(options: &ServerOptions, port: u16) -> Result<Socket
     }
 }
 
-/// A second socket at the address of `old`, which may be closed afterwards: no connection is refused in between.
+/// A second socket at the address of `old`, which may be closed afterwards: no connection is refused in
+/// between.
 pub(super) fn listen_on_same_port(old: &Socket, options: &ServerOptions) -> Result<Socket, SystemError> {
     let what = || "renew the listening socket".to_string();
     let at = old

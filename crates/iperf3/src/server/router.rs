@@ -319,7 +319,8 @@ impl<'scope, 'env> Router<'scope, 'env> {
         }
     }
 
-    /// An iperf 2 client understands no reply: its connection is closed, and the reason is logged for the operator.
+    /// An iperf 2 client understands no reply: its connection is closed, and the reason is logged for the
+    /// operator.
     fn note_iperf2(&mut self, peer: SocketAddr) {
         if self.iperf2_noted.is_none_or(|noted| noted.elapsed() >= IPERF2_NOTE_INTERVAL) {
             self.iperf2_noted = Some(Instant::now());
@@ -510,8 +511,8 @@ impl<'scope, 'env> Router<'scope, 'env> {
         self.waiting.push_back(waiting);
     }
 
-    /// Queued clients send nothing: a client whose connection is readable has disconnected, or violates the protocol,
-    /// and is dropped. A client that has waited too long is rejected.
+    /// Queued clients send nothing: a client whose connection is readable has disconnected, or violates the
+    /// protocol, and is dropped. A client that has waited too long is rejected.
     fn check_waiting(&mut self, ready: &[bool]) {
         let timeout = self.server.options.queue_timeout;
         let mut index = 0;

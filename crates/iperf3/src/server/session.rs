@@ -348,8 +348,8 @@ impl Session<'_> {
         report_builder::start(Role::Server, self.peer, self.port, &self.cookie, control.mss(), spec, running)
     }
 
-    /// Waits for the requested amount of data or the client's results, whichever comes first; true for the data. While much of it is
-    /// in flight, the next test would share the path with it.
+    /// Waits for the requested amount of data or the client's results, whichever comes first; true for the
+    /// data. While much of it is in flight, the next test would share the path with it.
     fn has_data_before_results(
         &self,
         control: &Control<'_>,
@@ -370,8 +370,9 @@ impl Session<'_> {
     }
 
     /// Receives data that the client has sent and that is still in flight, until all of it has arrived, the
-    /// client's streams end, or nothing arrives for the phase timeout. The client reports how much it has sent: more than it
-    /// requested is not awaited, and the limits of the data phase, which took `data_time`, apply.
+    /// client's streams end, or nothing arrives for the phase timeout. The client reports how much it has
+    /// sent: more than it requested is not awaited, and the limits of the data phase, which took `data_time`,
+    /// apply.
     fn drain(&self, running: &StreamThreads, remote: &Results, spec: &TestSpec, data_time: Duration) {
         let requested = amount_bytes(spec).map_or(u64::MAX, |bytes| bytes.0.saturating_add(spec.block.0));
         let sent = |id: u32| remote.stream(id).map_or(0, |stream| stream.bytes).min(requested);

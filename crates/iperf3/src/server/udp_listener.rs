@@ -68,8 +68,8 @@ impl UdpListener {
         &self.socket
     }
 
-    /// The next datagram. It has no request if it is neither a hello nor a probe, for example the last data of
-    /// an ended test.
+    /// The next datagram. It has no request if it is neither a hello nor a probe, for example the last data
+    /// of an ended test.
     pub(super) fn next(&self) -> Option<(Datagram, Option<UdpRequest>)> {
         let mut bytes = [0; LATENCY_ECHO_BYTES + 1];
         let received =
@@ -97,8 +97,8 @@ impl UdpListener {
 
     /// Opens a socket for the stream of the hello's sender only, and sends the reply.
     pub(super) fn stream(&self, hello: Datagram, device: Option<&str>) -> Result<Socket, Error> {
-        // The socket shares the listener's port: the kernel delivers to it all datagrams of the peer that it is
-        // connected to. Its address is the one that the peer uses, because the route may select another
+        // The socket shares the listener's port: the kernel delivers to it all datagrams of the peer that it
+        // is connected to. Its address is the one that the peer uses, because the route may select another
         // address of this host.
         let (peer, at) = (hello.from, hello.to.map_or(self.at, |own| own.with_port(self.at.port())));
         let socket = bound(at, Type::DGRAM, self.only_v6, device, false)?;

@@ -1,5 +1,5 @@
-//! The datagram of a latency probe between two longfat ends: the client sends it to the server's port, and the
-//! server returns it. 57 bytes, big-endian: a magic string, the cookie of the test, a number, and in the
+//! The datagram of a latency probe between two longfat ends: the client sends it to the server's port, and
+//! the server returns it. 57 bytes, big-endian: a magic string, the cookie of the test, a number, and in the
 //! reply the time for which the server held the request, ns. A reply is as long as its request, and only the
 //! client's host of a running test gets one, so that servers cannot be abused for amplification.
 

@@ -1,5 +1,5 @@
-//! Samples of sockets, sent between two longfat ends: a column for each metric that has values, so that names are
-//! sent once. Received values that no end measures are ignored.
+//! Samples of sockets, sent between two longfat ends: a column for each metric that has values, so that names
+//! are sent once. Received values that no end measures are ignored.
 
 use std::ops::RangeInclusive;
 
@@ -44,7 +44,8 @@ impl Samples {
         }
     }
 
-    /// The rows. Unknown columns are ignored, missing and impossible values are absent, and so are rows with an impossible time or name.
+    /// The rows. Unknown columns are ignored, missing and impossible values are absent, and so are rows with
+    /// an impossible time or name.
     pub fn rows(self) -> Vec<FlowSample> {
         let mut rows: Vec<FlowSample> = std::iter::zip(self.time_us, self.flow)
             .take(ROWS_MAX)

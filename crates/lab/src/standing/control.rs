@@ -1,8 +1,8 @@
 //! The control protocol of a standing lab: one request and one reply, each a line of JSON, over a Unix
 //! socket.
 //!
-//! Before its reply to [`Request::Enter`], the lab sends one byte with the namespaces' descriptors
-//! attached (none if the reply is an error): user (only for a lab without root), mount, PID and network namespace.
+//! Before its reply to [`Request::Enter`], the lab sends one byte with the namespaces' descriptors attached
+//! (none if the reply is an error): user (only for a lab without root), mount, PID and network namespace.
 
 use std::{
     fmt,
@@ -106,8 +106,8 @@ impl Status {
         self.emulator_late_p99_us > LATE_NS as f64 / 1000.0
     }
 
-    /// How late the emulator was since `before`, in ms: the total length of new stalls, or the 99th percentile of the lateness since
-    /// the lab came up if it is larger.
+    /// How late the emulator was since `before`, in ms: the total length of new stalls, or the 99th
+    /// percentile of the lateness since the lab came up if it is larger.
     pub fn late_since_ms(&self, before: &Status) -> f64 {
         let stalled_us =
             if self.stalls > before.stalls { self.stalled_total_us - before.stalled_total_us } else { 0.0 };

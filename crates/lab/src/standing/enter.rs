@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{Error, error::Attempted};
 
-/// Returns the network namespace of `host` of the lab with this control `socket`. If the lab runs without root,
-/// this process, which must be single-threaded, first enters the lab's user namespace: only then may it
+/// Returns the network namespace of `host` of the lab with this control `socket`. If the lab runs without
+/// root, this process, which must be single-threaded, first enters the lab's user namespace: only then may it
 /// enter the other namespaces. The inner error is the reason why the lab refused.
 ///
 /// # Errors

@@ -61,8 +61,9 @@ pub(crate) fn unshare_mounts() -> io::Result<()> {
     }
 }
 
-/// Isolates this process as the keeper of a standing lab does: in a mount namespace with a private /run, and a
-/// PID namespace for its children. This cannot be undone, so only a process that ends after this check may call it.
+/// Isolates this process as the keeper of a standing lab does: in a mount namespace with a private /run, and
+/// a PID namespace for its children. This cannot be undone, so only a process that ends after this check may
+/// call it.
 pub(crate) fn try_isolation() -> io::Result<()> {
     unshare_mounts()?;
     mount_tmpfs(Path::new("/run"))?;
@@ -213,8 +214,8 @@ extern "C" fn ignore_signal(_signal: libc::c_int) {
 /// Number of signals that [`ignore_terminal_signals`] has ignored.
 static INTERRUPTS: AtomicU32 = AtomicU32::new(0);
 
-/// Number of times that Ctrl-C or Ctrl-\ reached this process since [`ignore_terminal_signals`]: a command of several programs ends when
-/// the number changes.
+/// Number of times that Ctrl-C or Ctrl-\ reached this process since [`ignore_terminal_signals`]: a command of
+/// several programs ends when the number changes.
 pub fn terminal_interrupts() -> u32 {
     INTERRUPTS.load(Ordering::Relaxed)
 }

@@ -1,14 +1,16 @@
 //! Judges the steps of a guided lab: whether measured figures match those of the lesson.
 
-/// Maximum ratio of the shortest of four round trips to the step's delay; a busy machine adds some milliseconds.
+/// Maximum ratio of the shortest of four round trips to the step's delay; a busy machine adds some
+/// milliseconds.
 const MAX_RTT_RATIO: f64 = 1.25;
-/// A throughput below this share of the lesson's shows that this machine, not the step's settings, is the limit.
+/// A throughput below this share of the lesson's shows that this machine, not the step's settings, is the
+/// limit.
 const MIN_THROUGHPUT_SHARE: f64 = 0.85;
 /// Headers of IPv4 and of ICMP echo.
 const ECHO_HEADER_BYTES: u64 = 28;
 
-/// The minimum of the round trips in ping's summary (`rtt min/avg/max/mdev = 20.1/25.3/41.1/9.1 ms`), ms, and the text of all its
-/// values; `None` without a reply.
+/// The minimum of the round trips in ping's summary (`rtt min/avg/max/mdev = 20.1/25.3/41.1/9.1 ms`), ms, and
+/// the text of all its values; `None` without a reply.
 pub fn shortest_ping(output: &str) -> Option<(f64, &str)> {
     let (_, values) = output.lines().find_map(|line| line.split_once("min/avg/max/mdev = "))?;
     let min = values.split('/').next().and_then(|min| min.parse().ok()).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The links of a standing lab: their present parameters, and the pending changes of the scenario.
 //!
-//! Pure: arguments in, text and changed pipes out. The commands that change links: `link_command.rs` (`link`), `tc_command.rs` (`tc`) and
-//! `ifconfig_command.rs` (`ifconfig` and `ip link`).
+//! Pure: arguments in, text and changed pipes out. The commands that change links: `link_command.rs`
+//! (`link`), `tc_command.rs` (`tc`) and `ifconfig_command.rs` (`ifconfig` and `ip link`).
 
 mod ifconfig_command;
 mod link_command;
@@ -61,8 +61,8 @@ impl Links {
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let mut used: Vec<(String, usize)> = Vec::new();
         let is_host = |node: &String| scenario.host(node).is_some();
-        // A link's MTU is that of its ports on switches and routers; a host's device has its own MTU. Between two hosts the
-        // link's MTU applies to both ends.
+        // A link's MTU is that of its ports on switches and routers; a host's device has its own MTU. Between
+        // two hosts the link's MTU applies to both ends.
         let mut end = |node: &String, spec: &PipeSpec, has_port: bool| {
             let first = usize::from(scenario.switches.contains(node));
             let number = match used.iter_mut().find(|(name, _)| name == node) {
@@ -112,9 +112,9 @@ impl Links {
         Links(links, changes)
     }
 
-    /// Adopts the scenario's changes that the emulator has made until `now`, a time since the lab came up. They replace
-    /// parameters and qdiscs; ports that are down, MTUs of hosts and policers remain. Returns the pipes that therefore differ from
-    /// the scenario's.
+    /// Adopts the scenario's changes that the emulator has made until `now`, a time since the lab came up.
+    /// They replace parameters and qdiscs; ports that are down, MTUs of hosts and policers remain. Returns
+    /// the pipes that therefore differ from the scenario's.
     pub(crate) fn take_changes(&mut self, now: Time) -> Vec<(PipeId, PipeSpec)> {
         let mut changed = Vec::new();
         while let Some(TimedChange { link: index, directions, .. }) = self.1.pop_if(|change| change.at <= now)
@@ -166,7 +166,8 @@ impl Links {
         })
     }
 
-    /// The result of a command on a link: both pipes, since an MTU or `down` of one end affects both directions.
+    /// The result of a command on a link: both pipes, since an MTU or `down` of one end affects both
+    /// directions.
     fn done(&self, index: usize) -> CommandResult {
         let link = &self.0[index];
         let pipe = |direction| PipeId { link: index as u32, direction };
@@ -204,8 +205,8 @@ impl Link {
 }
 
 impl End {
-    /// Replaces the parameters by those of the scenario or of `link`, and removes the qdiscs. Returns the MTU of `spec`, which may
-    /// not be that of this end.
+    /// Replaces the parameters by those of the scenario or of `link`, and removes the qdiscs. Returns the MTU
+    /// of `spec`, which may not be that of this end.
     fn replace_parameters(&mut self, mut spec: PipeSpec) -> Option<u32> {
         let mtu = spec.mtu.take();
         self.plain = spec;

@@ -1,12 +1,14 @@
-//! tc on an emulated port: `qdisc`, `class` and `filter` with netem (tc-netem(8)), the shapers and queues of `tc_kinds.rs`, and
-//! a policer. Arguments that the emulated link cannot apply are errors that name the argument.
+//! tc on an emulated port: `qdisc`, `class` and `filter` with netem (tc-netem(8)), the shapers and queues of
+//! `tc_kinds.rs`, and a policer. Arguments that the emulated link cannot apply are errors that name the
+//! argument.
 //!
 //! Differences from Linux:
 //! 1. Whatever the order of netem and tbf, a packet passes queue, rate, loss, delay in this order.
 //! 2. netem's `limit` counts only the packets that wait for a `rate`, not the delayed ones in flight.
 //! 3. Correlations are not supported.
-//! 4. A port has one rate, so tbf, htb and netem's `rate` exclude each other. Without filters all packets are of htb's default
-//!    class, which borrows as if all others were idle; its children and netem's count for the whole port.
+//! 4. A port has one rate, so tbf, htb and netem's `rate` exclude each other. Without filters all packets are
+//!    of htb's default class, which borrows as if all others were idle; its children and netem's count for
+//!    the whole port.
 //! 5. A policer lets one packet wait for its tokens instead of dropping it.
 
 use net::{Distribution, GilbertElliott, LossModel};
@@ -225,8 +227,8 @@ fn class(action: QdiscAction, arguments: Arguments<'_, '_>) -> Result<TcCommand,
     Ok(TcCommand::Class { device, action, class, parameters })
 }
 
-/// `filter add dev s1-eth1 parent ffff: protocol all matchall police rate 1mbit burst 10k drop`, or u32 with a match of all
-/// packets.
+/// `filter add dev s1-eth1 parent ffff: protocol all matchall police rate 1mbit burst 10k drop`, or u32 with
+/// a match of all packets.
 fn filter(action: QdiscAction, arguments: Arguments<'_, '_>) -> Result<TcCommand, String> {
     const ONLY: &str = "on an emulated port; only police on all received packets is (parent ffff:, matchall or \
                         u32 match u32 0 0)";
@@ -269,9 +271,10 @@ fn filter(action: QdiscAction, arguments: Arguments<'_, '_>) -> Result<TcCommand
     Ok(TcCommand::Police { device, police: police.filter(|_| action != QdiscAction::Delete) })
 }
 
-/// Whether a tc command with these arguments is for the emulator: it concerns a port of the lab, and is about a kind that the
-/// emulator has or another command that `parse` supports. All other commands are for the real tc, including those on a host's
-/// other devices such as `lo`, and those for a queue at the root of a host's device.
+/// Whether a tc command with these arguments is for the emulator: it concerns a port of the lab, and is about
+/// a kind that the emulator has or another command that `parse` supports. All other commands are for the real
+/// tc, including those on a host's other devices such as `lo`, and those for a queue at the root of a host's
+/// device.
 pub fn is_for_emulated_port(arguments: &[String]) -> bool {
     let device = arguments.iter().skip_while(|w| *w != "dev").nth(1);
     let has = |names: &[&str]| arguments.iter().any(|w| names.contains(&w.as_str()));

@@ -165,8 +165,8 @@ fn qdisc_name(qdiscs: &[Qdisc], handle: u32) -> &str {
     qdiscs.iter().find(|q| q.handle == handle).map_or("", |q| q.kind.name())
 }
 
-/// The device's qdiscs, for an error about a qdisc that does not exist. A qdisc that was added without a handle has a handle
-/// that the user does not know.
+/// The device's qdiscs, for an error about a qdisc that does not exist. A qdisc that was added without a
+/// handle has a handle that the user does not know.
 fn present(qdiscs: &[Qdisc]) -> String {
     match qdiscs {
         [] => "; the device has none yet: tc qdisc add dev DEVICE root handle 1: ...".to_owned(),

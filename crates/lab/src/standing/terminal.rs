@@ -1,9 +1,10 @@
-//! Programs in the foreground of this process's terminal, as a shell with job control runs them (credentials(7), tcsetpgrp(3)).
+//! Programs in the foreground of this process's terminal, as a shell with job control runs them
+//! (credentials(7), tcsetpgrp(3)).
 //!
-//! Each program gets its own process group, so that Ctrl-C reaches only that program. Programs with job control
-//! (bash, less)
-//! may give the terminal to other groups; this process takes it back when the program ends. Ctrl-Z has no lasting effect: a
-//! stopped program is continued, because no command could continue it later.
+//! Each program gets its own process group, so that Ctrl-C reaches only that program. Programs with job
+//! control (bash, less) may give the terminal to other groups; this process takes it back when the program
+//! ends. Ctrl-Z has no lasting effect: a stopped program is continued, because no command could continue it
+//! later.
 #![allow(unsafe_code)]
 
 use std::{
@@ -16,8 +17,8 @@ use os::check;
 
 const STDIN: libc::c_int = libc::STDIN_FILENO;
 
-/// Runs `command` and waits for it. If standard input is a terminal with this process's group in the foreground, the
-/// program runs in the foreground; afterwards the terminal's former modes are restored.
+/// Runs `command` and waits for it. If standard input is a terminal with this process's group in the
+/// foreground, the program runs in the foreground; afterwards the terminal's former modes are restored.
 ///
 /// # Errors
 /// If the program cannot be started or waited for.
@@ -52,7 +53,8 @@ impl Terminal {
         }
     }
 
-    /// Makes this process's group the foreground again. Fails if the terminal has been closed, which its next reader reports.
+    /// Makes this process's group the foreground again. Fails if the terminal has been closed, which its next
+    /// reader reports.
     fn take_back(&self) {
         let _ = give_terminal_to(self.group);
         // SAFETY: the modes were returned by tcgetattr.
@@ -60,11 +62,11 @@ impl Terminal {
     }
 }
 
-/// Moves a process group of this session into the terminal's foreground. SIGTTOU is blocked meanwhile: it would stop this
-/// process, which is in the background itself.
+/// Moves a process group of this session into the terminal's foreground. SIGTTOU is blocked meanwhile: it
+/// would stop this process, which is in the background itself.
 fn give_terminal_to(group: libc::pid_t) -> io::Result<()> {
-    // SAFETY: all-zero signal sets are valid and live across the calls; only system calls are made (this also runs between
-    // fork and exec).
+    // SAFETY: all-zero signal sets are valid and live across the calls; only system calls are made (this also
+    // runs between fork and exec).
     unsafe {
         let (mut blocked, mut before): (libc::sigset_t, libc::sigset_t) = (mem::zeroed(), mem::zeroed());
         libc::sigemptyset(&raw mut blocked);
@@ -76,7 +78,8 @@ fn give_terminal_to(group: libc::pid_t) -> io::Result<()> {
     }
 }
 
-/// Waits for the end of the child `pid`, the leader of its process group, and continues it whenever it is stopped.
+/// Waits for the end of the child `pid`, the leader of its process group, and continues it whenever it is
+/// stopped.
 fn wait(pid: libc::pid_t) -> io::Result<ExitStatus> {
     loop {
         let mut status = 0;

@@ -1,4 +1,5 @@
-//! The facts about a transfer that its samples do not have: buffers, the requested rate, threads, and waits for files.
+//! The facts about a transfer that its samples do not have: buffers, the requested rate, threads, and waits
+//! for files.
 
 use iperf3::flow_name;
 use schema::FlowSample;

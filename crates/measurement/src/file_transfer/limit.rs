@@ -8,7 +8,8 @@ use verdict::{FileWait, FlowContext, busiest_load, main_file_wait};
 
 use super::context::SENDER_LOADS;
 
-/// The busiest thread explains a limit of the hosts' processors if it was busy for at least this share of the time.
+/// The busiest thread explains a limit of the hosts' processors if it was busy for at least this share of the
+/// time.
 const MIN_BUSY_SHARE: f64 = 0.5;
 
 /// What limited a transfer.

@@ -53,7 +53,8 @@ impl TransferRecorder {
         }
     }
 
-    /// Creates the record when the data connection is open: from now on a killed transfer leaves a partial record.
+    /// Creates the record when the data connection is open: from now on a killed transfer leaves a partial
+    /// record.
     ///
     /// # Errors
     /// A note for the user if the record cannot be written; the transfer continues without one.
@@ -78,8 +79,8 @@ impl TransferRecorder {
         })
     }
 
-    /// Completes the record, and finds what limited the transfer. `peer` is what the other end measured, `error` why the transfer is
-    /// incomplete.
+    /// Completes the record, and finds what limited the transfer. `peer` is what the other end measured,
+    /// `error` why the transfer is incomplete.
     ///
     /// # Errors
     /// If the record cannot be written.
@@ -238,8 +239,8 @@ mod tests {
         }
     }
 
-    /// The rows of a sender at 20 ms over a path of 10 ms: 10 MB a second, with data always waiting to be sent; `set` changes each
-    /// row.
+    /// The rows of a sender at 20 ms over a path of 10 ms: 10 MB a second, with data always waiting to be
+    /// sent; `set` changes each row.
     pub(super) fn sender_rows(streams: u32, set: impl Fn(&mut FlowSample)) -> Vec<FlowSample> {
         let row = |i: i64, id: u32| {
             let mut row = FlowSample {
@@ -267,7 +268,8 @@ mod tests {
             .collect()
     }
 
-    /// The activity of an end: shares of the time that it waits for its files and for replies, and that its file thread is busy.
+    /// The activity of an end: shares of the time that it waits for its files and for replies, and that its
+    /// file thread is busy.
     pub(super) fn activity(files: f64, replies: f64, busy: f64) -> Vec<ActivitySample> {
         let sample = |i: i64| {
             let share = |share: f64| (share * i as f64 * 100_000.0) as i64;

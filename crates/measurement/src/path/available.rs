@@ -52,8 +52,9 @@ impl Method for WithDeadline {
     }
 }
 
-/// Measures the available bandwidth of a session's path until `until`. If the measurement is not complete then, the result is the
-/// estimate so far, marked invalid. Trains on their way are completed. `None`: the session's maximum rate allows no useful train.
+/// Measures the available bandwidth of a session's path until `until`. If the measurement is not complete
+/// then, the result is the estimate so far, marked invalid. Trains on their way are completed. `None`: the
+/// session's maximum rate allows no useful train.
 ///
 /// # Errors
 /// If a socket fails, the server closes the connection, or `stop` is set.
@@ -75,8 +76,8 @@ pub fn probe_available(
     session.run(&mut method, stop, &mut |_| {}).map(Some)
 }
 
-/// The available bandwidth, with at most `max_rate` averaged over any second and packets of at most `mtu` bytes. `None`, and a note,
-/// if the other end does not reply to probes.
+/// The available bandwidth, with at most `max_rate` averaged over any second and packets of at most `mtu`
+/// bytes. `None`, and a note, if the other end does not reply to probes.
 pub fn measure(
     tests: &mut TestSeries,
     max_rate: BitRate,

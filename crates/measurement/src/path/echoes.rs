@@ -51,8 +51,8 @@ pub fn round_trips(to: IpAddr, count: u32) -> Result<RoundTrips, Error> {
     Ok(RoundTrips { min: rounded(fastest), median })
 }
 
-/// Sends `count` echo requests with `payload` bytes each and waits up to `timeout` for each reply. Packets up to the device's MTU carry
-/// the don't-fragment bit (IP_PMTUDISC_WANT, the default of raw sockets).
+/// Sends `count` echo requests with `payload` bytes each and waits up to `timeout` for each reply. Packets up
+/// to the device's MTU carry the don't-fragment bit (IP_PMTUDISC_WANT, the default of raw sockets).
 pub(super) fn echoes(
     to: IpAddr,
     count: u32,

@@ -1,5 +1,5 @@
-//! A path between this host and another, measured for a diagnosis: [`MeasuredPath`] implements [`diagnosis::Path`] by echo requests,
-//! tests with `longfat serve` or an iperf3 server, and probes.
+//! A path between this host and another, measured for a diagnosis: [`MeasuredPath`] implements
+//! [`diagnosis::Path`] by echo requests, tests with `longfat serve` or an iperf3 server, and probes.
 
 mod available;
 mod datagrams;
@@ -30,7 +30,8 @@ pub use self::{
     series::{Peer, TestSeries},
 };
 
-/// Echo requests for the round-trip times without load: spread over two seconds, so that queues of other traffic show.
+/// Echo requests for the round-trip times without load: spread over two seconds, so that queues of other
+/// traffic show.
 const ECHOES: u32 = 20;
 
 /// Receives the progress of measurements.
@@ -76,7 +77,8 @@ impl Path for MeasuredPath<'_> {
         self.tests.progress.note(what);
     }
 
-    /// Measures round trips and the MTU by echo requests. Without the privilege to send them, the time to connect is used, and packet sizes remain unknown.
+    /// Measures round trips and the MTU by echo requests. Without the privilege to send them, the time to
+    /// connect is used, and packet sizes remain unknown.
     fn round_trips_and_mtu(&mut self) -> Result<(RoundTrips, Mtu), Error> {
         let unknown = Mtu { device: self.device_mtu, passes: None };
         match echoes::round_trips(self.address, ECHOES) {

@@ -65,7 +65,8 @@ pub struct PathTest {
     pub rate: Option<BitRate>,
     /// Payload of a datagram.
     pub block: Option<Bytes>,
-    /// Skips datagrams that are behind schedule: a burst of late ones would overflow short queues and look like loss on the path.
+    /// Skips datagrams that are behind schedule: a burst of late ones would overflow short queues and look
+    /// like loss on the path.
     pub is_even: bool,
     /// The sender's congestion control.
     pub congestion: Option<String>,

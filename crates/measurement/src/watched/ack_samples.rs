@@ -1,5 +1,5 @@
-//! Samples of a flow at its ACKs, for plots. Their number is limited, because a record's rows are in memory until its end; the
-//! record's trace has every ACK.
+//! Samples of a flow at its ACKs, for plots. Their number is limited, because a record's rows are in memory
+//! until its end; the record's trace has every ACK.
 
 use schema::{FlowSample, TraceRow};
 

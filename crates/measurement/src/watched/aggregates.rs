@@ -7,8 +7,8 @@ use watch::{TrackedConnection, Watcher};
 
 use super::{Trail, Trails};
 
-/// Sums over the connections that a watcher knows. Closed connections, which it forgets after a while, count only in the numbers of
-/// bytes and segments.
+/// Sums over the connections that a watcher knows. Closed connections, which it forgets after a while, count
+/// only in the numbers of bytes and segments.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Aggregates {
     /// Number of live connections by TCP state.

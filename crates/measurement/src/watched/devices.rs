@@ -47,8 +47,8 @@ impl Devices {
         }
     }
 
-    /// The device of a flow. A device does not count by flow, so its drops are divided in proportion to retransmissions: those of
-    /// the flow and those of all flows of the sender.
+    /// The device of a flow. A device does not count by flow, so its drops are divided in proportion to
+    /// retransmissions: those of the flow and those of all flows of the sender.
     pub(super) fn of_flow(&self, sender: &Sender, mss: u64, retransmitted: u64, all: u64) -> SendingDevice {
         let Some(device) = self.0.get(sender) else { return SendingDevice::default() };
         let counted = device.now.zip(device.before).map(|(now, before)| now.since(before));

@@ -1,4 +1,5 @@
-//! Connections as flows: a flow is one direction of a connection, sampled at its sender, its receiver, or both.
+//! Connections as flows: a flow is one direction of a connection, sampled at its sender, its receiver, or
+//! both.
 
 use std::{collections::HashMap, net::IpAddr};
 
@@ -62,7 +63,8 @@ pub fn received(connection: &TrackedConnection) -> u64 {
     connection.sample.info.bytes_received().unwrap_or(0)
 }
 
-/// Fills a row with the sender's side of the flow that a connection sends, and the receiver's if that is watched.
+/// Fills a row with the sender's side of the flow that a connection sends, and the receiver's if that is
+/// watched.
 pub fn sent_row(connection: &TrackedConnection, other: Option<&TrackedConnection>, row: &mut FlowSample) {
     fill_sender(&connection.sample.info, connection.sample.memory.as_ref(), row);
     row.state = Some(connection.sample.state.0.into());

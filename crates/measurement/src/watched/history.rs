@@ -1,4 +1,5 @@
-//! The last minute of a watched connection, coarser than its trail, in which a change of the path's rate shows.
+//! The last minute of a watched connection, coarser than its trail, in which a change of the path's rate
+//! shows.
 
 use std::collections::VecDeque;
 

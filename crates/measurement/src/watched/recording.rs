@@ -60,15 +60,18 @@ struct Flow {
     bytes: u64,
 }
 
-/// The names of flows. The second connection between the same ports has `#2` at the end, as in captures: its counts begin at 0 again.
+/// The names of flows. The second connection between the same ports has `#2` at the end, as in captures: its
+/// counts begin at 0 again.
 #[derive(Default)]
 struct FlowNames {
-    /// The flows between two ports, in their order: the sockets of sender and receiver, as far as they were seen.
+    /// The flows between two ports, in their order: the sockets of sender and receiver, as far as they were
+    /// seen.
     flows: HashMap<String, Vec<[Option<SocketCookie>; 2]>>,
 }
 
 impl FlowNames {
-    /// The name of the flow between two ports whose sender and receiver have these sockets; `None`: not watched.
+    /// The name of the flow between two ports whose sender and receiver have these sockets; `None`: not
+    /// watched.
     fn of(&mut self, ports: String, ends: [Option<SocketCookie>; 2]) -> String {
         let flows = self.flows.entry(ports.clone()).or_default();
         let is_any_end = |flow: &[Option<SocketCookie>; 2], holds: fn(SocketCookie, SocketCookie) -> bool| {
@@ -390,7 +393,8 @@ impl Track {
     }
 }
 
-/// The verdict's context, without path and buffers: settings of other namespaces and hosts are not visible here.
+/// The verdict's context, without path and buffers: settings of other namespaces and hosts are not visible
+/// here.
 fn context(name: &str, flow: &Flow) -> FlowContext {
     FlowContext {
         name: name.into(),

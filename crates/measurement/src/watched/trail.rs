@@ -222,7 +222,8 @@ impl Trail {
         rows
     }
 
-    /// Share of the time of each limiting cause in these seconds; all zero if only the flow's receiver is watched.
+    /// Share of the time of each limiting cause in these seconds; all zero if only the flow's receiver is
+    /// watched.
     pub fn limited(&self) -> Limited {
         let rows = self.labelled();
         let mut limited = Limited::default();
@@ -239,7 +240,8 @@ impl Trail {
         if moves { self.limited().largest() } else { None }
     }
 
-    /// The limit of the connection by its receiver's samples alone, if only the receiver is watched and data arrives.
+    /// The limit of the connection by its receiver's samples alone, if only the receiver is watched and data
+    /// arrives.
     pub fn receiver_verdict(&self) -> Option<ReceiverVerdict> {
         let moves = self.rows.iter().any(|row| row.goodput_bps.is_some_and(|rate| rate > 0));
         if self.sends || self.sender.is_some() || !moves {

@@ -105,8 +105,8 @@ pub(super) fn local_queue_limit(
 /// Above this share of the time, the sentence about losses names the timeouts.
 const MIN_TIMEOUT_SHARE: f64 = 0.01;
 
-/// The limit by the loss-throughput law of the congestion control; BBR has none at small loss rates. Nothing arrives if every segment is
-/// lost.
+/// The limit by the loss-throughput law of the congestion control; BBR has none at small loss rates. Nothing
+/// arrives if every segment is lost.
 pub(super) fn loss_limit(inputs: &PathInputs, segment: u32) -> Option<GoodputLimit> {
     if inputs.loss >= 1.0 {
         let sentence = "every segment is lost".into();

@@ -181,7 +181,8 @@ fn a_short_transfer_ends_early() {
     let prediction = predict(&PathInputs { size: Some(Bytes(1_000_000)), ..lab8(NEW, 52_428_800) });
     assert_eq!(prediction.bytes, 1_000_000.0);
     assert_eq!(prediction.verdict, Cause::SlowStart);
-    // log2(1,000,000 / 14,480 + 1) = 6.13 round trips of doubling, and half of one; the handshake does not count.
+    // log2(1,000,000 / 14,480 + 1) = 6.13 round trips of doubling, and half of one; the handshake does not
+    // count.
     let seconds = 8e6 / prediction.goodput_bps;
     assert!((seconds / (6.63 * 0.02) - 1.0).abs() < 0.001, "{prediction:?}");
 }

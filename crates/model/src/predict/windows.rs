@@ -9,11 +9,13 @@ use crate::{
     window_cycle::{Windows, windows_bps},
 };
 
-/// Two windows are both limits if the larger, or the rate that it allows, is at most this share larger. Which of them is filled for longer
-/// then depends on effects that the closed forms ignore, the kernel's version and the run's length.
+/// Two windows are both limits if the larger, or the rate that it allows, is at most this share larger. Which
+/// of them is filled for longer then depends on effects that the closed forms ignore, the kernel's version
+/// and the run's length.
 const MAX_DIFFERENCE_OF_BINDING_WINDOWS: f64 = 0.15;
 
-/// Windows that fill this share of the path's rate do not limit it: the cycle of the windows is followed for a finite time.
+/// Windows that fill this share of the path's rate do not limit it: the cycle of the windows is followed for
+/// a finite time.
 const FULL_PATH: f64 = 0.99;
 
 /// The first kernel whose super-packets have the size that the pacing rate requires (`tcp_tso_autosize`).
@@ -79,8 +81,8 @@ enum Cycle {
     FillsPath(f64),
 }
 
-/// The cycle of the send buffer and this receive window; `None` for kernels whose super-packets do not have the size that the pacing rate
-/// requires.
+/// The cycle of the send buffer and this receive window; `None` for kernels whose super-packets do not have
+/// the size that the pacing rate requires.
 fn sent_in_bursts(inputs: &PathInputs, wire_limit_bps: Option<f64>, receive_window: f64) -> Option<Cycle> {
     if inputs.kernel < TSO_AUTOSIZING_SINCE {
         return None;

@@ -2,9 +2,9 @@
 //! any kind of server, and a wire with impairments, driven by events at their nominal instants.
 //!
 //! Differences from a model of single packets, all of them only for trains of several segments:
-//! 1. A train whose segments arrive one by one is accepted when its last segment has arrived, as if the segments
-//!    had arrived just in time to be sent without gaps. It is accepted as a whole if all of it fits, otherwise
-//!    segment by segment; in that case it stays split.
+//! 1. A train whose segments arrive one by one is accepted when its last segment has arrived, as if the
+//!    segments had arrived just in time to be sent without gaps. It is accepted as a whole if all of it fits,
+//!    otherwise segment by segment; in that case it stays split.
 //! 2. The segments of a train are spread evenly between the departures of its first and its last.
 
 mod server;
@@ -164,8 +164,8 @@ impl<P: XcpPacket> EventPipe<P> {
         self.wire.pop(now)
     }
 
-    /// The time until the segment in service and those in the queue have left, at the mean rate. Zero while the
-    /// link is down: arriving packets do not wait for it.
+    /// The time until the segment in service and those in the queue have left, at the mean rate. Zero while
+    /// the link is down: arriving packets do not wait for it.
     pub(crate) fn drain_time(&self, now: Time) -> Time {
         let Some(byte) = self.context.per_byte.filter(|_| !self.spec.down) else { return Time::ZERO };
         let departs = self.sending.and_then(|sending| sending.departs).unwrap_or(Fixed::ZERO);

@@ -24,8 +24,8 @@ pub fn station_mac(index: u32) -> Mac {
     [a, b, c, d, high, low]
 }
 
-/// The destination of a frame for `mac` in a network of `stations` stations: the station with this address, or all if no station
-/// has it.
+/// The destination of a frame for `mac` in a network of `stations` stations: the station with this address,
+/// or all if no station has it.
 pub fn destination(mac: Mac, stations: u32) -> Destination {
     let [a, b, c, d, high, low] = mac;
     let station = u32::from(u16::from_be_bytes([high, low]));

@@ -49,8 +49,8 @@ pub(super) fn reply(
 ) -> Option<LinkReply> {
     let target = transport.bytes.get(8..LENGTH)?;
     let mac = station_mac(own.station);
-    // A solicitation without a source address is duplicate address detection: the advertisement is sent to all
-    // nodes.
+    // A solicitation without a source address is duplicate address detection: the advertisement is sent to
+    // all nodes.
     let (to, to_mac, flags) = if ip.source().is_unspecified() {
         (ALL_NODES, ALL_NODES_MAC, ROUTER | OVERRIDE)
     } else {

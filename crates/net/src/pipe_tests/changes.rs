@@ -30,7 +30,8 @@ fn the_packet_in_service_continues_at_the_new_rate() {
     }
 }
 
-/// Half of the first packet has left after half a millisecond. A link that is down drops packets, so none waits.
+/// Half of the first packet has left after half a millisecond. A link that is down drops packets, so none
+/// waits.
 #[test]
 fn the_time_to_drain_is_the_same_for_each_kind_of_pipe() {
     for make in [TestPipe::new, TestPipe::event_driven] {

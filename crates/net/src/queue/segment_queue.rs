@@ -80,8 +80,8 @@ impl<P: Packet> SegmentQueue<P> {
     }
 
     /// Decides on each segment at its arrival. `judge` receives the queue's content at that time and the
-    /// segment's bytes, and is called only if the segment fits. The packet enters unsplit if all segments have
-    /// the same result, otherwise in parts.
+    /// segment's bytes, and is called only if the segment fits. The packet enters unsplit if all segments
+    /// have the same result, otherwise in parts.
     pub(crate) fn admit(
         &mut self,
         queued: QueuedPacket<P>,

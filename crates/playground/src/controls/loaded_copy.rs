@@ -51,8 +51,9 @@ impl LoadedCopy {
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), symbol(&parameter.name)?, bytes.len()) };
         }
         let runtime = symbol("longfat_runtime")?.cast::<Runtime>();
-        // SAFETY: variables of the copy with these types (native/runtime.h, native/runtime.c; `long` has 32 bits); nothing
-        // else refers to the copy yet. The members of the operations point to functions with the types of the mirror.
+        // SAFETY: variables of the copy with these types (native/runtime.h, native/runtime.c; `long` has 32
+        // bits); nothing else refers to the copy yet. The members of the operations point to functions with
+        // the types of the mirror.
         let raw = unsafe {
             (*runtime).jiffy_ns = 1_000_000_000 / u64::from(hz.max(1));
             (*runtime).jiffy_start_ns = u64::MAX;

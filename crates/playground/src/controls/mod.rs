@@ -1,6 +1,7 @@
 //! The built-in congestion controls as side modules.
 //!
-//! The controllers and the interface to C are those of the program; only the way of copying an algorithm differs.
+//! The controllers and the interface to C are those of the program; only the way of copying an algorithm
+//! differs.
 
 #[path = "../../../cc/src/native/controller.rs"]
 mod controller;

@@ -60,15 +60,18 @@ const SLOW_POLICED_RATE: f64 = 1.3;
 const MIN_STREAM_BUCKETS: f64 = 6.0;
 /// Maximum share of streams with losses within the evaluated packets.
 const MAX_EARLY_LOSS_SHARE: f64 = 0.2;
-/// Target of the estimate's standard error, as a fraction of the available bandwidth; [`TARGET_ERROR_OF_CAPACITY`] if that is larger.
+/// Target of the estimate's standard error, as a fraction of the available bandwidth;
+/// [`TARGET_ERROR_OF_CAPACITY`] if that is larger.
 const TARGET_ERROR: f64 = 0.02;
 /// Target of the estimate's standard error, as a fraction of the capacity.
 const TARGET_ERROR_OF_CAPACITY: f64 = 0.005;
 /// Maximum number of fleets of busy streams.
 const MAX_BUSY_FLEETS: usize = 5;
-/// Distance between the estimate and the rates of streams that confirm it, in standard errors; at least [`MIN_CONFIRMATION_DISTANCE`].
+/// Distance between the estimate and the rates of streams that confirm it, in standard errors; at least
+/// [`MIN_CONFIRMATION_DISTANCE`].
 const CONFIRMATION_ERRORS: f64 = 2.5;
-/// Minimum distance between the estimate and the rates of streams that confirm it, as a fraction of the capacity.
+/// Minimum distance between the estimate and the rates of streams that confirm it, as a fraction of the
+/// capacity.
 const MIN_CONFIRMATION_DISTANCE: f64 = 0.06;
 /// Minimum share of a fleet's streams that must agree (pathload's 60 %).
 const MIN_AGREEMENT: f64 = 0.6;

@@ -61,8 +61,8 @@ pub enum BufferKind {
 pub struct BufferResult {
     /// Kind of the queue.
     pub kind: BufferKind,
-    /// Size of the queue, counted as IP bytes of the larger packets; for a policer the size of its bucket. `None`
-    /// if it is unknown or varies.
+    /// Size of the queue, counted as IP bytes of the larger packets; for a policer the size of its bucket.
+    /// `None` if it is unknown or varies.
     pub buffer_bytes: Option<Interval>,
     /// Size of the queue, packets of `packet_bytes`.
     pub buffer_packets: Option<f64>,

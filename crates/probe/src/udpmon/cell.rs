@@ -2,8 +2,9 @@
 //!
 //! The time that the bottleneck takes for a packet follows from the arrivals of a train that keeps it busy. A
 //! packet dropped by a full queue took no time at the bottleneck; a packet lost elsewhere did. Between two
-//! packets with consecutive numbers no packet was lost, so these intervals are correct in both cases. If a full
-//! queue drops so many packets that few intervals remain, the mean interval of all arrivals is used instead.
+//! packets with consecutive numbers no packet was lost, so these intervals are correct in both cases. If a
+//! full queue drops so many packets that few intervals remain, the mean interval of all arrivals is used
+//! instead.
 
 use crate::{
     statistics::quantile,
@@ -122,10 +123,10 @@ pub(super) fn delay_variation_us(observation: &TrainObservation) -> Vec<f64> {
     delays.iter().map(|delay| delay.saturating_sub(*min_delay) as f64 / 1e3).collect()
 }
 
-/// The lower quartile, and its standard error. Cross traffic and pauses of hosts lengthen the spacing of a train, so
-/// the fast trains count. A pause of the receiver at a train's beginning shortens the spacing, so the fastest train
-/// alone is not used. The number of values below the quartile is binomially distributed; the error is
-/// the distance to the values that are one standard deviation of that number away.
+/// The lower quartile, and its standard error. Cross traffic and pauses of hosts lengthen the spacing of a
+/// train, so the fast trains count. A pause of the receiver at a train's beginning shortens the spacing, so
+/// the fastest train alone is not used. The number of values below the quartile is binomially distributed;
+/// the error is the distance to the values that are one standard deviation of that number away.
 pub(super) fn lower_quartile(values: &[f64]) -> Option<(f64, f64)> {
     const SHARE: f64 = 0.25;
     let deviation = (SHARE * (1.0 - SHARE) / values.len().max(1) as f64).sqrt();
@@ -160,7 +161,8 @@ mod tests {
         // Every tenth packet is lost behind the bottleneck, which has spent 100 us on each.
         let behind: Vec<Option<i64>> = (0..200).map(|i| (i % 10 != 9).then_some(100 * i)).collect();
         assert!((spacing(&train(&behind)) - 100e3).abs() < 1e-6);
-        // After the first 40 packets, three of four are dropped by a full queue, which spends no time on them.
+        // After the first 40 packets, three of four are dropped by a full queue, which spends no time on
+        // them.
         let mut at = 0;
         let dropped: Vec<Option<i64>> = (0..400)
             .map(|i| {

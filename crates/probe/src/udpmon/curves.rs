@@ -59,7 +59,8 @@ impl LatencyFit {
 }
 
 impl RequestResponseResult {
-    /// The latency that all packets have, whatever their size: the smaller intercept of the lines, microseconds; 0 without a line.
+    /// The latency that all packets have, whatever their size: the smaller intercept of the lines,
+    /// microseconds; 0 without a line.
     pub fn base_us(&self) -> f64 {
         let fits = [self.round_trip, self.forward].into_iter().flatten();
         fits.map(|fit| fit.intercept_us.value).min_by(f64::total_cmp).unwrap_or(0.0).max(0.0)
@@ -106,8 +107,8 @@ impl GridTrain {
         Some(after.saturating_sub(before) as f64 / 1e9)
     }
 
-    /// For each packet its departure since the first departure, and its arrival since the first arrival, ns by the clock of each
-    /// host.
+    /// For each packet its departure since the first departure, and its arrival since the first arrival, ns
+    /// by the clock of each host.
     pub fn relative_times_ns(&self) -> impl Iterator<Item = (i64, Option<i64>)> + '_ {
         let (sent, arrived) = (&self.observation.sent_ns, &self.observation.arrived_ns);
         let first_sent = sent.first().copied().unwrap_or(0);

@@ -33,7 +33,8 @@ const SATURATED: f64 = 0.9;
 /// The first halves of trains do not count if, for most sizes, the spacing in the second half is longer than
 /// that of the whole train by more than this: a token bucket has let the first halves pass.
 const UNEVEN: f64 = 0.05;
-/// Minimum error of a spacing, relative: the error that pauses and batches of hosts leave in the lower quartile.
+/// Minimum error of a spacing, relative: the error that pauses and batches of hosts leave in the lower
+/// quartile.
 const MIN_RELATIVE_ERROR: f64 = 0.002;
 /// Minimum number of sizes of the line.
 const MIN_SIZES: usize = 3;
@@ -246,8 +247,8 @@ impl UdpmonGrid {
         received_spacing(&train.received().collect::<Vec<_>>(), self.resolution_ns())
     }
 
-    /// The trains of a size that kept the bottleneck busy: they were sent faster than they arrived, and without
-    /// pauses in which the bottleneck would have become idle.
+    /// The trains of a size that kept the bottleneck busy: they were sent faster than they arrived, and
+    /// without pauses in which the bottleneck would have become idle.
     fn busy_trains(&self, size: usize) -> BusyTrains {
         let mut all: Vec<(BusyTrain, Vec<ReceivedPacket>)> = Vec::new();
         for train in self.trains.iter().filter(|train| train.size == size) {
@@ -266,8 +267,8 @@ impl UdpmonGrid {
         all.into_iter().filter(|(_, packets)| is_uninterrupted(packets)).map(|(train, _)| train).collect()
     }
 
-    /// The spacings with which packets leave the bottleneck, by size, from at least two trains of each; and the cause of
-    /// disturbances.
+    /// The spacings with which packets leave the bottleneck, by size, from at least two trains of each; and
+    /// the cause of disturbances.
     fn bottleneck(&self) -> (Vec<SpacingPoint>, Disturbance) {
         let all: Vec<BusyTrains> = (0..self.plan.sizes.len()).map(|size| self.busy_trains(size)).collect();
         let (early, late): (Vec<&BusyTrains>, Vec<&BusyTrains>) =

@@ -29,8 +29,8 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// A histogram of `values_us`, microseconds, with at most 60 bins of a round width. Its bins cover the values
-    /// from the 1st to the 99th percentile at least.
+    /// A histogram of `values_us`, microseconds, with at most 60 bins of a round width. Its bins cover the
+    /// values from the 1st to the 99th percentile at least.
     pub fn of(values_us: &[f64]) -> Histogram {
         let (Some(low), Some(high)) = (quantile(values_us, TAIL), quantile(values_us, 1.0 - TAIL)) else {
             return Histogram::default();

@@ -4,8 +4,8 @@
 //! - [`UdpmonGrid`]: throughput, loss, reordering, jitter and inter-arrival times by size and spacing. When
 //!   trains that are faster than the bottleneck leave it, the time between two packets is the bottleneck's
 //!   time for one packet, so that it grows with the size by the time per byte.
-//! - [`RequestResponse`]: the time to a reply grows with the size by the time per byte of all links, one after
-//!   another.
+//! - [`RequestResponse`]: the time to a reply grows with the size by the time per byte of all links, one
+//!   after another.
 //!
 //! Difference from udpmon: requests have replies of their own size and replies of the smallest size. The
 //! difference separates the two directions. No reply is larger than its request.

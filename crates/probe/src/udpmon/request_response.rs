@@ -25,7 +25,8 @@ const NEAR_MINIMUM: f64 = 0.1;
 const REMAINING_RESOLUTION: f64 = 0.05;
 /// Minimum time between two requests of a train.
 const MIN_GAP: Time = Time(1_000_000);
-/// Minimum time between two requests, as a multiple of the bottleneck's time for the largest packet, so that requests do not queue.
+/// Minimum time between two requests, as a multiple of the bottleneck's time for the largest packet, so that
+/// requests do not queue.
 const GAP_FACTOR: f64 = 4.0;
 /// Minimum share of requests with a reply.
 const MIN_REPLIES: f64 = 0.5;
@@ -86,8 +87,8 @@ pub struct RequestResponseResult {
     pub points: Vec<LatencyPoint>,
     /// Requests with replies of their size: both directions.
     pub round_trip: Option<LatencyFit>,
-    /// Requests with the smallest replies: the forward direction; its intercept is that of the round trip with
-    /// the smallest reply.
+    /// Requests with the smallest replies: the forward direction; its intercept is that of the round trip
+    /// with the smallest reply.
     pub forward: Option<LatencyFit>,
     /// The time per byte of the backward direction, ns.
     pub backward_per_byte_ns: Option<Interval>,
@@ -113,8 +114,8 @@ pub struct RequestResponse {
 const REPLIES: [ReplySize; 2] = [ReplySize::Smallest, ReplySize::Request];
 
 impl RequestResponse {
-    /// Measures the requests of `plan`. `largest_packet_us` is the bottleneck's time for the largest packet, if
-    /// it is known.
+    /// Measures the requests of `plan`. `largest_packet_us` is the bottleneck's time for the largest packet,
+    /// if it is known.
     pub fn new(plan: &UdpmonPlan, limits: ProbeLimits, largest_packet_us: Option<f64>) -> Self {
         let sizes = plan.request_sizes();
         let undisturbed = Time((largest_packet_us.unwrap_or(0.0).max(0.0) * GAP_FACTOR * 1e3) as u64);

@@ -81,8 +81,9 @@ impl Point {
         self.pending.entry(id.clone()).or_default().sent.push((turn.now.utc, turn.now.steady));
     }
 
-    /// Updates round-trip time and clock error from a reply to a proposal, and ends the reservation if the clocks disagree: the peer's
-    /// time must be that of the middle of the round trip, give or take half of it and both errors (NTP's bound, RFC 5905 section 8).
+    /// Updates round-trip time and clock error from a reply to a proposal, and ends the reservation if the
+    /// clocks disagree: the peer's time must be that of the middle of the round trip, give or take half of it
+    /// and both errors (NTP's bound, RFC 5905 section 8).
     pub(super) fn clocks_agree(
         &mut self,
         turn: &mut Turn<'_>,
@@ -116,8 +117,9 @@ impl Point {
         self.settings.base_padding + turn.now.error + self.other_error(Some(peer)) + rtt * 2
     }
 
-    /// As [`Point::padding`]. Measurements that alone exceed the largest padding (one slow reply, a clock that was wrong) are
-    /// forgotten: only the reply to a proposal replaces them, and the peer checks its clock's error itself.
+    /// As [`Point::padding`]. Measurements that alone exceed the largest padding (one slow reply, a clock
+    /// that was wrong) are forgotten: only the reply to a proposal replaces them, and the peer checks its
+    /// clock's error itself.
     fn padding_to_propose(&mut self, turn: &Turn<'_>, peer: Option<&PointName>) -> Time {
         let padding = self.padding(turn, peer);
         match peer {

@@ -1,10 +1,12 @@
 //! The state machine of one point.
 //!
-//! All durable state ([`PointState`]) changes by events: [`Point::record`] applies an event and puts it into the step, [`Point::recover`]
-//! applies the same events after a crash. The remaining state ([`Pending`]) is timers and repetitions, which [`Point::restart`] sets up again.
+//! All durable state ([`PointState`]) changes by events: [`Point::record`] applies an event and puts it into
+//! the step, [`Point::recover`] applies the same events after a crash. The remaining state ([`Pending`]) is
+//! timers and repetitions, which [`Point::restart`] sets up again.
 //!
-//! The modules `lead`, `peer` and `requester` handle the messages of the three roles, `tasks` handles recurring tests, and `timers` handles
-//! timeouts. They consist of methods of [`Point`] that call each other; the methods that several modules need are here.
+//! The modules `lead`, `peer` and `requester` handle the messages of the three roles, `tasks` handles
+//! recurring tests, and `timers` handles timeouts. They consist of methods of [`Point`] that call each other;
+//! the methods that several modules need are here.
 
 mod lead;
 mod peer;
@@ -53,7 +55,8 @@ impl Point {
     /// Rebuilds a point from all its events, in their order. Call [`Point::restart`] next.
     ///
     /// # Errors
-    /// If events contradict each other: for example, if tests that exclude each other are booked for overlapping slots.
+    /// If events contradict each other: for example, if tests that exclude each other are booked for
+    /// overlapping slots.
     pub fn recover<'a>(
         name: PointName,
         settings: Settings,
@@ -154,14 +157,16 @@ impl Point {
         self.finish_turn(turn)
     }
 
-    /// Numbers new reservations of this point from `first` on, because the events of its earlier reservations were lost.
+    /// Numbers new reservations of this point from `first` on, because the events of its earlier reservations
+    /// were lost.
     pub fn begin_numbers(&mut self, now: Now, first: u64, admission: &dyn Admission) -> Step {
         let mut turn = Turn::new(now, admission);
         self.record(&mut turn, Event::Numbered { next: first });
         self.finish_turn(turn)
     }
 
-    /// Reserves a test that this point leads. The step contains the proposal, or the reservation's end with the reason.
+    /// Reserves a test that this point leads. The step contains the proposal, or the reservation's end with
+    /// the reason.
     pub fn reserve(&mut self, now: Now, spec: Spec, admission: &dyn Admission) -> (ReservationId, Step) {
         let lead = self.name().clone();
         self.request(now, lead, spec, admission)
@@ -297,7 +302,8 @@ impl Point {
         turn.send(from.clone(), &id, revision, reply);
     }
 
-    /// Creates a reservation. Then searches for a slot, or sends the request to the lead; an invalid request ends at once.
+    /// Creates a reservation. Then searches for a slot, or sends the request to the lead; an invalid request
+    /// ends at once.
     fn create(
         &mut self,
         turn: &mut Turn<'_>,
@@ -373,7 +379,8 @@ impl Point {
         turn.admission.admit(&candidate).map_err(rule)
     }
 
-    /// Ends the reservations that `winner` displaces. For those that this point leads, it searches for another slot.
+    /// Ends the reservations that `winner` displaces. For those that this point leads, it searches for
+    /// another slot.
     fn displace(&mut self, turn: &mut Turn<'_>, winner: &Occupied) {
         for id in self.state.calendar().displaced(winner) {
             let loser = &self.state[&id];

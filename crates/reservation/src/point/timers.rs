@@ -14,7 +14,8 @@ fn after(time: Time) -> Time {
 }
 
 impl Point {
-    /// When to call [`Point::handle_timeout`], by the steady clock. It changes with each call into the point, and when UTC is stepped.
+    /// When to call [`Point::handle_timeout`], by the steady clock. It changes with each call into the point,
+    /// and when UTC is stepped.
     pub fn next_timeout(&self, now: Now) -> Option<Time> {
         let steady = self.due.first().map(|(due, _)| *due);
         let utc = self.due_utc.first().map(|(due, _)| *due);

@@ -9,7 +9,8 @@
 //!    are imported. Interfaces without an address get one as in every scenario.
 //! 4. Links behave as a wire does (rate, queue, delay), not as HTB followed by netem, whose limit also counts
 //!    the packets in flight. The settings apply in both directions, as in Mininet.
-//! 5. Hosts' start and stop commands are kept unchanged. The commands of switches are imported only if they set MTUs.
+//! 5. Hosts' start and stop commands are kept unchanged. The commands of switches are imported only if they
+//!    set MTUs.
 
 mod commands;
 mod json;

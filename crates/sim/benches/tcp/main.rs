@@ -95,7 +95,8 @@ fn long_runs() {
     }
 }
 
-/// Memory per packet in flight: the peak of a run minus the peak of the same run with a window of a few packets.
+/// Memory per packet in flight: the peak of a run minus the peak of the same run with a window of a few
+/// packets.
 fn memory(name: &str, what: &str) {
     let case = Case::named(name).expect("no such case").lasting(8_000);
     let peak = |case: Case| {

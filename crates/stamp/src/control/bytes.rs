@@ -6,8 +6,8 @@ use super::ProtocolError;
 
 /// Bytes of a block; all messages and their parts are multiples of it.
 pub(super) const BLOCK: usize = 16;
-/// Maximum number of ranges of packets that were not sent, in one message. A message is parsed again whenever a part of it arrives, so
-/// this also limits the processor time that many small parts can cost.
+/// Maximum number of ranges of packets that were not sent, in one message. A message is parsed again whenever
+/// a part of it arrives, so this also limits the processor time that many small parts can cost.
 const MAX_SKIPS: u32 = 2048;
 
 /// Appends ranges of packets that were not sent, and pads the message to whole blocks.

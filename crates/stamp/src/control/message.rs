@@ -1,5 +1,5 @@
-//! The messages of both control protocols: RFC 4656 sections 3.1 to 3.8, RFC 5357 sections 3.1 to 3.8. `fetch.rs` has those that return
-//! a session's records.
+//! The messages of both control protocols: RFC 4656 sections 3.1 to 3.8, RFC 5357 sections 3.1 to 3.8.
+//! `fetch.rs` has those that return a session's records.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -20,8 +20,8 @@ pub(super) const START_ACK_BYTES: usize = 32;
 pub(super) const UNAUTHENTICATED: u32 = 1;
 /// Maximum number of slots of a schedule, which limits the memory that one message can make this end use.
 const MAX_SLOTS: u32 = 256;
-/// Maximum number of senders in one message. A message is parsed again whenever a part of it arrives, so this also limits the processor
-/// time that many small parts can cost.
+/// Maximum number of senders in one message. A message is parsed again whenever a part of it arrives, so this
+/// also limits the processor time that many small parts can cost.
 const MAX_SENDERS: u32 = 16;
 /// Count of rounds that derive keys: the RFC's minimum. No key is used in unauthenticated mode.
 const KEY_ROUNDS: u32 = 1024;
@@ -88,8 +88,8 @@ pub struct SessionRequest {
     pub packets: u32,
     /// Source of the packets. TWAMP: an unspecified address means that of the control connection.
     pub sender: SocketAddr,
-    /// Destination of the packets. TWAMP: an unspecified address means that of the control connection. The port is only a request; the
-    /// server chooses the port.
+    /// Destination of the packets. TWAMP: an unspecified address means that of the control connection. The
+    /// port is only a request; the server chooses the port.
     pub receiver: SocketAddr,
     /// Identifier of a session whose receiver is the client; otherwise zero.
     pub sid: Sid,

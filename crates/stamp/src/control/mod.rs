@@ -1,4 +1,5 @@
-//! The control protocols of OWAMP (RFC 4656 section 3) and TWAMP (RFC 5357 section 3), pure: bytes in, bytes out.
+//! The control protocols of OWAMP (RFC 4656 section 3) and TWAMP (RFC 5357 section 3), pure: bytes in, bytes
+//! out.
 //!
 //! Differences from the RFCs:
 //! 1. Only the unauthenticated mode is implemented, so the fields of HMACs are zero and are ignored.

@@ -25,7 +25,8 @@ const SET_UP_TIMEOUT: Duration = Duration::from_secs(10);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout of a test whose packets do not arrive (REFWAIT, RFC 5357 section 4.2).
 const TEST_TIMEOUT: Duration = Duration::from_secs(900);
-/// Maximum number of sessions of a test, and of finished sessions that a client can fetch; older ones are removed.
+/// Maximum number of sessions of a test, and of finished sessions that a client can fetch; older ones are
+/// removed.
 const MAX_SESSIONS: usize = 16;
 /// Maximum number of packets of all sessions of a connection. The server may keep a record for each packet.
 const MAX_PACKETS: u32 = 50_000;
@@ -35,7 +36,8 @@ const MAX_PACKETS: u32 = 50_000;
 enum Test {
     Waiting,
     Running,
-    /// The client ended the test; until this time reflectors still reply to packets in flight (RFC 5357 section 3.8).
+    /// The client ended the test; until this time reflectors still reply to packets in flight (RFC 5357
+    /// section 3.8).
     Ending(Instant),
 }
 
@@ -122,8 +124,8 @@ impl<'a> Connection<'a> {
         Ok(())
     }
 
-    /// Waits for a command, a packet, or the time to send a packet. The first returned value states whether the
-    /// client sent data.
+    /// Waits for a command, a packet, or the time to send a packet. The first returned value states whether
+    /// the client sent data.
     fn wait(&self) -> Result<Vec<bool>, Error> {
         let now = Instant::now();
         let mut timeout = STOP_CHECK_INTERVAL.min(self.deadline.saturating_duration_since(now));
@@ -226,7 +228,8 @@ impl<'a> Connection<'a> {
         let sessions = std::mem::take(&mut self.sessions);
         let own: Vec<StoppedSender> = sessions.iter().filter_map(Session::stopped_sender).collect();
         self.finished.extend(sessions.into_iter().filter_map(|session| session.finish(senders)));
-        // A session of one packet may have 256 slots and 2048 ranges: the limit of packets does not limit the memory.
+        // A session of one packet may have 256 slots and 2048 ranges: the limit of packets does not limit the
+        // memory.
         self.finished.drain(..self.finished.len().saturating_sub(MAX_SESSIONS));
         Ok(Some(self.control.stopped(&own)))
     }

@@ -6,7 +6,8 @@
 //!
 //! Differences from the kernel:
 //!
-//! 1. All simulated kernels adopt a shorter round-trip time at once; Linux does so since 6.16 and in stable backports.
+//! 1. All simulated kernels adopt a shorter round-trip time at once; Linux does so since 6.16 and in stable
+//!    backports.
 //! 2. Timestamps count in milliseconds (`tcp_usec_ts` is 0).
 
 use super::{Receiver, memory::SKB_OVERHEAD};
@@ -61,8 +62,8 @@ impl Receiver {
         sk.rcv_rtt_est.time = now_us;
     }
 
-    /// `tcp_rcv_rtt_measure_ts`: takes one sample per echoed timestamp. Only segments of established connections are
-    /// measured (`tcp_rcv_established`).
+    /// `tcp_rcv_rtt_measure_ts`: takes one sample per echoed timestamp. Only segments of established
+    /// connections are measured (`tcp_rcv_established`).
     pub(crate) fn measure_rtt_by_timestamp(&mut self, sk: &mut TcpSock, now: u64, segment: &Segment) {
         if !self.timestamps || segment.tsecr == self.last_tsecr {
             return;
@@ -130,7 +131,8 @@ impl Receiver {
         }
     }
 
-    /// The buffer for a window (`tcp_space_from_win`). Before 6.6 it holds whole segments, each with its truesize.
+    /// The buffer for a window (`tcp_space_from_win`). Before 6.6 it holds whole segments, each with its
+    /// truesize.
     fn buffer_for(&self, sk: &TcpSock, window: u64) -> u64 {
         match self.share {
             super::window_share::WindowShare::Learnt(ratio) => (window << 8) / u64::from(ratio),

@@ -139,8 +139,8 @@ impl Receiver {
         self.compress_ack(sk, now)
     }
 
-    /// The end of `__tcp_ack_snd_check`: at most one ACK per millisecond, or per share of a round trip if that is
-    /// shorter.
+    /// The end of `__tcp_ack_snd_check`: at most one ACK per millisecond, or per share of a round trip if
+    /// that is shorter.
     fn compress_ack(&mut self, sk: &TcpSock, now: u64) -> AckAction {
         let compression = &mut self.compression;
         if !self.sack || compression.held >= self.settings.comp_sack_nr {

@@ -92,8 +92,8 @@ impl Layout {
         Packet { len, truesize: self.head + data, frags, head: Some(self.head) }
     }
 
-    /// Number of fragments that hold `bytes`: each is the largest power of two of pages that the remaining bytes
-    /// fill.
+    /// Number of fragments that hold `bytes`: each is the largest power of two of pages that the remaining
+    /// bytes fill.
     fn fragments(&self, bytes: u32) -> u32 {
         let whole = bytes / self.largest_piece;
         let pages = (bytes % self.largest_piece).div_ceil(PAGE);
@@ -120,8 +120,8 @@ impl Packet {
         self.truesize - self.head.unwrap_or(0)
     }
 
-    /// Appends the data of the following packet, `next`. Returns the added memory, bytes, or `None` if the packet
-    /// cannot hold more fragments.
+    /// Appends the data of the following packet, `next`. Returns the added memory, bytes, or `None` if the
+    /// packet cannot hold more fragments.
     pub fn coalesce(&mut self, next: &Packet) -> Option<u32> {
         if self.frags + next.frags > MAX_FRAGS {
             return None;
@@ -247,7 +247,8 @@ mod tests {
         for (len, truesize) in observed {
             assert_eq!(layout.packet(len, 8948).truesize, truesize, "{len} bytes");
         }
-        // Writes of two to twenty segments: packets of two segments, and single segments at the end of the window.
+        // Writes of two to twenty segments: packets of two segments, and single segments at the end of the
+        // window.
         let jumbo: [(&[u32], u32); 5] = [
             (&[2], 21_312),
             (&[2, 1], 33_600),
@@ -265,8 +266,8 @@ mod tests {
         }
     }
 
-    /// Out-of-order data of flows in guests, with the default `MAX_TCP_HEADER`: one and two segments of 8948 bytes on Linux
-    /// 6.1.192 (heads from `kmalloc`), 6.12.117 and 7.2.13 (14ad6ed30a10).
+    /// Out-of-order data of flows in guests, with the default `MAX_TCP_HEADER`: one and two segments of 8948
+    /// bytes on Linux 6.1.192 (heads from `kmalloc`), 6.12.117 and 7.2.13 (14ad6ed30a10).
     #[test]
     fn guests_charge_the_memory_of_their_heads() {
         for (kernel, alone, pair) in

@@ -1,10 +1,10 @@
 //! The receiver of an endpoint: data in order for the application, ACKs, the window, the receive buffer.
 //!
-//! The time is an argument, ns since the start of the run. State that the kernel's `tcp_sock` has is stored in
-//! [`TcpSock`] only. A segment is processed by [`Receiver::accept`]; then the sender may send data; then
+//! The time is an argument, ns since the start of the run. State that the kernel's `tcp_sock` has is stored
+//! in [`TcpSock`] only. A segment is processed by [`Receiver::accept`]; then the sender may send data; then
 //! [`Receiver::ack_check`] decides about the ACK. An outgoing segment gets its acknowledgement from
-//! [`Receiver::ack_fields`]; call [`Receiver::ack_sent`] after sending it. A super-packet counts as one packet
-//! from GRO, with one ACK at most.
+//! [`Receiver::ack_fields`]; call [`Receiver::ack_sent`] after sending it. A super-packet counts as one
+//! packet from GRO, with one ACK at most.
 //!
 //! Source: `tcp_rcv_established`, `tcp_validate_incoming` (net/ipv4/tcp_input.c), `tcp_recvmsg`
 //! (net/ipv4/tcp.c); the other files name their sources.
@@ -219,8 +219,8 @@ impl Receiver {
         self.in_window(sk, segment)
     }
 
-    /// [`Self::accept`] for a segment inside the window, without [`Self::measure_rtt_by_timestamp`]. The outcome is
-    /// large, so it is written in place; `accepted` must be the default.
+    /// [`Self::accept`] for a segment inside the window, without [`Self::measure_rtt_by_timestamp`]. The
+    /// outcome is large, so it is written in place; `accepted` must be the default.
     #[inline(always)]
     pub(crate) fn take_expected(
         &mut self,
@@ -303,7 +303,8 @@ impl Receiver {
         self.read_rate.space
     }
 
-    /// The advertised window, bytes: that of the kernel's state, limited to the largest value of the header's field.
+    /// The advertised window, bytes: that of the kernel's state, limited to the largest value of the header's
+    /// field.
     pub fn advertised_window(&self, sk: &TcpSock) -> u32 {
         sk.rcv_wnd.min(u32::from(u16::MAX) << self.window_scale)
     }

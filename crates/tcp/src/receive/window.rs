@@ -54,8 +54,8 @@ impl InitialWindow {
             return InitialWindow::small(mss, scaling, space, tuned.max(space), clamp);
         }
         let mut rcv_wnd = space;
-        // "tcp: remove 64 KByte limit for initial tp->rcv_wnd value" (378979e94e95). The header field of a SYN or
-        // SYN-ACK is still limited.
+        // "tcp: remove 64 KByte limit for initial tp->rcv_wnd value" (378979e94e95). The header field of a
+        // SYN or SYN-ACK is still limited.
         if !config.profile.at_least(6, 10) {
             rcv_wnd = rcv_wnd.min(u32::from(u16::MAX));
         }
@@ -71,8 +71,9 @@ impl InitialWindow {
         InitialWindow { rcv_wnd, window_clamp: clamp, scale }
     }
 
-    /// `tcp_select_initial_window` of Linux 2.4: two to four segments within `space`, the window of the current
-    /// buffer, and a scale for `max_space`, the window of the largest buffer. They differ if web100 tunes the buffer.
+    /// `tcp_select_initial_window` of Linux 2.4: two to four segments within `space`, the window of the
+    /// current buffer, and a scale for `max_space`, the window of the largest buffer. They differ if web100
+    /// tunes the buffer.
     fn small(mss: u32, scaling: bool, space: u32, max_space: u32, clamp: u32) -> InitialWindow {
         let mut scale = 0;
         if scaling {

@@ -3,8 +3,8 @@
 //! It is for golden tests of algorithms, and to try a C file without a simulator; connections are simulated
 //! by [`Endpoint`](crate::Endpoint). [`Rounds`] maintains the members of [`TcpSock`] as Linux does and calls
 //! the controller in the kernel's order. The flags and steps are those of the endpoint's sender; `sender.rs`
-//! and `path.rs` list their differences from the kernel. Deterministic: the same path, seed and calls give the
-//! same rows.
+//! and `path.rs` list their differences from the kernel. Deterministic: the same path, seed and calls give
+//! the same rows.
 //!
 //! ```
 //! # use tcp::{CongestionControl, Operation, TcpSock};

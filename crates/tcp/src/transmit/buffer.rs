@@ -1,9 +1,10 @@
 //! The send buffer and writes of the application (`tcp_sendmsg_locked`, net/ipv4/tcp.c), and the validation
 //! of the congestion window (`tcp_cwnd_validate`, net/ipv4/tcp_output.c).
 //!
-//! The application blocks in a write until all of it is taken. A write is appended to the last unsent packet without regard to the
-//! size of the buffer; only a new packet waits for space. So writes that end with a partial segment, which Nagle's algorithm holds
-//! back, may fill the buffer far beyond its size, a packet of up to 64 KiB at a time.
+//! The application blocks in a write until all of it is taken. A write is appended to the last unsent packet
+//! without regard to the size of the buffer; only a new packet waits for space. So writes that end with a
+//! partial segment, which Nagle's algorithm holds back, may fill the buffer far beyond its size, a packet of
+//! up to 64 KiB at a time.
 
 use super::{Sender, chrono, output::Push, unsent::Chunk};
 use crate::{
@@ -94,8 +95,8 @@ impl Sender {
     }
 
     /// The end of the loop of `tcp_sendmsg_locked`: the last packet is full and `left` bytes of the write
-    /// follow. The first packet is sent while the write continues, the others after each half of the peer's largest
-    /// window (`forced_push`).
+    /// follow. The first packet is sent while the write continues, the others after each half of the peer's
+    /// largest window (`forced_push`).
     fn push_full_packet(&mut self, conn: &mut Connection, left: u64) {
         if left == 0 {
             return;
@@ -108,8 +109,8 @@ impl Sender {
         }
     }
 
-    /// `__sk_stream_memory_free`: whether another packet may be started. `wake` is 1 if the application waits for space: then it
-    /// waits until half of `tcp_notsent_lowat` is sent.
+    /// `__sk_stream_memory_free`: whether another packet may be started. `wake` is 1 if the application waits
+    /// for space: then it waits until half of `tcp_notsent_lowat` is sent.
     fn memory_is_free(&self, conn: &Connection, wake: u32) -> bool {
         self.wmem_queued(conn) < conn.sk.sk_sndbuf as u32
             && (conn.notsent() << wake) < u64::from(conn.sk.notsent_lowat)

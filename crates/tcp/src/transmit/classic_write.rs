@@ -2,12 +2,13 @@
 //! net/ipv4/tcp_output.c).
 //!
 //! A write fills segments one by one. The first unsent segment leaves as soon as it is full, without
-//! validation of the congestion window; the end of the write sends the data that Nagle's algorithm allows, and then
-//! the window is validated (RFC 2861). A sender that its send buffer limits never fills its window. So its
-//! window is reduced once per retransmission timeout (at least 200 ms), and slow start raises it again. The
-//! flag `SOCK_NOSPACE` prevents this only while the writer waits.
+//! validation of the congestion window; the end of the write sends the data that Nagle's algorithm allows,
+//! and then the window is validated (RFC 2861). A sender that its send buffer limits never fills its window.
+//! So its window is reduced once per retransmission timeout (at least 200 ms), and slow start raises it
+//! again. The flag `SOCK_NOSPACE` prevents this only while the writer waits.
 //!
-//! Differences from Linux 2.4: 1. After a write that leaves no space the application is assumed to write again at once.
+//! Differences from Linux 2.4: 1. After a write that leaves no space the application is assumed to write
+//! again at once.
 //! 2. No push for more than half of the peer's largest window (`forced_push`).
 
 use super::{Sender, output::Push};

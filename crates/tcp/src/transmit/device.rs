@@ -7,8 +7,9 @@
 //! continues when one of the packets has left. Without `local_congestion` the window stays as it is, and the
 //! next ACK or timer tries again, in Linux 2.4 as web100's `WAD_IFQ` has it.
 //!
-//! Differences from the kernel: 1. A window probe, a tail loss probe and an ACK without data are lost at a full
-//! queue, without a reaction. 2. A packet leaves when the link starts to send it, not when it has been sent.
+//! Differences from the kernel: 1. A window probe, a tail loss probe and an ACK without data are lost at a
+//! full queue, without a reaction. 2. A packet leaves when the link starts to send it, not when it has been
+//! sent.
 
 use super::Sender;
 use crate::{connection::Connection, transmit::output::Push};

@@ -7,8 +7,8 @@
 //! - `rtt` and `rate` take samples;
 //! - `output` sends new data, `retransmit` retransmits, `path_mtu` sets the size of segments, `send` sends
 //!   one packet;
-//! - `timers` and `timeout` handle timers, `buffer` handles the send buffer, and `chrono` measures how long each
-//!   limit applied (`tcp_chrono_start`).
+//! - `timers` and `timeout` handle timers, `buffer` handles the send buffer, and `chrono` measures how long
+//!   each limit applied (`tcp_chrono_start`).
 //!
 //! Steps that need the state of [`Sender`] are its methods and take the [`Connection`] as argument. All other
 //! steps are methods of `Connection`.
@@ -59,7 +59,8 @@ use skb::{Marks, Skb};
 /// `TCP_RTO_MAX`, s.
 const RTO_MAX_S: u32 = 120;
 
-/// The state of the sender outside [`TcpSock`](crate::TcpSock), which is the part that congestion controls see.
+/// The state of the sender outside [`TcpSock`](crate::TcpSock), which is the part that congestion controls
+/// see.
 pub(crate) struct Sender {
     queue: SendQueue,
     sacked: Sacked,

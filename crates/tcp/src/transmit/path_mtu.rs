@@ -304,8 +304,9 @@ impl Connection {
         mss.max(self.config.min_snd_mss).saturating_sub(options).max(1)
     }
 
-    /// `tcp_bound_to_half_wnd`: limits the size of a segment or super-packet to half the peer's largest window, so that two fit into
-    /// the window. Otherwise a segment larger than the window would wait for a window probe.
+    /// `tcp_bound_to_half_wnd`: limits the size of a segment or super-packet to half the peer's largest
+    /// window, so that two fit into the window. Otherwise a segment larger than the window would wait for a
+    /// window probe.
     pub(super) fn bound_to_half_window(&self, bytes: u32) -> u32 {
         let largest = self.sk.max_window;
         // Since 2.6.36 one segment may fill a tiny window.

@@ -25,8 +25,8 @@ pub(super) struct SendQueue {
     order: VecDeque<u32>,
     oldest: u32,
     newest: u32,
-    /// Packets to retransmit, by extended sequence number. An entry is stale if its packet no longer has to be
-    /// retransmitted, or begins at another sequence number.
+    /// Packets to retransmit, by extended sequence number. An entry is stale if its packet no longer has to
+    /// be retransmitted, or begins at another sequence number.
     lost: Lost,
     pub(super) unsent: Unsent,
 }

@@ -1,9 +1,9 @@
 //! Retransmission: `tcp_xmit_retransmit_queue`, `tcp_retransmit_skb`, tail loss probes
 //! (net/ipv4/tcp_output.c; RFC 8985 section 7).
 //!
-//! Differences from the kernel: 1. A packet that a timeout retransmits again after its first retransmission was judged
-//! spurious (F-RTO cleared `LOST` and left `RETRANS`) counts once in `retrans_out`; the kernel counts it
-//! twice and never corrects that.
+//! Differences from the kernel: 1. A packet that a timeout retransmits again after its first retransmission
+//! was judged spurious (F-RTO cleared `LOST` and left `RETRANS`) counts once in `retrans_out`; the kernel
+//! counts it twice and never corrects that.
 
 use super::{Marks, Sender, output::Push, timers::Timer};
 use crate::{CaState, EndpointEvent, behaviour::Recovery, connection::Connection, segment::before};

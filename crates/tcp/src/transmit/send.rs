@@ -10,8 +10,8 @@ impl Sender {
     /// `__tcp_transmit_skb` of a packet in the queue, with `tcp_update_skb_after_send` and
     /// `tcp_rate_skb_sent`.
     pub(super) fn transmit_skb(&mut self, conn: &mut Connection, id: u32) {
-        // "tcp: force a PSH flag on TSO packets" (051ba67447de), so that the receiver does not hold them in GRO. The
-        // last segment keeps the flag when it is retransmitted alone.
+        // "tcp: force a PSH flag on TSO packets" (051ba67447de), so that the receiver does not hold them in
+        // GRO. The last segment keeps the flag when it is retransmitted alone.
         if self.queue.get(id).segs > 1 && conn.config.profile.at_least(5, 4) {
             self.queue.get_mut(id).marks.set(Marks::PSH);
         }

@@ -169,8 +169,8 @@ impl Sender {
         }
     }
 
-    /// Counts packets that the kernel merges with a neighbour, because both are selectively acknowledged: a merge
-    /// frees one packet's overhead (`tcp_shift_skb_data`, since 2.6.29).
+    /// Counts packets that the kernel merges with a neighbour, because both are selectively acknowledged: a
+    /// merge frees one packet's overhead (`tcp_shift_skb_data`, since 2.6.29).
     fn join_sacked(&mut self, conn: &mut Connection, index: usize) {
         if conn.behaviour.recovery == Recovery::Fack {
             return;

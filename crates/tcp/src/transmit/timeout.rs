@@ -1,8 +1,8 @@
 //! The retransmission timeout and the zero-window probe (net/ipv4/tcp_timer.c; `tcp_enter_loss`,
 //! net/ipv4/tcp_input.c).
 //!
-//! Differences from the kernel: 1. The retransmission of a SYN does not enter `Loss`, because the controller is not
-//! initialised yet.
+//! Differences from the kernel: 1. The retransmission of a SYN does not enter `Loss`, because the controller
+//! is not initialised yet.
 
 use super::{Marks, Sender, timers::Timer};
 use crate::{
@@ -49,8 +49,9 @@ impl Sender {
         self.reset_xmit_timer(conn, Timer::Retransmission, conn.sk.icsk_rto);
     }
 
-    /// The part of `tcp_retransmit_timer` for a peer that has closed its window while packets are in flight: the retransmission
-    /// is a window probe. The connection ends only if the peer is silent (RFC 9293 section 3.8.6.1).
+    /// The part of `tcp_retransmit_timer` for a peer that has closed its window while packets are in flight:
+    /// the retransmission is a window probe. The connection ends only if the peer is silent (RFC 9293 section
+    /// 3.8.6.1).
     fn probe_by_retransmission(&mut self, conn: &mut Connection) {
         let silent = conn.jiffies().wrapping_sub(conn.sk.rcv_tstamp);
         if silent > 2 * conn.rto_max() {

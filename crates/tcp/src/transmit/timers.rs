@@ -1,4 +1,5 @@
-//! The sender's timer, and the purposes for which it is set (net/ipv4/tcp_timer.c, include/net/inet_connection_sock.h).
+//! The sender's timer, and the purposes for which it is set (net/ipv4/tcp_timer.c,
+//! include/net/inet_connection_sock.h).
 
 use super::Sender;
 use crate::{TcpState, behaviour::TimerWheel, connection::Connection};

@@ -76,7 +76,8 @@ pub struct Pair {
     pub to_write: Option<u64>,
     /// Whether the application reads.
     pub reads: bool,
-    /// The application leaves data in the receive buffer, whose last segment therefore never empties it: PSH has no effect.
+    /// The application leaves data in the receive buffer, whose last segment therefore never empties it: PSH
+    /// has no effect.
     pub reads_late: bool,
     pub read: u64,
     pub sent: u64,

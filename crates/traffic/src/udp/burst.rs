@@ -124,13 +124,15 @@ impl Incoming {
         Incoming { buffers, dropped: 0 }
     }
 
-    /// Datagrams that were dropped because the socket's buffer was full, as of the last datagram, modulo 2^32.
+    /// Datagrams that were dropped because the socket's buffer was full, as of the last datagram, modulo
+    /// 2^32.
     pub fn dropped(&self) -> u32 {
         self.dropped
     }
 
-    /// Calls `each` with the datagrams that have arrived at a connected socket, and when each arrived; returns whether more may have.
-    /// The times are the kernel's: datagrams of one call would otherwise seem to arrive together.
+    /// Calls `each` with the datagrams that have arrived at a connected socket, and when each arrived;
+    /// returns whether more may have. The times are the kernel's: datagrams of one call would otherwise seem
+    /// to arrive together.
     ///
     /// # Errors
     /// The errors of recvmmsg(2) after which the socket does not work.
@@ -138,8 +140,8 @@ impl Incoming {
         self.receive_messages(socket, |message, arrived| each(message.bytes, arrived))
     }
 
-    /// Calls `each` with the datagrams of `peer` that have arrived, at a socket that need not be connected, of
-    /// [`Incoming::with_sources`]; returns whether more may have.
+    /// Calls `each` with the datagrams of `peer` that have arrived, at a socket that need not be connected,
+    /// of [`Incoming::with_sources`]; returns whether more may have.
     ///
     /// # Errors
     /// As for [`Incoming::receive`].
@@ -169,7 +171,8 @@ impl Incoming {
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(true),
             Err(error) => return Err(error),
         };
-        // Both clocks are read here, so that an earlier wait of this thread for a processor is not counted as part of the age.
+        // Both clocks are read here, so that an earlier wait of this thread for a processor is not counted as
+        // part of the age.
         let (read_at, now_ns) = (Instant::now(), os::realtime_ns());
         for index in 0..count {
             let message = self.buffers.message(index);

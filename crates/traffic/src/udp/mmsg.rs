@@ -12,8 +12,8 @@ use crate::{ancillary::address, sys::each_control};
 
 /// Maximum messages of one call.
 pub const MAX_MESSAGES: usize = 64;
-/// Size of the buffer for control messages, in words of 8 bytes: a segment size, two kinds of timestamps and a
-/// count, each with its header.
+/// Size of the buffer for control messages, in words of 8 bytes: a segment size, two kinds of timestamps and
+/// a count, each with its header.
 const CONTROL_WORDS: usize = 24;
 
 /// An empty message.
@@ -22,7 +22,8 @@ fn empty() -> libc::mmsghdr {
     unsafe { mem::zeroed() }
 }
 
-/// Sends `pieces` of `buffer`, one message each and at most [`MAX_MESSAGES`]; returns how many of them were sent.
+/// Sends `pieces` of `buffer`, one message each and at most [`MAX_MESSAGES`]; returns how many of them were
+/// sent.
 ///
 /// # Errors
 /// The errors of sendmmsg(2), if none was sent.
@@ -69,8 +70,8 @@ pub fn enable_arrival_metadata(socket: &Socket) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1i32)
 }
 
-/// Enables the time of arrival by the network card, for packets that have one: the card must be set to stamp all
-/// packets (Documentation/networking/timestamping.rst, SIOCSHWTSTAMP with HWTSTAMP_FILTER_ALL).
+/// Enables the time of arrival by the network card, for packets that have one: the card must be set to stamp
+/// all packets (Documentation/networking/timestamping.rst, SIOCSHWTSTAMP with HWTSTAMP_FILTER_ALL).
 ///
 /// # Errors
 /// If the kernel refuses the option.

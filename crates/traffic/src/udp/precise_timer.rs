@@ -17,8 +17,8 @@ const MIN_SLEEP_NS: u64 = 5_000;
 /// Maximum time until a stop takes effect, ns.
 const MAX_SLEEP_NS: u64 = 20_000_000;
 /// How much the spin time grows after a sleep that ended later, and shrinks after one that did not, ns: they
-/// balance if 1 of 20 sleeps ends later. A sleep that ended very late, because other threads had the processor, has
-/// no more weight than any other.
+/// balance if 1 of 20 sleeps ends later. A sleep that ended very late, because other threads had the
+/// processor, has no more weight than any other.
 const GROWTH_NS: u64 = 1_900;
 const SHRINK_NS: u64 = 100;
 /// How much the spin time shrinks when it is longer than the wait and no sleep is observed, ns: so that a
@@ -28,12 +28,12 @@ const DECAY_NS: u64 = 20;
 /// The share of its waits that a sender spends spinning on the clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SpinPolicy {
-    /// As much as the precision requires. If datagrams are due at shorter intervals than a sleep lasts, the sender
-    /// never sleeps and uses a whole processor.
+    /// As much as the precision requires. If datagrams are due at shorter intervals than a sleep lasts, the
+    /// sender never sleeps and uses a whole processor.
     #[default]
     AsNeeded,
-    /// At most a tenth of the waits: datagrams are some 50 us late, but other threads on the same processor can
-    /// run, and the scheduler of a busy machine runs the sender when it wakes up.
+    /// At most a tenth of the waits: datagrams are some 50 us late, but other threads on the same processor
+    /// can run, and the scheduler of a busy machine runs the sender when it wakes up.
     Limited,
     /// No spinning. For virtual time, in which sleeps end exactly and spinning would stop the clock.
     Never,

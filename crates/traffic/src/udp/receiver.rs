@@ -169,8 +169,8 @@ fn datagrams<'a>(message: &ReceivedMessage<'a>) -> impl Iterator<Item = (&'a [u8
     })
 }
 
-/// Approximate memory that the kernel charges per message in addition to its bytes: 2304 for packets of 1500 bytes, short
-/// ones 768.
+/// Approximate memory that the kernel charges per message in addition to its bytes: 2304 for packets of 1500
+/// bytes, short ones 768.
 const MESSAGE_CHARGE: usize = 800;
 
 /// Adapts the time between two reads, so that at most a quarter of the buffer fills.

@@ -98,8 +98,8 @@ impl Sender {
         Self::of(socket, batch, timing)
     }
 
-    /// Sends the datagrams of `source`, with 64-bit numbers, on a connected socket. The source's time 0 is the start of
-    /// the sender. Datagrams shorter than their header are sent with the header's length.
+    /// Sends the datagrams of `source`, with 64-bit numbers, on a connected socket. The source's time 0 is
+    /// the start of the sender. Datagrams shorter than their header are sent with the header's length.
     pub fn from_source(socket: impl Into<Socket>, source: DatagramSource) -> Self {
         let (socket, numbers) = (socket.into(), NumberWidth::Bits64);
         let batch = Batch::new(&socket, source.payload() as usize, numbers);

@@ -81,8 +81,8 @@ impl SharedStatistics {
         SharedStatistics(Mutex::new(ReceiverStatistics::new(numbers)))
     }
 
-    /// The current statistics; the receiver waits while they are locked. They remain usable if a thread panicked
-    /// while it held the lock.
+    /// The current statistics; the receiver waits while they are locked. They remain usable if a thread
+    /// panicked while it held the lock.
     pub fn lock(&self) -> MutexGuard<'_, ReceiverStatistics> {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }

@@ -15,7 +15,8 @@ pub(super) struct Entry {
     pub(super) name: String,
 }
 
-/// Lists the regular files among `files` and in its directories. The name of a file in a directory begins with the directory's name.
+/// Lists the regular files among `files` and in its directories. The name of a file in a directory begins
+/// with the directory's name.
 pub(super) fn list_files(files: &[PathBuf], observer: &dyn Observer) -> Result<Vec<Entry>, Error> {
     let mut entries = Vec::new();
     for path in files {

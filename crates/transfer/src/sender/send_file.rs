@@ -72,7 +72,8 @@ pub(super) fn send_file(
         hasher = blake3::Hasher::new();
     }
     control.send(&Message::Begin { from })?;
-    // From now on the receiver takes everything on this connection for the file's data, also a report of a failure.
+    // From now on the receiver takes everything on this connection for the file's data, also a report of a
+    // failure.
     control.is_in_data = matches!(data, Data::Tcp);
     observer.begin(&entry.name, bytes, from);
     let before = data.stream().map(|stream| stream.packets());

@@ -112,8 +112,8 @@ pub(super) fn socket_to(peer: SocketAddr) -> Result<(Socket, u32), Error> {
     Ok((socket, mtu))
 }
 
-/// Runs a stream; calls `note` with messages for the user, and `observe` with the counts of both ends. Returns its parameters and
-/// the last counts.
+/// Runs a stream; calls `note` with messages for the user, and `observe` with the counts of both ends.
+/// Returns its parameters and the last counts.
 ///
 /// # Errors
 /// If the server cannot be reached or refuses, the connection fails, or no packet arrives.

@@ -23,7 +23,8 @@ pub(super) const MAX_DEADLINE: Time = Time::from_secs(60);
 pub(super) const MAX_DURATION: Time = Time::from_secs(7200);
 /// Maximum number of packets that a play-out buffer may have to hold.
 const MAX_BUFFERED: u64 = 1 << 26;
-/// Larger counts of the other end are errors, of which products and sums would overflow: the longest stream has fewer packets and bytes.
+/// Larger counts of the other end are errors, of which products and sums would overflow: the longest stream
+/// has fewer packets and bytes.
 const MAX_PACKETS: u64 = 1 << 40;
 const MAX_BYTES: u64 = 1 << 53;
 /// Payload of a packet, bytes.

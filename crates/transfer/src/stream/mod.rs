@@ -1,9 +1,10 @@
-//! Real-time streams between this host and a `longfat serve`: the ends of [`bulk::flow`] over UDP, controlled over TCP.
+//! Real-time streams between this host and a `longfat serve`: the ends of [`bulk::flow`] over UDP, controlled
+//! over TCP.
 //!
-//! The client connects to the server's port, proves the token if the server has one, and requests a stream in either direction.
-//! Then it opens a UDP socket to the same port. The server sends data only over a socket that is connected to the address of the
-//! control connection, and only after the receiver's start has arrived over both connections: a client cannot direct a stream to another
-//! host.
+//! The client connects to the server's port, proves the token if the server has one, and requests a stream in
+//! either direction. Then it opens a UDP socket to the same port. The server sends data only over a socket
+//! that is connected to the address of the control connection, and only after the receiver's start has
+//! arrived over both connections: a client cannot direct a stream to another host.
 //!
 //! Both ends report their counts over the control connection, so that each end has the counts of both.
 

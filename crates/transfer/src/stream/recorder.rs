@@ -30,7 +30,8 @@ pub struct RecorderOptions {
     pub payload_bytes: Option<u32>,
 }
 
-/// Sends frames for the whole duration, or until `stop`. Returns the stream's parameters and the counts of this end.
+/// Sends frames for the whole duration, or until `stop`. Returns the stream's parameters and the counts of
+/// this end.
 ///
 /// # Errors
 /// If the rate has no whole number of frames in a second, or the socket fails.

@@ -2,12 +2,12 @@
 //!
 //! The first rule that applies decides:
 //! 1. The path's slowest link was full over the last round trips: `path_rate`.
-//! 2. A simulated host's processor or bus, or a thread of a file transfer, was busy all the time: `host_cpu`. Then the ends of a file
-//!    transfer waited for their files or for replies: `application`. Then nothing of the data that was sent a retransmission timeout ago,
-//!    or later, has arrived: `loss`.
+//! 2. A simulated host's processor or bus, or a thread of a file transfer, was busy all the time: `host_cpu`.
+//!    Then the ends of a file transfer waited for their files or for replies: `application`. Then nothing of
+//!    the data that was sent a retransmission timeout ago, or later, has arrived: `loss`.
 //! 3. The data outstanding filled the window that the receiver allows: `receive_window`.
-//! 4. The sender's rate was the requested one: `pacing` if it sent at that rate or had sent everything, else `host_cpu`: its thread
-//!    did not run when packets were due.
+//! 4. The sender's rate was the requested one: `pacing` if it sent at that rate or had sent everything, else
+//!    `host_cpu`: its thread did not run when packets were due.
 //! 5. Packets were retransmitted so far: `loss`; else the rate still grows: `slow_start`.
 
 use schema::{Cause, FlowSample};
@@ -61,7 +61,8 @@ mod tests {
     use super::*;
     use crate::decide::tests::{MSS, in_context};
 
-    /// The rate of a sender's timer is the requested one all the time, but its thread runs too late for a part of the packets.
+    /// The rate of a sender's timer is the requested one all the time, but its thread runs too late for a
+    /// part of the packets.
     #[test]
     fn a_sender_that_does_not_send_at_the_requested_rate_is_limited_by_its_host() {
         let of = |share: f64| {

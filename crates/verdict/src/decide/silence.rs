@@ -1,5 +1,5 @@
-//! Recognizes a path that no longer delivers anything. Samples of transports other than TCP do not show timeouts of the sender, which would
-//! count as losses.
+//! Recognizes a path that no longer delivers anything. Samples of transports other than TCP do not show
+//! timeouts of the sender, which would count as losses.
 
 use schema::FlowSample;
 
@@ -10,8 +10,8 @@ const MIN_TIMEOUT_US: i64 = 200_000;
 /// The retransmission timeout before a round-trip time was measured, microseconds (RFC 6298, section 2).
 const INITIAL_TIMEOUT_US: i64 = 1_000_000;
 
-/// Whether nothing has arrived since an earlier sample, although the sender sent data after that sample and at least a retransmission
-/// timeout ago. False for TCP, and where the receiver's counter is unknown.
+/// Whether nothing has arrived since an earlier sample, although the sender sent data after that sample and
+/// at least a retransmission timeout ago. False for TCP, and where the receiver's counter is unknown.
 pub(super) fn is_path_silent(row: &FlowSample, history: &History<'_>) -> bool {
     // A stream does not count packets that arrive too late for their play-out.
     let is_known = row.ca_state.is_none() && row.bytes_received.is_some() && row.rcv_queue_bytes.is_none();

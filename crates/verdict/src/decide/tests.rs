@@ -1,6 +1,6 @@
-//! Labels of constructed flows, sample by sample, in files by the rules of `decide.rs`: `ends.rs` has rules 2 and 3 and the hosts,
-//! `congestion_window.rs` rule 4, `pacing.rs` rules 5 to 7, `path.rs` rule 1. `captures.rs` has flows of which columns are unknown. The
-//! flows are here.
+//! Labels of constructed flows, sample by sample, in files by the rules of `decide.rs`: `ends.rs` has rules 2
+//! and 3 and the hosts, `congestion_window.rs` rule 4, `pacing.rs` rules 5 to 7, `path.rs` rule 1.
+//! `captures.rs` has flows of which columns are unknown. The flows are here.
 
 mod captures;
 mod congestion_window;
@@ -20,7 +20,8 @@ fn flow(goodput_bps: f64, set: impl Fn(&mut FlowSample)) -> Vec<Cause> {
     arriving(|ms| (goodput_bps / 8.0 * ms as f64 * 1e-3) as i64, set)
 }
 
-/// The causes of a flow's samples, as [`flow`] has them, where the receiver's bytes are a function of the milliseconds since the start.
+/// The causes of a flow's samples, as [`flow`] has them, where the receiver's bytes are a function of the
+/// milliseconds since the start.
 fn arriving(bytes: impl Fn(i64) -> i64, set: impl Fn(&mut FlowSample)) -> Vec<Cause> {
     let context = FlowContext {
         name: "f".into(),

@@ -68,7 +68,8 @@ fn file_wait(facts: &Facts, wait: FileWait, context: &FlowContext) -> Explanatio
     Explanation { evidence: vec![evidence], remedy: Some(remedy), ..Explanation::default() }
 }
 
-/// The signs of small writes that wait for each other's ACK: Nagle's algorithm (RFC 896) allows one small segment in flight.
+/// The signs of small writes that wait for each other's ACK: Nagle's algorithm (RFC 896) allows one small
+/// segment in flight.
 fn small_writes(rows: &[&FlowSample]) -> Option<String> {
     let (first, last) = (rows.first()?, rows.last()?);
     let grown = |value: fn(&FlowSample) -> Option<i64>| Some((value(last)? - value(first)?) as f64);
@@ -85,7 +86,8 @@ fn small_writes(rows: &[&FlowSample]) -> Option<String> {
     })
 }
 
-/// Longfat's own traffic generator is slower than the path only on request: names the requested limit and how to remove it.
+/// Longfat's own traffic generator is slower than the path only on request: names the requested limit and how
+/// to remove it.
 fn requested_limit(
     facts: &Facts,
     context: &FlowContext,

@@ -7,7 +7,8 @@ use units::{Bytes, Time};
 use super::exact;
 use crate::{Buffer, FlowContext, second_limit::MIN_OTHER_WINDOW_SHARE};
 
-/// The first two values of the setting where the host's own are unknown: Linux's defaults (`tcp_init`, net/ipv4/tcp.c).
+/// The first two values of the setting where the host's own are unknown: Linux's defaults (`tcp_init`,
+/// net/ipv4/tcp.c).
 const DEFAULT_RMEM: [u64; 2] = [4096, 131_072];
 const DEFAULT_WMEM: [u64; 2] = [4096, 16_384];
 
@@ -26,8 +27,8 @@ enum Larger {
     Advice(String),
 }
 
-/// The commands that make the limiting buffers larger, and advice about buffers that no command changes. Where the buffers of both
-/// hosts limit the flow, both hosts have the same command.
+/// The commands that make the limiting buffers larger, and advice about buffers that no command changes.
+/// Where the buffers of both hosts limit the flow, both hosts have the same command.
 pub(super) fn larger(
     rows: &[&FlowSample],
     context: &FlowContext,
@@ -85,8 +86,8 @@ impl End {
         }
     }
 
-    /// The largest size of the buffer in the samples; from the window where they have none, because kernels before 6.6 advertise
-    /// half of the buffer.
+    /// The largest size of the buffer in the samples; from the window where they have none, because kernels
+    /// before 6.6 advertise half of the buffer.
     fn sampled(self, rows: &[&FlowSample]) -> Option<u64> {
         let largest = |value: fn(&FlowSample) -> Option<i64>| rows.iter().filter_map(|row| value(row)).max();
         let bytes = match self {
@@ -97,9 +98,9 @@ impl End {
         bytes.and_then(|bytes| u64::try_from(bytes).ok()).filter(|bytes| *bytes > 0)
     }
 
-    /// The setting for a buffer of twice the bandwidth-delay product. That suffices for kernels that advertise only half of a buffer
-    /// as window, and for the data that arrives while one lost segment is retransmitted. Where the path's rate is unknown, twice the
-    /// present value.
+    /// The setting for a buffer of twice the bandwidth-delay product. That suffices for kernels that
+    /// advertise only half of a buffer as window, and for the data that arrives while one lost segment is
+    /// retransmitted. Where the path's rate is unknown, twice the present value.
     fn larger(self, rows: &[&FlowSample], context: &FlowContext, summary: &FlowSummary) -> Option<Larger> {
         let (now, first) = match self.buffer(context) {
             Buffer::Tuned([min, first, largest]) => (*largest, [*min, *first]),

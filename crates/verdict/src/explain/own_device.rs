@@ -136,8 +136,8 @@ struct QueueNeed {
 }
 
 impl QueueNeed {
-    /// While its queue overflows, a device sends at its full rate, so that ACKs return at that rate for a short time: the highest
-    /// rates between two samples show it.
+    /// While its queue overflows, a device sends at its full rate, so that ACKs return at that rate for a
+    /// short time: the highest rates between two samples show it.
     fn of(rows: &[&FlowSample], summary: &FlowSummary) -> Option<Self> {
         let acked = |pair: &[&FlowSample]| {
             let bytes = pair[1].bytes_acked? - pair[0].bytes_acked?;

@@ -6,7 +6,8 @@ use units::{BitRate, Time, three_digits};
 use super::{Explanation, Facts};
 use crate::{FlowContext, PathLink};
 
-/// A queue is too long where the median round-trip time is at least this multiple of the minimum, and this much longer.
+/// A queue is too long where the median round-trip time is at least this multiple of the minimum, and this
+/// much longer.
 const BLOATED_RTT_RATIO: f64 = 3.0;
 const BLOATED_RTT_EXCESS_US: f64 = 20_000.0;
 

@@ -8,10 +8,12 @@ use crate::{FlowContext, series::Cumulative};
 
 /// A path has stopped if it carries nothing during at least this share of the samples' time, until their end.
 const STOPPED_SHARE: f64 = 0.5;
-/// And for at least this time, microseconds: the retransmission timeout before a round-trip time was measured (RFC 6298, section 2).
+/// And for at least this time, microseconds: the retransmission timeout before a round-trip time was measured
+/// (RFC 6298, section 2).
 const MIN_STOPPED_US: i64 = 1_000_000;
 
-/// The explanation if, until the last of `rows`, nothing arrived any more at the receiver or no acknowledgement at the sender.
+/// The explanation if, until the last of `rows`, nothing arrived any more at the receiver or no
+/// acknowledgement at the sender.
 pub(super) fn explain(rows: &[&FlowSample], context: &FlowContext) -> Option<Explanation> {
     let (from, to) = (&context.from, &context.to);
     let remedy = |from: &str, to: &str| {
@@ -54,7 +56,8 @@ pub(super) fn explain(rows: &[&FlowSample], context: &FlowContext) -> Option<Exp
     Some(Explanation { evidence: vec![evidence], remedy: remedy(from, to), ..Explanation::default() })
 }
 
-/// The last value of a counter, and the time of the first sample with this value, microseconds since the run's start.
+/// The last value of a counter, and the time of the first sample with this value, microseconds since the
+/// run's start.
 fn last_value(rows: &[&FlowSample], value: fn(&FlowSample) -> Option<i64>) -> Option<(i64, i64)> {
     let mut counter = Cumulative::default();
     let known = rows.iter().filter_map(|row| Some((row.time_us, value(row)?)));
@@ -74,7 +77,8 @@ fn has_stopped(rows: &[&FlowSample], since_us: i64) -> bool {
 mod tests {
     use super::*;
 
-    /// The explanation of a flow of 10 s from h1 to h2 at 1 MB/s whose path drops everything after 3 s, in this direction.
+    /// The explanation of a flow of 10 s from h1 to h2 at 1 MB/s whose path drops everything after 3 s, in
+    /// this direction.
     fn evidence(is_reverse: bool) -> Option<String> {
         let rows: Vec<FlowSample> = (0..100i64)
             .map(|i| {

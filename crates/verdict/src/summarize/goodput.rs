@@ -5,8 +5,8 @@ use schema::FlowSample;
 use crate::series::Cumulative;
 
 /// Application bits received over time: from the receiver's count, or else from the goodput of each interval.
-/// A goodput may cover another interval than that between two rows, so the sum may exceed the data that arrived. Rows without one, which
-/// have other columns at other times, do not end an interval.
+/// A goodput may cover another interval than that between two rows, so the sum may exceed the data that
+/// arrived. Rows without one, which have other columns at other times, do not end an interval.
 pub(super) fn received_bits(rows: &[&FlowSample]) -> Cumulative {
     let mut received = Cumulative::default();
     if rows.iter().any(|row| row.bytes_received.is_some()) {
@@ -29,8 +29,9 @@ pub(super) fn received_bits(rows: &[&FlowSample]) -> Cumulative {
     received
 }
 
-/// The rate of data in order between two instants, bit/s, but at most the rate at which data arrived: when a hole is repaired, all data
-/// that arrived behind it counts at once, even data that arrived before the first instant.
+/// The rate of data in order between two instants, bit/s, but at most the rate at which data arrived: when a
+/// hole is repaired, all data that arrived behind it counts at once, even data that arrived before the first
+/// instant.
 pub(super) fn rate_of_arrivals(
     rows: &[&FlowSample],
     received: &Cumulative,
@@ -46,8 +47,8 @@ pub(super) fn rate_of_arrivals(
     Some(in_order - earlier.max(0.0) / ((to_us - from_us) as f64 * 1e-6)).map(|rate| rate.max(0.0))
 }
 
-/// Goodput of flow `name` from `from_us` to `to_us`, microseconds since the run's start, in bit/s; `None` if the rows do not
-/// cover this time.
+/// Goodput of flow `name` from `from_us` to `to_us`, microseconds since the run's start, in bit/s; `None` if
+/// the rows do not cover this time.
 pub fn part_goodput(rows: &[FlowSample], name: &str, from_us: i64, to_us: i64) -> Option<f64> {
     let own: Vec<&FlowSample> = rows.iter().filter(|r| r.flow == name).collect();
     let received = received_bits(&own);
@@ -90,12 +91,14 @@ mod tests {
         assert_eq!(part(&with_acks), part(&samples));
     }
 
-    /// A hole from slow start is repaired when throughput is steady: the data behind it counts from then on, but not as part of the rate.
+    /// A hole from slow start is repaired when throughput is steady: the data behind it counts from then on,
+    /// but not as part of the rate.
     #[test]
     fn data_that_waited_behind_a_hole_does_not_raise_the_rate() {
         let rows: Vec<FlowSample> = (0..400)
             .map(|i| {
-                // 100 Mb/s arrive: 125 kB in 10 ms. 2 MB of the data of the second second count only from 2 s on.
+                // 100 Mb/s arrive: 125 kB in 10 ms. 2 MB of the data of the second second count only from 2 s
+                // on.
                 let arrived = i * 125_000;
                 let hidden = if (100..200).contains(&i) { (i - 100) * 20_000 } else { 0 };
                 FlowSample {

@@ -4,8 +4,8 @@ use schema::{FlowSample, FlowSummary};
 
 use crate::series::mean;
 
-/// Linux 2.4 smooths round-trip times that it measures in ticks of 10 ms, so its smoothed value can be below the exact minimum,
-/// which the simulator computes. Such a value counts as the minimum.
+/// Linux 2.4 smooths round-trip times that it measures in ticks of 10 ms, so its smoothed value can be below
+/// the exact minimum, which the simulator computes. Such a value counts as the minimum.
 pub(super) fn round_trips(rows: &[&FlowSample], summary: &mut FlowSummary) {
     let smallest = rows.iter().filter_map(|r| r.min_rtt_us).min();
     let smoothed = rows.iter().filter_map(|r| r.srtt_us);

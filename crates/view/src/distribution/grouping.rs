@@ -24,8 +24,8 @@ pub(crate) struct RunGroup {
 pub(crate) struct Grouping {
     /// The swept field whose values are on the axis.
     pub(crate) field: Option<String>,
-    /// By series in the order of first appearance. In each series by the field's value if all values are numbers,
-    /// otherwise in the order of their first runs.
+    /// By series in the order of first appearance. In each series by the field's value if all values are
+    /// numbers, otherwise in the order of their first runs.
     pub(crate) groups: Vec<RunGroup>,
 }
 

@@ -1,4 +1,5 @@
-//! The causes that limited a flow over time: intervals of one cause, and each cause's share of the columns of a chart.
+//! The causes that limited a flow over time: intervals of one cause, and each cause's share of the columns of
+//! a chart.
 
 use schema::Cause;
 

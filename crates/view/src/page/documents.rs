@@ -344,7 +344,8 @@ pub(crate) struct PublishedRow {
 mod tests {
     use super::*;
 
-    /// The page that works without a server contains a copy of the vocabulary. `LONGFAT_UPDATE=1 cargo test -p longfat-view vocabulary` writes it.
+    /// The page that works without a server contains a copy of the vocabulary.
+    /// `LONGFAT_UPDATE=1 cargo test -p longfat-view vocabulary` writes it.
     #[test]
     fn the_playgrounds_copy_of_the_vocabulary_is_current() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../web/src/playground/vocabulary.json");

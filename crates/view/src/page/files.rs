@@ -1,4 +1,5 @@
-//! The built page: its files, and the headers that restrict it. The server of `longfat view` and that of a measurement point serve it.
+//! The built page: its files, and the headers that restrict it. The server of `longfat view` and that of a
+//! measurement point serve it.
 
 use axum::Router;
 use axum::body::Body;
@@ -16,7 +17,8 @@ const WORKER: &[u8] = include_bytes!("../../page/worker.js");
 /// The simulator for browsers, if the program was built with it (`LONGFAT_PLAYGROUND_WASM`).
 pub(super) const PLAYGROUND: Option<&[u8]> = include!(concat!(env!("OUT_DIR"), "/playground.rs"));
 
-/// The Content-Security-Policy: the page may load its own files and responses of this server. The argument is added to the sources of scripts.
+/// The Content-Security-Policy: the page may load its own files and responses of this server. The argument is
+/// added to the sources of scripts.
 macro_rules! content_policy {
     ($scripts:literal) => {
         concat!(

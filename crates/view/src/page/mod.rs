@@ -1,5 +1,5 @@
-//! The local page: a small server for browsers of one user that draws the series of records at any zoom level without
-//! delay.
+//! The local page: a small server for browsers of one user that draws the series of records at any zoom level
+//! without delay.
 //!
 //! The columns of requested measures are read once into pyramids of minima and maxima (`pyramid`); short
 //! spans are read from the file sample by sample (`layer`). The page is built from `web/` into

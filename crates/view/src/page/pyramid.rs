@@ -107,8 +107,8 @@ impl Pyramid {
         }
     }
 
-    /// The blocks between two instants and one more on each side, of the coarsest level that has more than two
-    /// blocks per column there; `None` if even the lowest level has fewer.
+    /// The blocks between two instants and one more on each side, of the coarsest level that has more than
+    /// two blocks per column there; `None` if even the lowest level has fewer.
     pub(crate) fn between(&self, from_us: i64, to_us: i64, columns: usize) -> Option<&[Block]> {
         let wanted = columns.saturating_mul(2).max(2);
         self.levels.iter().rev().map(|level| around(level, from_us, to_us)).find(|part| part.len() > wanted)
@@ -122,9 +122,9 @@ fn around(blocks: &[Block], from_us: i64, to_us: i64) -> &[Block] {
     &blocks[first.min(end)..(end + 1).min(blocks.len())]
 }
 
-/// The points to draw in `columns` columns between two instants, in order of time: the extreme samples of each
-/// column, or those of each block if there are at most two blocks per column. The times before and after the
-/// span count as one column each.
+/// The points to draw in `columns` columns between two instants, in order of time: the extreme samples of
+/// each column, or those of each block if there are at most two blocks per column. The times before and after
+/// the span count as one column each.
 pub(crate) fn points(blocks: &[Block], from_us: i64, to_us: i64, columns: usize) -> Vec<(i64, f64)> {
     let mut points = Vec::new();
     if blocks.len() <= columns.saturating_mul(2) {
@@ -140,8 +140,8 @@ pub(crate) fn points(blocks: &[Block], from_us: i64, to_us: i64, columns: usize)
     points
 }
 
-/// The time-weighted mean of each of `columns` columns, at its first sample's time; `None` if there are so few
-/// samples that they are drawn individually.
+/// The time-weighted mean of each of `columns` columns, at its first sample's time; `None` if there are so
+/// few samples that they are drawn individually.
 pub(crate) fn means(blocks: &[Block], from_us: i64, to_us: i64, columns: usize) -> Option<Vec<(i64, f64)>> {
     let columns = columns.max(1);
     if blocks.len() <= columns.saturating_mul(2) {

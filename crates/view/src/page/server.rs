@@ -28,9 +28,9 @@ const MAX_BODY_BYTES: usize = 64 * 1024;
 /// Interval at which the stop flag is polled.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Sends the browser to the page once it has its cookie. A redirect would not work: if the browser came from a
-/// link on another site, it would not send the cookie. The script keeps the view that the address names after
-/// `#`.
+/// Sends the browser to the page once it has its cookie. A redirect would not work: if the browser came from
+/// a link on another site, it would not send the cookie. The script keeps the view that the address names
+/// after `#`.
 const WELCOME: &str = "<!doctype html><script src=\"/welcome.js\"></script><link rel=\"icon\" href=\"data:,\"><title>longfat</title>";
 const WELCOME_SCRIPT: &str = "location.replace('/' + location.hash);\n";
 

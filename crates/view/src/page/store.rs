@@ -89,7 +89,8 @@ impl Store {
         Ok(sweeps::published(&self.entries()?))
     }
 
-    /// All records. Those with files outside the runs directory have an error in place of a summary, and count as partial.
+    /// All records. Those with files outside the runs directory have an error in place of a summary, and
+    /// count as partial.
     fn entries(&self) -> Result<Vec<RunEntry>, Refusal> {
         let mut entries = self.runs.list()?;
         let root = self.root();
@@ -254,21 +255,23 @@ impl Store {
     }
 }
 
-/// Whether a record's directory, or a file in it, is outside `root` once all symbolic links are followed. The runs directory itself may be
-/// a link, and links between records are followed too: only places outside it are not served, because readers of the page may have fewer
-/// permissions than the user who serves it.
+/// Whether a record's directory, or a file in it, is outside `root` once all symbolic links are followed. The
+/// runs directory itself may be a link, and links between records are followed too: only places outside it
+/// are not served, because readers of the page may have fewer permissions than the user who serves it.
 fn reads_outside(root: Option<&Path>, record: &Path) -> bool {
     // Only links are resolved: other files of a run in progress may be renamed meanwhile.
     let is_link = |file: &DirEntry| file.file_type().is_ok_and(|kind| kind.is_symlink());
     leads_outside(root, record)
         || match fs::read_dir(record) {
             Ok(files) => files.flatten().any(|file| is_link(&file) && leads_outside(root, &file.path())),
-            // A run in progress has just been renamed. Any other directory that cannot be read may have links.
+            // A run in progress has just been renamed. Any other directory that cannot be read may have
+            // links.
             Err(error) => error.kind() != ErrorKind::NotFound,
         }
 }
 
-/// Whether a path is outside `root` once its symbolic links are followed. A path that cannot be resolved cannot be read either.
+/// Whether a path is outside `root` once its symbolic links are followed. A path that cannot be resolved
+/// cannot be read either.
 fn leads_outside(root: Option<&Path>, path: &Path) -> bool {
     path.canonicalize().is_ok_and(|path| root.is_none_or(|root| !path.starts_with(root)))
 }

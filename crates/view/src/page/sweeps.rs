@@ -173,8 +173,9 @@ pub fn gather_published(records: &[Run]) -> Vec<PublishedResult> {
     rows.into_iter().map(|row| row.result).collect()
 }
 
-/// The published figures of records, each with its scenario and key: with the figure of the first run of each engine. Runs
-/// changed by `--set` are used only for figures that no other run has, and only together with runs changed in the same way.
+/// The published figures of records, each with its scenario and key: with the figure of the first run of each
+/// engine. Runs changed by `--set` are used only for figures that no other run has, and only together with
+/// runs changed in the same way.
 fn gathered<'a>(records: impl Iterator<Item = (&'a str, String, &'a Run)>) -> Vec<PublishedRow> {
     let with_changes =
         records.map(|(scenario, key, record)| (changed_fields(record.run()), scenario, key, record));

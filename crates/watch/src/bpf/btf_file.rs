@@ -1,5 +1,5 @@
-//! A kernel's BTF (Documentation/bpf/btf.rst) as a file, in which tests change members: the loader then relocates the programs for
-//! another kernel.
+//! A kernel's BTF (Documentation/bpf/btf.rst) as a file, in which tests change members: the loader then
+//! relocates the programs for another kernel.
 
 use std::io;
 

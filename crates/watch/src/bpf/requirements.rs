@@ -16,7 +16,8 @@ pub(crate) fn cgroup_root() -> Option<String> {
     })
 }
 
-/// Converts an error of libbpf to one that names the unmet requirement; `operation` is the operation that failed.
+/// Converts an error of libbpf to one that names the unmet requirement; `operation` is the operation that
+/// failed.
 pub(crate) fn explain(operation: &str, error: &libbpf_rs::Error) -> Error {
     Error::Missing(format!("connections cannot be traced: {}", unmet_requirement(operation, error)))
 }

@@ -30,7 +30,8 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/watch.bpf.o"));
 /// Programs that report events: changes of state (and so new connections) first, then the others.
 const EVENT_PROGRAMS: [&str; 3] = ["state", "congestion_state", "retransmit"];
 
-/// The first kernel that passes a program the measured round-trip time (BPF_SOCK_OPS_RTT_CB); earlier ones pass 0.
+/// The first kernel that passes a program the measured round-trip time (BPF_SOCK_OPS_RTT_CB); earlier ones
+/// pass 0.
 const ROUND_TRIPS_SINCE: KernelVersion = KernelVersion::new(6, 10);
 
 /// Received from the ring buffer, and not yet taken by [`BpfTracer::receive_events`].

@@ -58,7 +58,8 @@ pub(crate) enum ReplyStatus {
 /// Encodes a request for all connections, with all attributes that the kernel can report.
 pub(crate) fn request(sequence: u32) -> [u8; REQUEST_BYTES] {
     use attribute::*;
-    // The numbers of BBRINFO and DCTCPINFO do not fit into the mask of 8 bits; the kernel sends them with VEGASINFO.
+    // The numbers of BBRINFO and DCTCPINFO do not fit into the mask of 8 bits; the kernel sends them with
+    // VEGASINFO.
     let extensions = [INFO, VEGASINFO, CONG, TOS, TCLASS, SKMEMINFO];
     let mask = extensions.iter().fold(0u8, |mask, number| mask | 1 << (number - 1));
     let mut bytes = [0; REQUEST_BYTES];

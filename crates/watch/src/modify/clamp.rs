@@ -55,7 +55,8 @@ impl ClampProgram {
         Ok(ClampProgram { iterator, clamps, _object: object })
     }
 
-    /// Sets a connection's maximum congestion window, or only reads it (`None`); returns the resulting setting.
+    /// Sets a connection's maximum congestion window, or only reads it (`None`); returns the resulting
+    /// setting.
     pub(crate) fn visit(
         &self,
         namespace: &NetNamespace,

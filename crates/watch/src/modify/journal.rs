@@ -35,7 +35,8 @@ pub struct ModificationJournal {
 }
 
 impl ModificationJournal {
-    /// Reads the journal in a directory that only this user can write to. Waits until no other process uses it.
+    /// Reads the journal in a directory that only this user can write to. Waits until no other process uses
+    /// it.
     ///
     /// # Errors
     /// If the file cannot be read, or is damaged.
@@ -56,7 +57,8 @@ impl ModificationJournal {
         Ok(ModificationJournal { path, entries, _lock: lock })
     }
 
-    /// Adds the original value of a setting of a connection, unless the journal has an older one, and writes the file.
+    /// Adds the original value of a setting of a connection, unless the journal has an older one, and writes
+    /// the file.
     pub(crate) fn record(&mut self, entry: &Entry, original: Setting) -> Result<(), Error> {
         let index = self.entries.iter().position(|known| known.cookie == entry.cookie);
         let index = index.unwrap_or_else(|| {

@@ -1,7 +1,8 @@
-//! Changes settings of live connections of other processes, and restores them: the counterpart of web100's writable
-//! variables (LimCwnd, LimRwin, X_Sndbuf, X_Rcvbuf).
+//! Changes settings of live connections of other processes, and restores them: the counterpart of web100's
+//! writable variables (LimCwnd, LimRwin, X_Sndbuf, X_Rcvbuf).
 //!
-//! The owner's socket is duplicated (pidfd_getfd(2)), and its options are set. Only the maximum congestion window needs eBPF.
+//! The owner's socket is duplicated (pidfd_getfd(2)), and its options are set. Only the maximum congestion
+//! window needs eBPF.
 
 mod clamp;
 mod journal;
@@ -75,8 +76,8 @@ impl Modifier {
         self.apply_all(&entry, settings, true)
     }
 
-    /// Restores the connections of the journal: all, or those in `selected`. Connections that were restored or closed are
-    /// removed from the journal. Open connections whose owner is not visible remain.
+    /// Restores the connections of the journal: all, or those in `selected`. Connections that were restored
+    /// or closed are removed from the journal. Open connections whose owner is not visible remain.
     ///
     /// # Errors
     /// If the journal cannot be written.
@@ -205,8 +206,8 @@ impl Modifier {
     }
 }
 
-/// Cookies of the open connections of all network namespaces that this user may enter; `None` if they cannot be listed.
-/// Connections that no process has open have no inode, and count as closed.
+/// Cookies of the open connections of all network namespaces that this user may enter; `None` if they cannot
+/// be listed. Connections that no process has open have no inode, and count as closed.
 fn open_connections() -> Option<HashSet<SocketCookie>> {
     let mut samples = Vec::new();
     for namespace in NetNamespace::all_visible() {

@@ -20,7 +20,8 @@ pub enum Setting {
     Sndbuf(Buffer),
     /// Receive buffer (SO_RCVBUF, socket(7)).
     Rcvbuf(Buffer),
-    /// Maximum congestion window, segments; `None` is unlimited (TCP_BPF_SNDCWND_CLAMP, include/uapi/linux/bpf.h).
+    /// Maximum congestion window, segments; `None` is unlimited (TCP_BPF_SNDCWND_CLAMP,
+    /// include/uapi/linux/bpf.h).
     CwndClamp(Option<u32>),
 }
 
@@ -83,7 +84,8 @@ impl Setting {
 impl FromStr for Setting {
     type Err = String;
 
-    /// Parses `KEY=VALUE`, for example `cc=bbr`, `pacing=100mbit`, `pacing=off`, `sndbuf=4MiB`, `rcvbuf=auto`, `cwnd_clamp=100`.
+    /// Parses `KEY=VALUE`, for example `cc=bbr`, `pacing=100mbit`, `pacing=off`, `sndbuf=4MiB`,
+    /// `rcvbuf=auto`, `cwnd_clamp=100`.
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, value) =
             text.split_once('=').ok_or_else(|| format!("{text:?} is not KEY=VALUE, as in cc=bbr"))?;

@@ -53,7 +53,8 @@ pub(crate) fn set(socket: BorrowedFd<'_>, setting: &Setting) -> io::Result<()> {
         }
         Setting::Rcvbuf(buffer) => {
             set_buffer(socket, *buffer, [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF], RCVBUF_LOCK)?;
-            // The window limit does not follow a buffer of fixed size, so a larger buffer alone would change nothing.
+            // The window limit does not follow a buffer of fixed size, so a larger buffer alone would change
+            // nothing.
             match buffer.window_clamp.or(buffer.bytes.filter(|_| buffer.is_fixed)) {
                 Some(clamp) if clamp > 0 => {
                     os::set_option(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, clamp as i32)
@@ -96,8 +97,8 @@ fn buffer(bytes: i32, lock: i32, locks: Option<i32>) -> Buffer {
     }
 }
 
-/// Sets the size by the first option that this user may use (SO_*BUFFORCE needs CAP_NET_ADMIN and is not limited by
-/// net.core.*mem_max), and the lock.
+/// Sets the size by the first option that this user may use (SO_*BUFFORCE needs CAP_NET_ADMIN and is not
+/// limited by net.core.*mem_max), and the lock.
 fn set_buffer(socket: BorrowedFd<'_>, buffer: Buffer, options: [i32; 2], lock: i32) -> io::Result<()> {
     if let Some(bytes) = buffer.bytes {
         let requested = (bytes / 2) as i32;

@@ -1,8 +1,8 @@
 //! One UDT connection, without I/O: datagrams and the time go in, datagrams and timers come out.
 //!
 //! Differences from libudt 4.11:
-//! 1. Missing packets are reported again after a round trip, as draft-gg-udt-03 section 3.5 states; libudt has
-//!    disabled this and waits for the sender's expiration timer.
+//! 1. Missing packets are reported again after a round trip, as draft-gg-udt-03 section 3.5 states; libudt
+//!    has disabled this and waits for the sender's expiration timer.
 //! 2. A sender retransmits the first unacknowledged packet if it is not acknowledged within two round trips
 //!    (for receivers that do not repeat their reports).
 //! 3. The mean time between packets is the control's period. In libudt the second packet of a pair takes no
@@ -151,7 +151,8 @@ struct AckState {
 }
 
 impl Connection {
-    /// A client. `peer_ip` is the server's address as handshakes carry it: see [`ip_words`](crate::udt::ip_words).
+    /// A client. `peer_ip` is the server's address as handshakes carry it: see
+    /// [`ip_words`](crate::udt::ip_words).
     pub fn connect(now: Time, config: Config, peer_ip: [u32; 4], rate: Box<dyn RateControl>) -> Self {
         let config = config.checked();
         let mut connection = Connection::new(now, config, rate);
@@ -333,9 +334,9 @@ impl Connection {
             .then(|| (self.payload_bytes() as f64 * 8.0 / period.as_secs_f64()) as u64)
     }
 
-    /// Smoothed round-trip time that this end measured and its mean deviation. A measurement lasts from an acknowledgement to the
-    /// sender's reply to it, so only receivers have one. Unlike the `rtt` of [`Connection::path`], it does not begin with an assumed
-    /// round-trip time.
+    /// Smoothed round-trip time that this end measured and its mean deviation. A measurement lasts from an
+    /// acknowledgement to the sender's reply to it, so only receivers have one. Unlike the `rtt` of
+    /// [`Connection::path`], it does not begin with an assumed round-trip time.
     pub fn measured_rtt(&self) -> Option<(Time, Time)> {
         self.measured_rtt
     }
@@ -350,7 +351,8 @@ impl Connection {
         self.send.is_empty()
     }
 
-    /// Adds bytes to a stream; returns how many fit into the send buffer, 0 before the handshake and after `close`.
+    /// Adds bytes to a stream; returns how many fit into the send buffer, 0 before the handshake and after
+    /// `close`.
     pub fn write(&mut self, bytes: &[u8]) -> usize {
         match self.state {
             State::Established if self.config.socket_type == SocketType::Stream => self.send.write(bytes),

@@ -12,7 +12,8 @@ use crate::udt::{
 const MIN_EXPIRATION: Time = Time::from_millis(300);
 /// Number of expirations after which the peer counts as unreachable (libudt).
 const MAX_EXPIRATIONS: u32 = 16;
-/// Minimum time since the peer's last packet or the last expiration after which the peer counts as unreachable (libudt).
+/// Minimum time since the peer's last packet or the last expiration after which the peer counts as
+/// unreachable (libudt).
 const MIN_BROKEN: Time = Time::from_secs(5);
 /// Maximum number of acknowledgements that wait for their reply (libudt: 1024).
 const ACK_WINDOW: usize = 1024;

@@ -1,4 +1,5 @@
-//! `longfat advise -- COMMAND`: a bulk transfer of another program (rsync, curl) in a slot that is planned from earlier tests.
+//! `longfat advise -- COMMAND`: a bulk transfer of another program (rsync, curl) in a slot that is planned
+//! from earlier tests.
 
 use std::{
     ffi::OsString,
@@ -22,7 +23,8 @@ const PROBE_US: u64 = 10_000_000;
 /// Options of `advise`.
 #[derive(Debug, Args)]
 pub struct AdviseArgs {
-    /// The point, or the server of agent.toml, to which the command sends. The command runs on the host of this point's agent
+    /// The point, or the server of agent.toml, to which the command sends. The command runs on the host of
+    /// this point's agent
     #[arg(long, value_name = "POINT")]
     to: String,
     /// Approximate amount of data that the command sends
@@ -124,7 +126,8 @@ fn probe(client: &Client, from: &str, to: &str, json: bool, stop: &AtomicBool) -
     }
 }
 
-/// Reports the end of the transfer. The agent has sampled its connections, so that their goodput is the result.
+/// Reports the end of the transfer. The agent has sampled its connections, so that their goodput is the
+/// result.
 fn report(
     client: &Client,
     running: &Explained,

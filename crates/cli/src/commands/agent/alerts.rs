@@ -15,7 +15,8 @@ use crate::output;
 pub enum AlertsCommand {
     /// List acknowledged causes and muted pairs
     List(Directory),
-    /// Acknowledge the cause that limits a pair: until the cause changes, no alert for it is sent, and the page lists the pair last
+    /// Acknowledge the cause that limits a pair: until the cause changes, no alert for it is sent, and the
+    /// page lists the pair last
     Acknowledge(AcknowledgeArgs),
     /// Mute the alerts of pairs for a time; after that the newest change of each pair is reported
     Mute(MuteArgs),

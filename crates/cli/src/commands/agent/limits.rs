@@ -31,11 +31,12 @@ pub enum LimitsCommand {
 /// Options of `agent limits explain`.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// The requester: an authenticated user (alice, alice@192.0.2.1), or the address of a host without authentication
+    /// The requester: an authenticated user (alice, alice@192.0.2.1), or the address of a host without
+    /// authentication
     #[arg(value_name = "USER")]
     requester: Requester,
-    /// The test: tcp, udp or other; rate; duration; in=TIME until its start; error=TIME of both clocks; priority=NUMBER, as in
-    /// udp,500mbit,30s,in=60s
+    /// The test: tcp, udp or other; rate; duration; in=TIME until its start; error=TIME of both clocks;
+    /// priority=NUMBER, as in udp,500mbit,30s,in=60s
     #[arg(value_name = "TEST", value_parser = TestRequest::parse_test)]
     test: TestRequest,
     /// Limits file, without roles [default: that of the point, with roles]
@@ -43,7 +44,8 @@ pub struct ExplainArgs {
     file: Option<PathBuf>,
     #[command(flatten)]
     directory: Directory,
-    /// Address of the host at the other end of the test; determines which links the test loads [default: that of USER]
+    /// Address of the host at the other end of the test; determines which links the test loads [default: that
+    /// of USER]
     #[arg(long, value_name = "ADDRESS")]
     to: Option<IpAddr>,
     /// Assume that USER has this many reservations that have not ended

@@ -298,7 +298,8 @@ fn add_results(
             since_us: first.map(Timestamp::as_microsecond),
             limit: MAX_RESULTS,
         };
-        // Newest first: an earlier reservation of the same scan was replaced, unless the newer one was refused.
+        // Newest first: an earlier reservation of the same scan was replaced, unless the newer one was
+        // refused.
         for row in client.results(filter)? {
             let Some(scan) = session.scan_of_row(&row) else { continue };
             let key = (scan, station.clone());

@@ -59,7 +59,8 @@ pub struct InviteArgs {
 pub struct JoinArgs {
     /// The token, or - to read it from standard input
     token: String,
-    /// Address at which other points reach this one: HOST or HOST:PORT [default: the address from which it joins]
+    /// Address at which other points reach this one: HOST or HOST:PORT [default: the address from which it
+    /// joins]
     #[arg(long, value_name = "HOST[:PORT]")]
     address: Option<String>,
     /// Address and port on which it listens for other points

@@ -27,8 +27,8 @@ pub enum TokenCommand {
 pub struct CreateArgs {
     /// Name of the program; in limits it is the user token:NAME@POINT
     name: String,
-    /// What the token permits: reserve (tests and slots), report (results of transfers), alerts (acknowledge, mute), cancel (any
-    /// reservation)
+    /// What the token permits: reserve (tests and slots), report (results of transfers), alerts (acknowledge,
+    /// mute), cancel (any reservation)
     #[arg(long, value_name = "SCOPE", value_delimiter = ',')]
     scope: Vec<Scope>,
     /// Role in agent.toml, whose scopes and limits apply to the token

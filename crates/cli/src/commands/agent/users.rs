@@ -28,15 +28,15 @@ pub struct RequestArgs {
     from: String,
     /// The point that receives, or a server of agent.toml
     to: String,
-    /// What to measure: throughput, latency, diagnose, probe (available bandwidth), trace (hops and path MTU), stream at a rate, or
-    /// transfer to reserve a slot for an application's own transfer
+    /// What to measure: throughput, latency, diagnose, probe (available bandwidth), trace (hops and path
+    /// MTU), stream at a rate, or transfer to reserve a slot for an application's own transfer
     #[arg(long, default_value = "throughput")]
     kind: Kind,
     /// Duration of the test [default: 10s; for diagnose, probe, trace and transfer 60s]
     #[arg(long, value_name = "TIME")]
     duration: Option<Time>,
-    /// For throughput: send UDP at this rate instead of TCP; for a stream: its rate; for a transfer: the maximum rate of the application; for a
-    /// probe: its maximum load
+    /// For throughput: send UDP at this rate instead of TCP; for a stream: its rate; for a transfer: the
+    /// maximum rate of the application; for a probe: its maximum load
     #[arg(long, value_name = "RATE")]
     rate: Option<BitRate>,
     /// For throughput: number of parallel streams, 1 to 128; the rate is that of all streams together

@@ -55,7 +55,8 @@ impl State {
 /// Runs the command. Exit code 4 if this machine cannot run all steps, 1 if a step failed.
 pub fn run(args: &SourceArgs, json: bool) -> anyhow::Result<()> {
     let (source, values) = (args.source()?, args.values()?);
-    // A mistake in a parameter is a mistake of the user, not of the algorithm. The steps below report compile errors.
+    // A mistake in a parameter is a mistake of the user, not of the algorithm. The steps below report compile
+    // errors.
     if !values.is_empty()
         && let Ok(known) = source.parameters()
     {
@@ -101,8 +102,8 @@ fn failed(name: &'static str, error: &anyhow::Error) -> Step {
 }
 
 /// The kernel's functions do not check their arguments: a window of 0 packets, or a `w` of 0 for
-/// tcp_cong_avoid_ai, makes them divide by zero, which may stop the machine. The verifier does not detect this; the
-/// native run does.
+/// tcp_cong_avoid_ai, makes them divide by zero, which may stop the machine. The verifier does not detect
+/// this; the native run does.
 const SKIPPED_AS_DANGEROUS: &str =
     "skipped: an error in the native build could stop this machine in the kernel";
 
@@ -186,7 +187,8 @@ fn native_steps(source: &Source, args: &SourceArgs) -> Vec<Step> {
 const RUN_IN_KERNEL: &str = "run in kernel";
 const RUN_NATIVELY: &str = "run natively";
 
-/// The native run in a separate process: no verifier has checked the native build, which may crash or never end.
+/// The native run in a separate process: no verifier has checked the native build, which may crash or never
+/// end.
 fn run_natively_in_process(args: &SourceArgs) -> anyhow::Result<Step> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut command = Command::new(program);
@@ -229,8 +231,8 @@ const SIGKILL: i32 = 9;
 /// The process of the native run: prints its result as JSON.
 pub fn trial(args: &SourceArgs) -> anyhow::Result<()> {
     let source = args.source()?;
-    // Started only after compiling: the compiler ends by itself and its directory must be removed, whereas the
-    // algorithm may never end.
+    // Started only after compiling: the compiler ends by itself and its directory must be removed, whereas
+    // the algorithm may never end.
     cc::native::build(&source).map_err(|e| experiment::Error::from(&e))?;
     end_with_input();
     let library = Library::open(&source, &args.values()?).map_err(library_failure)?;

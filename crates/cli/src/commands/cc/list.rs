@@ -1,4 +1,5 @@
-//! `longfat cc list`: the available congestion controls, and whether lab, simulator and unprivileged users can use them.
+//! `longfat cc list`: the available congestion controls, and whether lab, simulator and unprivileged users
+//! can use them.
 
 use std::collections::BTreeSet;
 

@@ -25,7 +25,8 @@ pub const SCHEMA: &str = "longfat.cc/1";
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum CcCommand {
-    /// List the algorithms of this kernel and of longfat, with their parameters and the engines that can use each
+    /// List the algorithms of this kernel and of longfat, with their parameters and the engines that can use
+    /// each
     List,
     /// Show an algorithm: its documentation, its parameters, its source, and its file in the kernel
     Show(show::ShowArgs),

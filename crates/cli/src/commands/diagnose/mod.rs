@@ -28,8 +28,8 @@ const SCHEMA: &str = "longfat.diagnosis/1";
 /// Options of `diagnose`.
 #[derive(Debug, Args)]
 pub struct DiagnoseArgs {
-    /// The other end: a name or an address where `longfat serve` or `iperf3 -s` runs; `listen` if only that end can open
-    /// connections (`longfat serve --reverse-connect` there)
+    /// The other end: a name or an address where `longfat serve` or `iperf3 -s` runs; `listen` if only that
+    /// end can open connections (`longfat serve --reverse-connect` there)
     host: String,
     /// The server's port
     #[arg(short, long, default_value_t = 5201)]

@@ -217,7 +217,8 @@ fn kind_words(kind: Kind, host: &str) -> String {
     }
 }
 
-/// How to remove a limit. Of `on HOST: COMMAND (NOTE)` the command gets a separate line, so that users can copy it; other advice is a sentence.
+/// How to remove a limit. Of `on HOST: COMMAND (NOTE)` the command gets a separate line, so that users can
+/// copy it; other advice is a sentence.
 fn fix(change: &str, indent: &str, lines: &mut Vec<String>) {
     let Some((host, command, note)) = command_on_host(change) else {
         return wrapped(&format!("to fix it: {change}"), indent, lines);

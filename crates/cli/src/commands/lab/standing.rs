@@ -31,7 +31,8 @@ use crate::{
     output,
 };
 
-/// Maximum time in which a lab goes down. The kernel takes some 20 ms for each device (600 hosts: 11 s on 2 cores).
+/// Maximum time in which a lab goes down. The kernel takes some 20 ms for each device (600 hosts: 11 s on 2
+/// cores).
 const DOWN_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval at which the end of a lab is checked.
 const DOWN_CHECK_INTERVAL: Duration = Duration::from_millis(20);
@@ -54,7 +55,8 @@ pub struct UpArgs {
     /// Also run the hosts' start commands, and their stop commands on `down`
     #[arg(long)]
     pub run_commands: bool,
-    /// Host settings that apply where the file states none: linux-4.15 (the machine of the lab sheets) [default: this machine's]
+    /// Host settings that apply where the file states none: linux-4.15 (the machine of the lab sheets)
+    /// [default: this machine's]
     #[arg(long, value_name = "NAME", value_parser = parse_defaults)]
     defaults: Option<SheetDefaults>,
     /// How the hosts are connected: tap, or packet [default: tap where /dev/net/tun can be opened]
@@ -502,7 +504,8 @@ fn note_other_labs(chosen: &LabName, lab: &StandingLab) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The name of the lab of this scenario file. `v1.2` is not a file name: reading it as v1 would take the wrong lab down.
+/// The name of the lab of this scenario file. `v1.2` is not a file name: reading it as v1 would take the
+/// wrong lab down.
 fn stem_of_scenario(name: &str) -> Option<&str> {
     let path = Path::new(name);
     let is_scenario = |e: &std::ffi::OsStr| e.eq_ignore_ascii_case("toml") || e.eq_ignore_ascii_case("mn");

@@ -1,5 +1,5 @@
-//! This program under the name `tc` on a host of a lab: commands for emulated ports go to the lab, everything else to the real
-//! tc.
+//! This program under the name `tc` on a host of a lab: commands for emulated ports go to the lab, everything
+//! else to the real tc.
 
 use std::{
     ffi::OsString,

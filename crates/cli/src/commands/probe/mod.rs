@@ -1,4 +1,5 @@
-//! `longfat probe`: properties of a path by trains of packets; each result has a confidence interval and a validity.
+//! `longfat probe`: properties of a path by trains of packets; each result has a confidence interval and a
+//! validity.
 
 mod text;
 mod udpmon;
@@ -40,12 +41,13 @@ pub enum ProbeCommand {
     Buffer(BufferArgs),
     /// Rate of each hop and the bottleneck among them; works with any host
     Hops(HostArgs),
-    /// One-way and round-trip delay and their variation; needs a reflector of STAMP or TWAMP Light, or a server of TWAMP or
-    /// OWAMP, such as `longfat serve --stamp`
+    /// One-way and round-trip delay and their variation; needs a reflector of STAMP or TWAMP Light, or a
+    /// server of TWAMP or OWAMP, such as `longfat serve --stamp`
     Delay(DelayArgs),
     /// Path MTU; works with any host
     Mtu(HostArgs),
-    /// Throughput, loss, reordering and jitter over packet size and spacing, and latency by size; needs `longfat serve` at the other end
+    /// Throughput, loss, reordering and jitter over packet size and spacing, and latency by size; needs
+    /// `longfat serve` at the other end
     Udpmon(udpmon::UdpmonArgs),
 }
 
@@ -66,7 +68,8 @@ pub struct DelayArgs {
     /// Protocol of the other end
     #[arg(long, value_enum, default_value_t = DelayProtocol::Stamp)]
     protocol: DelayProtocol,
-    /// UDP port of the reflector [default: 862], or TCP port of the server [default: 862 for TWAMP, 861 for OWAMP]
+    /// UDP port of the reflector [default: 862], or TCP port of the server [default: 862 for TWAMP, 861 for
+    /// OWAMP]
     #[arg(short, long)]
     port: Option<u16>,
     /// Number of packets to send; with OWAMP, in each direction
@@ -120,7 +123,8 @@ pub struct PeerArgs {
     /// Maximum rate, averaged over any second; single trains are faster than the path
     #[arg(long, value_name = "RATE", value_parser = iperf3_values::rate, default_value = "100M")]
     max_rate: BitRate,
-    /// Maximum packet size, IP header included [default: the path MTU, which is measured first and is never exceeded]
+    /// Maximum packet size, IP header included [default: the path MTU, which is measured first and is never
+    /// exceeded]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(128..=9000))]
     mtu: Option<u32>,
     #[command(flatten)]

@@ -30,7 +30,8 @@ pub struct UdpmonArgs {
     /// Packet sizes, IP header included [default: six up to the path MTU]
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(44..=9000))]
     sizes: Vec<u32>,
-    /// Times between two packets, as in 0,20us,100us [default: seven, from 0 to twice the bottleneck's time for the largest packet]
+    /// Times between two packets, as in 0,20us,100us [default: seven, from 0 to twice the bottleneck's time
+    /// for the largest packet]
     #[arg(long, value_name = "TIME,...", value_delimiter = ',', value_parser = spacing)]
     spacings: Vec<Time>,
     /// Number of packets of each train

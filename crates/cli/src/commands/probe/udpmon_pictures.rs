@@ -152,8 +152,8 @@ fn interarrival(grid: &GridResult, trains: &[GridTrain], host: &str) -> Chart {
     }
 }
 
-/// Latency over the size of requests, for both kinds of replies, with their lines; above the lowest line's height at
-/// size 0, because the propagation delay would hide the slopes.
+/// Latency over the size of requests, for both kinds of replies, with their lines; above the lowest line's
+/// height at size 0, because the propagation delay would hide the slopes.
 fn latency(result: &RequestResponseResult, host: &str) -> Chart {
     let mut sizes: Vec<u32> =
         std::iter::once(0).chain(result.points.iter().map(|p| p.packet_bytes)).collect();

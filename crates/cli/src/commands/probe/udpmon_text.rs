@@ -139,8 +139,8 @@ pub fn cells_csv(grid: &GridResult) -> String {
     csv
 }
 
-/// A row for each packet of the grid; times in ns since the first departure of its train by the sender's clock,
-/// and since the first arrival by the receiver's. The arrival of a lost packet is empty.
+/// A row for each packet of the grid; times in ns since the first departure of its train by the sender's
+/// clock, and since the first arrival by the receiver's. The arrival of a lost packet is empty.
 pub fn packets_csv(grid: &GridResult, trains: &[GridTrain]) -> String {
     let mut csv = String::from("packet_bytes,spacing_us,round,number,sent_ns,arrived_ns\n");
     for train in trains {

@@ -24,7 +24,8 @@ pub struct LsArgs {
     /// Only runs of this engine: model, sim, lab, kernel, kernel:6.1, test, ...
     #[arg(long, value_name = "NAME")]
     engine: Option<String>,
-    /// Only runs that started since this time: 90min, 2h, 7d, or a date such as 2026-11-21 or 2026-11-21T15:00
+    /// Only runs that started since this time: 90min, 2h, 7d, or a date such as 2026-11-21 or
+    /// 2026-11-21T15:00
     #[arg(long, value_name = "TIME", value_parser = instant)]
     since: Option<String>,
     /// Only the newest N of the selected runs

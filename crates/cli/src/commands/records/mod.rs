@@ -121,8 +121,8 @@ pub fn find(runs: &RunsLocation, key: &str) -> anyhow::Result<Run> {
     Ok(runs.find(key).map_err(|e| Exit::BadInput(e.to_string()))?)
 }
 
-/// The record with this key, or all records of a scenario, the oldest first, for a key that is its name and a slash. A record that
-/// cannot be read is skipped with a note.
+/// The record with this key, or all records of a scenario, the oldest first, for a key that is its name and a
+/// slash. A record that cannot be read is skipped with a note.
 pub fn find_all(runs: &RunsLocation, key: &str) -> anyhow::Result<Vec<Run>> {
     // The working directory may have a directory with the scenario's name.
     let is_record = Path::new(key).join("summary.json").exists();

@@ -29,9 +29,9 @@ pub struct ImportArgs {
 pub enum ImportFrom {
     /// Execute a Mininet program in Python and convert the network that it builds
     ///
-    /// python3 runs FILE as you, with a stand-in for Mininet that needs no privilege and builds nothing. Commands for hosts and
-    /// programs of this machine are not executed, and sleeps return at once; all other code of FILE is executed. Import only
-    /// files that you trust.
+    /// python3 runs FILE as you, with a stand-in for Mininet that needs no privilege and builds nothing.
+    /// Commands for hosts and programs of this machine are not executed, and sleeps return at once; all other
+    /// code of FILE is executed. Import only files that you trust.
     Mininet(MininetArgs),
 }
 
@@ -40,7 +40,8 @@ pub enum ImportFrom {
 pub struct MininetArgs {
     /// The program: Topo classes, `topos = {...}`, or a script that builds Mininet(...)
     file: PathBuf,
-    /// A topology in `topos`, or a Topo class, with its arguments: tree,depth=2 [default: the network that the program builds]
+    /// A topology in `topos`, or a Topo class, with its arguments: tree,depth=2 [default: the network that
+    /// the program builds]
     #[arg(long, value_name = "NAME")]
     topo: Option<String>,
     /// The scenario file to write [default: standard output]

@@ -1,4 +1,5 @@
-//! The options of `longfat test`: iperf3's, with iperf3's names, and longfat's; checked and converted to a client's options.
+//! The options of `longfat test`: iperf3's, with iperf3's names, and longfat's; checked and converted to a
+//! client's options.
 
 use std::{
     net::IpAddr,
@@ -33,8 +34,8 @@ const DEFAULT_MAX_TIME: Duration = Duration::from_secs(120);
 /// Options of `test`.
 #[derive(Debug, Args)]
 pub struct TestArgs {
-    /// The other end: a name or an address where `longfat serve` or `iperf3 -s` runs; `listen` if only that end can open
-    /// connections (`longfat serve --reverse-connect` there)
+    /// The other end: a name or an address where `longfat serve` or `iperf3 -s` runs; `listen` if only that
+    /// end can open connections (`longfat serve --reverse-connect` there)
     host: String,
     /// The server's port [default: 5201, or 5001 with --iperf2]
     #[arg(short, long)]

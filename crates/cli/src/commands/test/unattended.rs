@@ -40,7 +40,8 @@ pub struct UnattendedArgs {
 }
 
 impl UnattendedArgs {
-    /// Applies the options; `is_text`: lines may have timestamps. The returned value removes the pid file when it is dropped.
+    /// Applies the options; `is_text`: lines may have timestamps. The returned value removes the pid file
+    /// when it is dropped.
     pub fn apply(&self, is_text: bool) -> anyhow::Result<Option<PidFile>> {
         let stamp = self.timestamps.as_ref().map(|format| format.replace("%c", DATE_AND_TIME));
         if let Some(format) = &stamp {
@@ -84,7 +85,8 @@ impl Drop for PidFile {
     }
 }
 
-/// Runs this command line again in the background. Returns true when that process serves, false in the background process itself.
+/// Runs this command line again in the background. Returns true when that process serves, false in the
+/// background process itself.
 ///
 /// # Errors
 /// If the background process ended without serving; it has printed the reason.

@@ -43,8 +43,8 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 #[derive(Debug, Args)]
 #[command(override_usage = "longfat send [OPTIONS] <FILE>... <HOST:DIR>")]
 pub struct SendArgs {
-    /// Files and directories, and last the receiver: HOST:DIR, where DIR is below the receiver's directory and
-    /// may be empty
+    /// Files and directories, and last the receiver: HOST:DIR, where DIR is below the receiver's directory
+    /// and may be empty
     #[arg(value_names = ["FILE", "HOST:DIR"], num_args = 2.., required = true)]
     paths: Vec<PathBuf>,
     /// Transport of the data
@@ -53,8 +53,8 @@ pub struct SendArgs {
     /// Port of the receiver
     #[arg(short, long, default_value_t = transfer::PORT)]
     port: u16,
-    /// Rate: the limit with TCP and QUIC, the constant rate with UDT and SABUL, the target with Tsunami [default:
-    /// set by the congestion control with TCP, QUIC, UDT and SABUL, 650mbit with Tsunami]
+    /// Rate: the limit with TCP and QUIC, the constant rate with UDT and SABUL, the target with Tsunami
+    /// [default: set by the congestion control with TCP, QUIC, UDT and SABUL, 650mbit with Tsunami]
     #[arg(long, value_name = "RATE", value_parser = iperf3_values::rate)]
     rate: Option<BitRate>,
     /// Number of TCP connections that share the data
@@ -63,8 +63,8 @@ pub struct SendArgs {
     /// UDT: do not slow down for losses up to this percentage
     #[arg(long, value_name = "PERCENT", conflicts_with = "rate")]
     tolerate_loss: Option<f64>,
-    /// Congestion control: this kernel's for TCP; for QUIC longfat's (`longfat cc list`) or a C file, cubic by
-    /// default
+    /// Congestion control: this kernel's for TCP; for QUIC longfat's (`longfat cc list`) or a C file, cubic
+    /// by default
     #[arg(long, value_name = "NAME")]
     cc: Option<String>,
     /// Largest packet of UDT, SABUL, Tsunami and QUIC with IP and UDP headers, bytes
@@ -442,7 +442,8 @@ impl Observer for Display<'_> {
     }
 }
 
-/// The name of a file without line ends and other control characters: a sender could imitate the lines of other files.
+/// The name of a file without line ends and other control characters: a sender could imitate the lines of
+/// other files.
 fn in_one_line(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

@@ -33,7 +33,8 @@ pub struct TuneArgs {
     /// Number of connections that share the rate
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = "The path")]
     streams: u32,
-    /// Consider only this device; --apply then also sets its transmit queue, rings, offloads and interrupt coalescing until the next reboot
+    /// Consider only this device; --apply then also sets its transmit queue, rings, offloads and interrupt
+    /// coalescing until the next reboot
     #[arg(long, value_name = "DEVICE", help_heading = "The path")]
     device: Option<String>,
     /// Also decrease settings that are larger than advised
@@ -178,8 +179,8 @@ pub fn set(roots: &HostPaths, requested: &RequestedSettings) -> anyhow::Result<A
     tune::apply(roots, requested, |_| {}).map_err(failure)
 }
 
-/// Refuses to change settings while those of a run are in effect: its values would count as the former ones, and its end
-/// would undo the change. `run`: the paths of settings that runs change.
+/// Refuses to change settings while those of a run are in effect: its values would count as the former ones,
+/// and its end would undo the change. `run`: the paths of settings that runs change.
 fn refuse_during_run(run: &HostPaths) -> anyhow::Result<()> {
     match run.journal_path().exists() {
         true => {

@@ -1,4 +1,5 @@
-//! Aggregates in Prometheus's text format (version 0.0.4) over HTTP/1.0. The response to any request is the metrics.
+//! Aggregates in Prometheus's text format (version 0.0.4) over HTTP/1.0. The response to any request is the
+//! metrics.
 
 use std::{
     fmt::Write as _,
@@ -22,7 +23,8 @@ const MAX_CLIENTS: usize = 16;
 /// Pause after an error of accept(2), as when no descriptor is free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves clients on a dedicated thread each until the process ends, so that a client that sends nothing does not delay the others.
+/// Serves clients on a dedicated thread each until the process ends, so that a client that sends nothing does
+/// not delay the others.
 pub struct Exporter {
     text: Arc<Mutex<String>>,
 }

@@ -1,4 +1,5 @@
-//! Turns: the sessions whose set-up has begun, which client is set up next, and which client gets a free turn.
+//! Turns: the sessions whose set-up has begun, which client is set up next, and which client gets a free
+//! turn.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -207,8 +208,8 @@ impl<'scope, 'env> Router<'scope, 'env> {
         false
     }
 
-    /// Whether the client's set-up may begin now: the hellos of UDP streams have no cookie, so an address has one such
-    /// set-up at a time.
+    /// Whether the client's set-up may begin now: the hellos of UDP streams have no cookie, so an address has
+    /// one such set-up at a time.
     fn may_greet(&self, waiting: &Waiting<'_>) -> bool {
         let peer = waiting.peer.ip();
         let is_udp = match &waiting.request {
@@ -246,7 +247,8 @@ impl<'scope, 'env> Router<'scope, 'env> {
         let (server, observer, stop, served) = (self.server, self.observer, self.stop, self.served);
         let renewal = self.renewal;
         let (is_udp, streams, stage) = match &request {
-            // A service replies as soon as its client's datagrams arrive, so it must have its turn before that.
+            // A service replies as soon as its client's datagrams arrive, so it must have its turn before
+            // that.
             Request::Service(service) => (service.uses_datagrams(), 1, Stage::Running),
             Request::Test(admitted) => {
                 let spec = &admitted.spec;

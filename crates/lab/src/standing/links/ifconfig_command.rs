@@ -3,7 +3,8 @@
 use super::{CommandResult, Links};
 
 impl Links {
-    /// Runs `ifconfig` or `ip link set [dev]` with these arguments: `s1-eth1 mtu 9000`, `s1-eth1 down`, `s1-eth1 up`, `s1-eth1`.
+    /// Runs `ifconfig` or `ip link set [dev]` with these arguments: `s1-eth1 mtu 9000`, `s1-eth1 down`,
+    /// `s1-eth1 up`, `s1-eth1`.
     pub(crate) fn ifconfig(&mut self, arguments: &[String]) -> Result<CommandResult, String> {
         let Some((device, remaining)) = arguments.split_first() else {
             return Ok(CommandResult { text: self.list(), ..CommandResult::default() });

@@ -42,8 +42,8 @@ impl Links {
         Ok(self.done(index))
     }
 
-    /// Finds the link with the name `arguments[0]`, or between the nodes `arguments[0]` and `arguments[1]`; returns it with the remaining
-    /// arguments.
+    /// Finds the link with the name `arguments[0]`, or between the nodes `arguments[0]` and `arguments[1]`;
+    /// returns it with the remaining arguments.
     fn find_link<'w>(&self, arguments: &'w [String]) -> Result<(usize, &'w [String]), String> {
         let named = |name: &str| self.0.iter().position(|l| l.name == name);
         let between = |a: &str, b: &str| {

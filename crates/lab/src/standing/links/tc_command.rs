@@ -10,7 +10,8 @@ use crate::standing::{
 };
 
 impl Links {
-    /// Runs `tc` with these arguments. `counters` has an entry for each direction: the first link forward, then backward, and so on.
+    /// Runs `tc` with these arguments. `counters` has an entry for each direction: the first link forward,
+    /// then backward, and so on.
     pub(crate) fn tc(
         &mut self,
         arguments: &[String],

@@ -53,7 +53,8 @@ fn the_ack_of_a_single_segment_waits_40_ms_and_a_tick() {
     assert_eq!((rig.acks.len() - before, delayed_ack::ato(&rig.sk)), (1, 20), "the timeout has doubled");
 }
 
-/// 5 % of the round-trip time up to 6.18, a third of it since 6.19 (416dd649f3aa), each with the timer's slack.
+/// 5 % of the round-trip time up to 6.18, a third of it since 6.19 (416dd649f3aa), each with the timer's
+/// slack.
 #[test]
 fn acks_beyond_a_hole_are_held_for_a_share_of_the_round_trip() {
     let held_ns = |minor| {

@@ -39,7 +39,8 @@ impl Rig {
         Rig { rx, sk, now: 0, config, acks: Vec::new(), edge }
     }
 
-    /// A host of the reference runs, which used veth. The kernels had no wireless networks, and newer ones no tunnels.
+    /// A host of the reference runs, which used veth. The kernels had no wireless networks, and newer ones no
+    /// tunnels.
     fn linux(minor: u8, max_rcvbuf: u32) -> Rig {
         let profile = Profile::Linux6 { kernel: (6, minor) };
         let packet_memory = PacketMemory::Veth;

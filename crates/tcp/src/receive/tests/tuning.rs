@@ -125,8 +125,8 @@ fn linux_6_1_grows_the_buffer_as_observed() {
     );
 }
 
-/// Scenario 42 of docs/fidelity-kernels.md in a guest with Linux 6.1.192, whose `MAX_TCP_HEADER` is 320 bytes: the bytes read in
-/// round trips, and the buffer after each.
+/// Scenario 42 of docs/fidelity-kernels.md in a guest with Linux 6.1.192, whose `MAX_TCP_HEADER` is 320
+/// bytes: the bytes read in round trips, and the buffer after each.
 #[test]
 fn before_6_6_the_buffer_is_a_multiple_of_a_segments_memory() {
     let profile = Profile::Linux6 { kernel: (6, 1) };
@@ -204,8 +204,8 @@ fn the_initial_receive_window_is_about_64_kb_for_any_mss() {
     assert_eq!(InitialWindow::select(&jumbo.config, 1460, false).window_clamp, 65_535);
 }
 
-/// Observed in guests (`tcp_rmem` with a middle value of 6 MiB) before the first data: `rcv_wnd` and `rcv_ssthresh`, and `rcv_space` on
-/// Linux 6.1.192 and 6.12.117.
+/// Observed in guests (`tcp_rmem` with a middle value of 6 MiB) before the first data: `rcv_wnd` and
+/// `rcv_ssthresh`, and `rcv_space` on Linux 6.1.192 and 6.12.117.
 #[test]
 fn since_6_10_a_large_buffer_has_a_large_initial_window() {
     for (minor, rcv_wnd, rcv_ssthresh, space) in
@@ -219,8 +219,9 @@ fn since_6_10_a_large_buffer_has_a_large_initial_window() {
     }
 }
 
-/// The first super-packets of scenario 42 of docs/fidelity-kernels.md in guests with Linux 6.12.117 and 7.2.13: the time since the
-/// handshake's ACK, us; the echoed timestamp; segments; then `rcv_ssthresh`, `rcvbuf`, `rcv_space` and the round-trip time, us.
+/// The first super-packets of scenario 42 of docs/fidelity-kernels.md in guests with Linux 6.12.117 and
+/// 7.2.13: the time since the handshake's ACK, us; the echoed timestamp; segments; then `rcv_ssthresh`,
+/// `rcvbuf`, `rcv_space` and the round-trip time, us.
 #[test]
 fn the_buffer_of_a_jumbo_flow_grows_as_in_guests() {
     for (kernel, rcvbuf, last) in [((6, 12), 389_765, 134_339), ((7, 2), 181_890, 134_179)] {
@@ -228,7 +229,8 @@ fn the_buffer_of_a_jumbo_flow_grows_as_in_guests() {
         let packet_memory = PacketMemory::Tap;
         let mut rig = Rig::new(Config { mtu: 9000, profile, packet_memory, ..Config::default() });
         rig.rx.read_rate.restart(1, 100_000_000);
-        // The SYN-ACK left 23 ms before the handshake's ACK arrived; the second timestamp is that of the first ACK of data.
+        // The SYN-ACK left 23 ms before the handshake's ACK arrived; the second timestamp is that of the
+        // first ACK of data.
         for (at_us, tsecr, segs, observed) in [
             (14_000, 77, 2, (91_699, 131_072, 56_588, 37_000)),
             (27_900, 77, 2, (91_699, 131_072, 56_588, 37_000)),

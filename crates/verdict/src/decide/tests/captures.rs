@@ -1,4 +1,5 @@
-//! Samples without some columns: captures show neither the congestion window nor the send buffer, `ss` without `-m` not the buffer.
+//! Samples without some columns: captures show neither the congestion window nor the send buffer, `ss`
+//! without `-m` not the buffer.
 
 use super::*;
 

@@ -143,7 +143,8 @@ fn a_host_that_is_busy_all_the_time_is_the_limit() {
     assert!(of(0.9).iter().all(|cause| *cause == Some(Cause::SlowStart)), "{:?}", of(0.9));
 }
 
-/// A file transfer whose window is full all the time, and whose sender waits for its file for this share of it.
+/// A file transfer whose window is full all the time, and whose sender waits for its file for this share of
+/// it.
 #[test]
 fn an_end_that_waits_for_its_file_is_the_limit() {
     let of = |share: f64, is_rate_controlled| {

@@ -12,7 +12,8 @@ fn data_that_waits_without_a_full_window_is_paced_or_limited_by_the_host() {
     all(&flow(0.5e9, |_| {}), Cause::HostCpu);
 }
 
-/// A window is sent in a burst of half a round trip; the samples of 10 ms of a 20 ms path fall into it or after it.
+/// A window is sent in a burst of half a round trip; the samples of 10 ms of a 20 ms path fall into it or
+/// after it.
 #[test]
 fn a_sample_within_a_burst_has_the_limit_of_the_burst() {
     let turns = |is_filled: fn(i64) -> bool, set: fn(&mut FlowSample)| {

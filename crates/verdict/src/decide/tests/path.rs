@@ -72,7 +72,8 @@ fn packets_that_overtake_others_do_not_show_a_queue() {
     all(&causes(|_| 10_000, |_| 20_100), Cause::PathRate);
 }
 
-/// A send buffer that is written at once each 90 ms: its 400 kB take 36 ms on a path of 90 Mb/s, and queue behind themselves.
+/// A send buffer that is written at once each 90 ms: its 400 kB take 36 ms on a path of 90 Mb/s, and queue
+/// behind themselves.
 #[test]
 fn the_queue_of_a_flows_own_bursts_does_not_show_a_full_path() {
     let causes = |cycle_ms: i64| {
@@ -156,7 +157,8 @@ fn a_link_that_is_full_of_acks_limits_a_flow() {
     all(&rows(Some(path[0].clone())), Cause::PathRate);
 }
 
-/// Nothing arrives after 1 s: the sender of a window still sends probes, a sender with a rate control continues at its rate.
+/// Nothing arrives after 1 s: the sender of a window still sends probes, a sender with a rate control
+/// continues at its rate.
 #[test]
 fn a_path_that_stops_loses_everything() {
     let stopped = |row: &mut FlowSample| {

@@ -1,4 +1,5 @@
-//! `longfat agent demo`: six agents on an emulated network, tests between all of them, and a fault that appears after a while.
+//! `longfat agent demo`: six agents on an emulated network, tests between all of them, and a fault that
+//! appears after a while.
 
 mod points;
 
@@ -45,7 +46,8 @@ pub struct DemoArgs {
     /// Time from the first tests to the fault
     #[arg(long, value_name = "TIME", default_value = "60s")]
     fault_after: Time,
-    /// The fault: small receive buffers at washington, or a loss of 0.3 % of the packets on the link across the Pacific
+    /// The fault: small receive buffers at washington, or a loss of 0.3 % of the packets on the link across
+    /// the Pacific
     #[arg(long, value_enum, default_value_t = Fault::ReceiveBuffer)]
     fault: Fault,
     /// Port of the page on this machine, 0 for any free port

@@ -45,7 +45,8 @@ const INVITATION: Duration = Duration::from_secs(600);
 /// Limits without the restrictions of a point on the Internet: all points belong to the demo.
 const LIMITS: &str = "[classes.demo]\n[assign]\ndefault = \"demo\"\n";
 
-/// The locations of the points, and their latitudes and longitudes in degrees: the NICT station at Kashima, and the cities' centres.
+/// The locations of the points, and their latitudes and longitudes in degrees: the NICT station at Kashima,
+/// and the cities' centres.
 const PLACES: [(&str, &str, f64, f64); 6] = [
     ("kashima", "Kashima, Japan", 35.954, 140.66),
     ("tokyo", "Tokyo, Japan", 35.68, 139.77),
@@ -62,7 +63,8 @@ pub struct Points {
 }
 
 impl Points {
-    /// Creates a mesh with the first point, lets the others join it, and starts all of them. Ends early if `stop` is set.
+    /// Creates a mesh with the first point, lets the others join it, and starts all of them. Ends early if
+    /// `stop` is set.
     pub fn start(
         lab: &StandingLab,
         directory: &Path,

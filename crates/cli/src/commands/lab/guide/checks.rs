@@ -89,8 +89,8 @@ fn buffers(lab: &StandingLab, max: u64) -> anyhow::Result<Verdict> {
     Ok(Verdict::Done(format!("both hosts allow buffers of {max} bytes")))
 }
 
-/// Measures and compares with the published figure. A different figure is not a mistake of the student, because
-/// machines and kernels differ.
+/// Measures and compares with the published figure. A different figure is not a mistake of the student,
+/// because machines and kernels differ.
 fn throughput(
     lab: &StandingLab,
     published: &str,

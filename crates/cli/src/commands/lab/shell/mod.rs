@@ -41,7 +41,8 @@ pub struct ShellArgs {
     file: Option<PathBuf>,
     #[command(flatten)]
     lab: LabName,
-    /// Host settings that apply where the file states none: linux-4.15 (the machine of the lab sheets) [default: this machine's]
+    /// Host settings that apply where the file states none: linux-4.15 (the machine of the lab sheets)
+    /// [default: this machine's]
     #[arg(long, value_name = "NAME", value_parser = standing::parse_defaults, requires = "file")]
     defaults: Option<SheetDefaults>,
     /// Execute this command instead of prompting (repeatable)
@@ -71,7 +72,8 @@ pub fn run(args: &ShellArgs) -> anyhow::Result<()> {
 /// Locked while the shell is ending.
 static ENDING: Mutex<()> = Mutex::new(());
 
-/// Makes signals end the shell and the lab that it brought up. At a prompt, Ctrl-C is for the program in the foreground.
+/// Makes signals end the shell and the lab that it brought up. At a prompt, Ctrl-C is for the program in the
+/// foreground.
 pub fn end_on_signals(lab: &StandingLab, is_own: bool, at_prompt: bool) -> anyhow::Result<()> {
     if at_prompt {
         lab::standing::ignore_terminal_signals();

@@ -145,8 +145,8 @@ fn fitting_columns(width: u16, longest: u16) -> Vec<&'static Column> {
     }
 }
 
-/// The connection's ends in at most `width` characters: the start of the text is cut off if necessary, so that the peer's
-/// port remains visible.
+/// The connection's ends in at most `width` characters: the start of the text is cut off if necessary, so
+/// that the peer's port remains visible.
 fn narrowed(text: &str, width: usize) -> String {
     let len = text.chars().count();
     if len <= width {

@@ -445,7 +445,7 @@ mod tests {
             scope.spawn(move || {
                 let mut client = client;
                 client.write_all(&((parts * part_bytes) as u32).to_be_bytes()).unwrap();
-                let text = format!("{:<1$}", "7", parts * part_bytes);
+                let text = format!("7{}", " ".repeat(parts * part_bytes - 1));
                 for part in text.as_bytes().chunks(part_bytes) {
                     client.write_all(part).unwrap();
                     std::thread::sleep(Duration::from_millis(pause));

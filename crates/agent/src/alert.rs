@@ -2,7 +2,7 @@
 //! Alertmanager gets the present causes instead ([`alertmanager`](crate::alertmanager)).
 //!
 //! An alert is sent at least once: a change remains marked in the archive until all receivers have it, or for
-//! a day. It is not sent again to receivers that have accepted it.
+//! a day. It is not repeated to receivers that have accepted it.
 
 use std::{
     io::{self, Write},

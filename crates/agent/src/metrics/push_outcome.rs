@@ -14,7 +14,7 @@ pub(super) enum PushOutcome {
     Accepted,
     /// The receiver does not have them, for this reason; it may accept them or the next ones later.
     Failed(String),
-    /// The receiver does not want them, for this reason, and they are not sent again.
+    /// The receiver refuses them for this reason, so they are dropped.
     Refused(String),
 }
 

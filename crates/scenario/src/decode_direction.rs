@@ -156,7 +156,7 @@ fn decode_jitter(reader: &mut Reader) -> Option<Jitter> {
             }
         }
     }
-    let spread = spread.filter(|spread| spread.0 > 0)?;
+    let spread = spread.filter(|spread| spread.as_nanos() > 0)?;
     Some(Jitter { spread, distribution, reorders })
 }
 

@@ -1,4 +1,4 @@
-//! A time in nanoseconds: an instant since the run's start, or a span.
+//! A span of time in nanoseconds.
 
 use std::{
     fmt,
@@ -14,14 +14,15 @@ use crate::{
     print::write_scaled,
 };
 
-/// A time in nanoseconds: an instant since the run's start, or a span.
+/// A span of time in nanoseconds: a delay, an interval, a round-trip time. Points in time are
+/// [`Instant`](crate::Instant)s.
 ///
-/// Sums and products saturate at [`Time::MAX`], which as an instant is [`Time::NEVER`]. Subtraction has no
-/// operator, because the caller must choose the meaning of a negative result: [`Time::since`] (impossible),
-/// [`Time::saturating_sub`] (zero) or [`Time::checked_sub`].
+/// Sums and products saturate at [`Time::MAX`]. Subtraction has no operator, because the caller must choose
+/// the meaning of a negative result: [`Time::minus`] (impossible), [`Time::saturating_sub`] (zero) or
+/// [`Time::checked_sub`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Time(pub u64);
+pub struct Time(u64);
 
 const KIND: QuantityKind = QuantityKind {
     what: "time",
@@ -33,12 +34,10 @@ const KIND: QuantityKind = QuantityKind {
 const UNITS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 
 impl Time {
-    /// The run's start, or an empty span.
+    /// The empty span.
     pub const ZERO: Time = Time(0);
     /// The longest span, 584 years.
     pub const MAX: Time = Time(u64::MAX);
-    /// An instant after every event: the due time of a timer that is not set.
-    pub const NEVER: Time = Time::MAX;
 
     /// Converts from nanoseconds.
     pub const fn from_nanos(nanos: u64) -> Time {
@@ -112,37 +111,19 @@ impl Time {
         self.0
     }
 
-    /// The span from `earlier` to this instant.
-    ///
-    /// `earlier` must not be later than this instant: debug builds panic, release builds wrap around (one
-    /// subtraction, for the packet path). Use [`Time::saturating_sub`] or [`Time::checked_sub`] if the order
-    /// is not certain.
-    #[inline]
-    pub const fn since(self, earlier: Time) -> Time {
-        Time(self.0 - earlier.0)
-    }
-
-    /// The instant `span` later.
-    ///
-    /// The result must fit: debug builds panic, release builds wrap around. Use `+`, which saturates, outside
-    /// of the packet path.
-    #[inline]
-    pub const fn later_by(self, span: Time) -> Time {
-        Time(self.0 + span.0)
-    }
-
-    /// The instant `span` earlier.
-    ///
-    /// The result must not be negative: debug builds panic, release builds wrap around. Use
-    /// [`Time::saturating_sub`] or [`Time::checked_sub`] if that is not certain.
-    #[inline]
-    pub const fn earlier_by(self, span: Time) -> Time {
-        Time(self.0 - span.0)
-    }
-
-    /// The distance between two instants, whichever is later.
+    /// The difference between two spans, whichever is longer.
     pub const fn abs_diff(self, other: Time) -> Time {
         Time(self.0.abs_diff(other.0))
+    }
+
+    /// How much longer this span is than `shorter`.
+    ///
+    /// `shorter` must not be longer than this span: debug builds panic, release builds wrap around (one
+    /// subtraction, for the packet path). Use [`Time::saturating_sub`] or [`Time::checked_sub`] if that is
+    /// not certain.
+    #[inline]
+    pub const fn minus(self, shorter: Time) -> Time {
+        Time(self.0 - shorter.0)
     }
 
     /// The sum; `None` if it does not fit.
@@ -173,13 +154,6 @@ impl Time {
     /// `count` times this span, or [`Time::MAX`].
     pub fn saturating_mul(self, count: u64) -> Time {
         Time(self.0.saturating_mul(count))
-    }
-
-    /// The first multiple of `interval` after this instant, or [`Time::MAX`]: the next tick of a periodic
-    /// timer. An `interval` of zero counts as 1 ns.
-    pub fn next_tick(self, interval: Time) -> Time {
-        let interval = interval.0.max(1);
-        Time((self.0 / interval + 1).saturating_mul(interval))
     }
 }
 
@@ -348,19 +322,11 @@ mod tests {
     #[test]
     fn computes() {
         let (short, long) = (Time::from_millis(3), Time::from_millis(10));
-        assert_eq!(long.since(short), Time::from_millis(7));
-        assert_eq!(
-            (short.later_by(short), long.earlier_by(short)),
-            (Time::from_millis(6), Time::from_millis(7))
-        );
-        assert_eq!(short.abs_diff(long), Time::from_millis(7));
+        assert_eq!((short.abs_diff(long), long.minus(short)), (Time::from_millis(7), Time::from_millis(7)));
         assert_eq!((short * 4, long / 4), (Time::from_millis(12), Time::from_micros(2_500)));
         assert_eq!((long / short, long % short), (3, Time::from_millis(1)));
         assert_eq!((Time::MAX * 2, Time::MAX.checked_mul(2)), (Time::MAX, None));
-        assert_eq!(Time(6).next_tick(Time(3)), Time(9));
-        assert_eq!(Time(7).next_tick(Time(3)), Time(9));
-        assert_eq!(Time(7).next_tick(Time::ZERO), Time(8));
-        assert!(long < Time::NEVER);
+        assert!(long < Time::MAX);
     }
 
     proptest! {

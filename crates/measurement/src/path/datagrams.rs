@@ -16,7 +16,7 @@ pub fn send(tests: &mut TestSeries, plan: &DatagramPlan) -> Result<Option<Burst>
     let test = PathTest {
         protocol: Protocol::Udp,
         streams: 1,
-        amount: Amount::Time(Duration::from_nanos(plan.time.0)),
+        amount: Amount::Time(Duration::from_nanos(plan.time.as_nanos())),
         rate: Some(plan.rate),
         block: Some(Bytes(plan.payload.into())),
         is_even: plan.is_even,

@@ -151,7 +151,7 @@ fn tcp_test(streams: u32, plan: &TcpPlan) -> PathTest {
     PathTest {
         protocol: Protocol::Tcp,
         streams,
-        amount: Amount::Time(Duration::from_nanos(plan.time.0)),
+        amount: Amount::Time(Duration::from_nanos(plan.time.as_nanos())),
         rate: None,
         block: None,
         is_even: false,

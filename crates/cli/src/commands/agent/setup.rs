@@ -106,7 +106,7 @@ pub fn invite(args: &InviteArgs, json: bool) -> anyhow::Result<()> {
             config.name
         ))
     })?;
-    let valid = Duration::from_nanos(args.valid.0);
+    let valid = Duration::from_nanos(args.valid.as_nanos());
     let invitation = authority.invite(&config.state, &args.name, &config.address, valid).map_err(failure)?;
     if json {
         return output::json(&json!({

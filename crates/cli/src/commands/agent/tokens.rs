@@ -64,7 +64,7 @@ fn open(directory: &Directory) -> anyhow::Result<Tokens> {
 }
 
 fn create(args: &CreateArgs, json: bool) -> anyhow::Result<()> {
-    let valid = args.valid.map(|valid| Duration::from_nanos(valid.0));
+    let valid = args.valid.map(|valid| Duration::from_nanos(valid.as_nanos()));
     let config = args.directory.config()?;
     let mut tokens = Tokens::open(&config.state).map_err(failure)?;
     let token = match &args.role {

@@ -137,7 +137,7 @@ pub fn status(args: &Directory, json: bool) -> anyhow::Result<()> {
 
 /// Shows the calendar.
 pub fn calendar(args: &CalendarArgs, json: bool) -> anyhow::Result<()> {
-    let next = Duration::from_nanos(args.next.0);
+    let next = Duration::from_nanos(args.next.as_nanos());
     let calendar = args.directory.client()?.calendar(next).map_err(failure)?;
     if json {
         return output::json(&document("calendar", &calendar)?);

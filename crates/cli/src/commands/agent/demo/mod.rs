@@ -160,14 +160,17 @@ fn watch(
             }
         }
         let since = begin.map(|begin| begin.elapsed()).unwrap_or_default();
-        if begin.is_some() && !is_faulty && since >= Duration::from_nanos(args.fault_after.0) {
+        if begin.is_some() && !is_faulty && since >= Duration::from_nanos(args.fault_after.as_nanos()) {
             is_faulty = true;
             let what = cause_fault(args.fault, lab)?;
             if !json {
                 output::prose(&format!("{}  fault: {what}", clock()))?;
             }
         }
-        if args.duration.is_some_and(|duration| started.elapsed() >= Duration::from_nanos(duration.0)) {
+        if args
+            .duration
+            .is_some_and(|duration| started.elapsed() >= Duration::from_nanos(duration.as_nanos()))
+        {
             break;
         }
         sleep(POLL);

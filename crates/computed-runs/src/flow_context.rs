@@ -283,7 +283,7 @@ fn rate_changes(scenario: &Scenario, name: &str, direction: Direction) -> Vec<(i
     let changes = link.into_iter().flat_map(|link| &link.changes).map(|change| {
         let pipe = if direction == Direction::Forward { &change.forward } else { &change.backward };
         let rate = pipe.rate.mean().map_or(f64::INFINITY, BitRate::as_f64);
-        ((change.at.as_nanos() / 1000) as i64, rate)
+        (change.at.as_micros() as i64, rate)
     });
     changes.collect()
 }

@@ -231,11 +231,7 @@ fn host_loads(loads: &[HostLoad], flow: &FlowSpec) -> Vec<verdict::HostLoad> {
         let series = |what: &str, kind, busy: fn(&HostSample) -> Picoseconds| verdict::HostLoad {
             kind,
             name: format!("{what} of {}", load.host),
-            busy_us: load
-                .samples
-                .iter()
-                .map(|s| ((s.time.as_nanos() / 1000) as i64, micros(busy(s))))
-                .collect(),
+            busy_us: load.samples.iter().map(|s| (s.time.as_micros() as i64, micros(busy(s)))).collect(),
         };
         [series("processor", LoadKind::Processor, |s| s.processor), series("bus", LoadKind::Bus, |s| s.bus)]
     })

@@ -121,7 +121,7 @@ impl<'a> Running<'a> {
                 self.give_up(|_| true, "it did not end in time");
             }
             for (number, stop) in stops.iter().enumerate() {
-                let due = Duration::from_nanos(self.scenario.flows[number].start.as_nanos());
+                let due = self.scenario.flows[number].start.since_origin().to_duration();
                 if self.states[number].is_requested
                     || self.states[number].end.is_some()
                     || stopped.is_some()

@@ -300,7 +300,7 @@ impl UdpStream {
         // The schedule is moved by this time, which grows when the sender is more than MAX_LATE behind it.
         let mut delayed = Duration::ZERO;
         while let Some(due) = source.next() {
-            let due = Duration::from_nanos(due.as_nanos()) + delayed;
+            let due = due.since_origin().to_duration() + delayed;
             let now = begin.elapsed();
             if now >= time || stop.load(Ordering::Acquire) {
                 break;

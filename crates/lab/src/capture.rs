@@ -216,7 +216,7 @@ impl Captures {
 
     /// Timestamp of segment `index` of `count`, ns since 1970.
     fn timestamp(&self, train: TrainTimes, index: u64, count: u32) -> u64 {
-        let span = u128::from(train.last.as_nanos().saturating_sub(train.first.as_nanos()));
+        let span = u128::from(train.last.saturating_since(train.first).as_nanos());
         let gaps = u128::from(count.saturating_sub(1).max(1));
         let into = span * u128::from(index).min(gaps) / gaps;
         let at = if count > 1 { train.first.as_nanos() + into as u64 } else { train.last.as_nanos() };

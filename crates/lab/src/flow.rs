@@ -12,7 +12,7 @@ use std::{
 use scenario::{FlowKind, FlowSpec, PingSpec, TcpSpec};
 use socket2::Socket;
 use traffic::{Echo, Listener, PingOptions, PingSocket, ReadPause, Stop, TcpOptions, TcpSender};
-use units::Instant;
+use units::{Instant, Time};
 
 use crate::{
     Error,
@@ -212,9 +212,7 @@ impl Flow {
             }
         };
         state.note = ended.note.map(|note| format!("flow {}: {note}", self.spec.name));
-        state.ended.get_or_insert(Instant::from_nanos(
-            now().as_nanos().saturating_sub(ended.since_last.as_nanos() as u64),
-        ));
+        state.ended.get_or_insert(now().saturating_sub(Time::from_duration(ended.since_last)));
         Ok(())
     }
 
@@ -329,7 +327,7 @@ fn tcp_options(tcp: &TcpSpec) -> TcpOptions {
 fn read_pause(tcp: &TcpSpec, now: Instant) -> Option<ReadPause> {
     let this_instant = std::time::Instant::now();
     // Earlier times are set to this instant, which has the same effect.
-    let instant = |at: Instant| this_instant + Duration::from_nanos(at.saturating_since(now).as_nanos());
+    let instant = |at: Instant| this_instant + at.saturating_since(now).to_duration();
     match (tcp.reader_stops, tcp.reader_resumes) {
         (None, None) => None,
         (stops, resumes) => {

@@ -221,7 +221,7 @@ fn drive(
     let shared = Arc::new(Shared::default());
     let cancel = AtomicBool::new(false);
     let is_stopped = || cancel.load(Ordering::Relaxed) || options.stop.load(Ordering::Relaxed);
-    let timeout = Duration::from_nanos(echo_timeout(scenario).as_nanos());
+    let timeout = echo_timeout(scenario).to_duration();
     let (row_sender, rows) = channel();
     let (sample_sender, samples) = channel();
 
@@ -259,7 +259,7 @@ fn drive(
         (driver.join(), sampling.join(), watched)
     });
     move_to(original_cpus.as_deref());
-    let wall = Duration::from_nanos(sys::monotonic().as_nanos() - time.start().as_nanos());
+    let wall = sys::monotonic().since(time.start()).to_duration();
     let captured = captures.stop_all();
     let cpu = watched?;
     let report = driven

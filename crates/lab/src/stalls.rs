@@ -55,7 +55,7 @@ impl Stalls {
     /// Records that the thread did not run for `length` nanoseconds from `at` on.
     pub(crate) fn add(&mut self, at: Instant, length: u64) {
         tracing::warn!(
-            at_us = at.as_nanos() / 1000,
+            at_us = at.as_micros(),
             us = length / 1000,
             thread = std::thread::current().name(),
             "stalled"

@@ -93,7 +93,7 @@ impl Writer {
 
 fn run(jobs: &Receiver<WriteJob>, written: &Sender<Written>, ports: &[Port], time: &RunTime) {
     while let Ok(WriteJob { station, at, frame }) = jobs.recv() {
-        let late = time.now().as_nanos().saturating_sub(at.as_nanos());
+        let late = time.now().saturating_since(at).as_nanos();
         let accepted = ports[station as usize].write(frame.bytes());
         // The driver may have ended.
         let _ = written.send(Written { station, at, frame, late, accepted });

@@ -350,7 +350,7 @@ fn losses(inputs: &ReportInputs) -> ReportGroup {
     ];
     if let Some(loss) = inputs.loss.filter(|loss| *loss > 0.0) {
         let limit = inputs.rate.as_f64();
-        let rto = Time::from_nanos(inputs.rtt.as_nanos().max(MIN_RTO.as_nanos()));
+        let rto = inputs.rtt.max(MIN_RTO);
         let cubic = window_throughput_bps(cubic_window_segs(loss, inputs.rtt), segment, inputs.rtt);
         figures.extend([
             rate(

@@ -210,7 +210,7 @@ impl Session {
             if stop.load(Ordering::Acquire) {
                 return Err(interrupted());
             }
-            std::thread::sleep(Duration::from_nanos(left.as_nanos()).min(STOP_CHECK_INTERVAL));
+            std::thread::sleep(left.to_duration().min(STOP_CHECK_INTERVAL));
         }
         let (number, begin) = (self.trains, self.now());
         self.trains += 1;

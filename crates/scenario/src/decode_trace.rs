@@ -16,7 +16,7 @@ pub(crate) const INLINE: Keys = Keys { what: "a trace", known: &["mahimahi"], ne
 const STEPS_EXAMPLE: &str = "write for example trace = [[0, \"10mbit\"], [\"5s\", \"2mbit\"]]";
 /// Maximum number of lines, as in `net`; records contain whole traces.
 const MAX_OPPORTUNITIES: usize = 10_000_000;
-const MAX_MS: u64 = MAX_TIME.as_nanos() / 1_000_000;
+const MAX_MS: u64 = MAX_TIME.as_millis();
 
 /// The formats of trace files.
 #[derive(Clone, Copy, PartialEq)]

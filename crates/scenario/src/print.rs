@@ -128,7 +128,7 @@ fn put_nic(out: &mut String, nic: &Nic) {
 
 fn put_cost(out: &mut String, cost: &HostCost) {
     let time = |name: &str, time: Picoseconds| (time.0 > 0).then(|| format!("{name} = {}", quote(time)));
-    let delay = |name: &str, time: Time| (time.as_nanos() > 0).then(|| format!("{name} = {}", quote(time)));
+    let delay = |name: &str, time: Time| (time > Time::ZERO).then(|| format!("{name} = {}", quote(time)));
     let count = |name: &str, count: Option<u32>| count.map(|count| format!("{name} = {count}"));
     let fields = [
         time("per_packet", cost.per_packet),

@@ -116,7 +116,7 @@ impl Arrivals {
     fn hand_over(&mut self, station: u32, at: Instant, packet: CompactPacket) {
         let station = station as usize;
         let delay = if packet.is_tcp() { self.delay.below(self.jitter[station].as_nanos() + 1) } else { 0 };
-        let due = self.last[station].max(Instant::from_nanos(at.as_nanos() + delay));
+        let due = self.last[station].max(at.later_by(Time::from_nanos(delay)));
         self.last[station] = due;
         self.insert(due, packet);
     }
@@ -262,7 +262,7 @@ impl LinkLayer {
     #[inline]
     pub(crate) fn queue_space(&mut self, route: &Route, to: u32, now: Instant) -> Option<QueueSpace> {
         let in_queue = self.transmit_queues.at(route.from).map(|queue| {
-            let link_is_free = queue.is_empty() && self.network.drain_time(route.from, now).as_nanos() == 0;
+            let link_is_free = queue.is_empty() && self.network.drain_time(route.from, now) == Time::ZERO;
             queue.space(to, link_is_free)
         });
         match &self.arrivals.processing {

@@ -60,7 +60,7 @@ pub(crate) fn sample_ping<'a>(
     ping.replies.drain(..).map(|(at, rtt)| FlowSample {
         time_us: time_us(at),
         flow: name.into(),
-        srtt_us: i64::try_from(rtt.as_nanos() / 1000).ok(),
+        srtt_us: i64::try_from(rtt.as_micros()).ok(),
         ..FlowSample::default()
     })
 }

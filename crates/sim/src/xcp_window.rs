@@ -147,12 +147,10 @@ impl Window {
     /// The retransmission timeout with its exponential back-off.
     pub(crate) fn rto(&self) -> Time {
         let base = match self.srtt {
-            Some(srtt) => {
-                Time::from_nanos((srtt.as_nanos() + 4 * self.rttvar.as_nanos()).max(MIN_RTO.as_nanos()))
-            }
+            Some(srtt) => (srtt + self.rttvar * 4).max(MIN_RTO),
             None => INITIAL_RTO,
         };
-        Time::from_nanos((base.as_nanos() << self.backoff.min(10)).min(MAX_RTO.as_nanos()))
+        (base * (1 << self.backoff.min(10))).min(MAX_RTO)
     }
 
     /// Smoothed round-trip time and its variation, once measured.
@@ -195,9 +193,8 @@ impl Window {
             (self.srtt, self.rttvar) = (Some(rtt), rtt / 2);
             return;
         };
-        self.rttvar =
-            Time::from_nanos((3 * self.rttvar.as_nanos() + srtt.as_nanos().abs_diff(rtt.as_nanos())) / 4);
-        self.srtt = Some(Time::from_nanos((7 * srtt.as_nanos() + rtt.as_nanos()) / 8));
+        self.rttvar = (self.rttvar * 3 + srtt.abs_diff(rtt)) / 4;
+        self.srtt = Some((srtt * 7 + rtt) / 8);
     }
 
     /// Removes acknowledged and lost packets from the front. Returns the lost ones' numbers and parts.

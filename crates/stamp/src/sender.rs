@@ -75,7 +75,7 @@ impl SenderOptions {
 
     /// The schedule in the form of OWAMP.
     pub(crate) fn slot(&self) -> Slot {
-        let time = ntp_interval(Duration::from_nanos(self.interval.as_nanos()));
+        let time = ntp_interval(self.interval.to_duration());
         match self.spacing {
             Spacing::Fixed => Slot::Fixed(time),
             Spacing::Exponential => Slot::Exponential(time),

@@ -79,7 +79,7 @@ pub fn drive<E: End>(
         let due = end.next_timeout().saturating_since(now_since(start));
         let pause = match has_more {
             true => Duration::ZERO,
-            false => Duration::from_nanos(due.as_nanos()).clamp(MIN_SLEEP, PUBLISH_INTERVAL),
+            false => due.to_duration().clamp(MIN_SLEEP, PUBLISH_INTERVAL),
         };
         let control = control.as_ref().filter(|control| !control.has_ended).map(ControlSocket::fd);
         let files: Vec<BorrowedFd<'_>> = std::iter::once(udp.as_fd()).chain(control).collect();

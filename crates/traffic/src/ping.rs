@@ -101,7 +101,7 @@ impl PingSocket {
         }
         let start = Instant::now();
         let count = options.count.map_or(u64::MAX, u64::from);
-        let interval = Duration::from_nanos(options.interval.as_nanos());
+        let interval = options.interval.to_duration();
         // `None`: never.
         let due = |number: u64| {
             start.checked_add(interval.saturating_mul(u32::try_from(number).unwrap_or(u32::MAX)))

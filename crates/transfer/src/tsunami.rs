@@ -145,7 +145,7 @@ pub(crate) fn serve(
             publish(&server);
         }
         let due = server.next_timeout().saturating_since(now_since(start));
-        let pause = Duration::from_nanos(due.as_nanos()).clamp(MIN_SLEEP, CHECK_INTERVAL);
+        let pause = due.to_duration().clamp(MIN_SLEEP, CHECK_INTERVAL);
         os::wait_any(&[control.stream().as_fd()], pause).map_err(failed("wait for the peer"))?;
     }
     publish(&server);

@@ -346,7 +346,7 @@ impl UdtStream {
             return Err(Error::Udt(reason));
         }
         let due = self.connection.next_timeout().saturating_since(now_since(self.start));
-        let pause = Duration::from_nanos(due.as_nanos()).max(MIN_SLEEP).min(wait);
+        let pause = due.to_duration().max(MIN_SLEEP).min(wait);
         if !pause.is_zero() && !self.connection.has_data() {
             let socket = self.socket.as_fd();
             let waited = match check.report_descriptor() {

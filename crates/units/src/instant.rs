@@ -14,8 +14,8 @@ use crate::Time;
 ///
 /// Instants of different clocks must not be mixed; the type does not prevent it. The sum of an instant and a
 /// [`Time`] is an instant and saturates at [`Instant::NEVER`]; two instants have no sum. Subtraction has no
-/// operator, because the caller must choose the meaning of a negative result: [`Instant::since`] (impossible),
-/// [`Instant::saturating_since`] (zero) or [`Instant::checked_since`].
+/// operator, because the caller must choose the meaning of a negative result: [`Instant::since`]
+/// (impossible), [`Instant::saturating_since`] (zero) or [`Instant::checked_since`].
 ///
 /// ```
 /// use units::{Instant, Time};
@@ -162,8 +162,8 @@ impl Instant {
         Instant(self.0.saturating_sub(span.as_nanos()))
     }
 
-    /// The first multiple of `interval` after this instant, or [`Instant::NEVER`]: the next tick of a periodic
-    /// timer. An `interval` of zero counts as 1 ns.
+    /// The first multiple of `interval` after this instant, or [`Instant::NEVER`]: the next tick of a
+    /// periodic timer. An `interval` of zero counts as 1 ns.
     pub fn next_tick(self, interval: Time) -> Instant {
         let interval = interval.as_nanos().max(1);
         Instant((self.0 / interval + 1).saturating_mul(interval))

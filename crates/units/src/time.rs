@@ -40,6 +40,7 @@ impl Time {
     pub const MAX: Time = Time(u64::MAX);
 
     /// Converts from nanoseconds.
+    #[inline]
     pub const fn from_nanos(nanos: u64) -> Time {
         Time(nanos)
     }
@@ -77,6 +78,7 @@ impl Time {
     }
 
     /// Seconds.
+    #[inline]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
@@ -92,26 +94,36 @@ impl Time {
     }
 
     /// Nanoseconds as a float.
+    #[inline]
     pub fn as_nanos_f64(self) -> f64 {
         self.0 as f64
     }
 
     /// Whole milliseconds, rounded down.
+    #[inline]
     pub const fn as_millis(self) -> u64 {
         self.0 / 1_000_000
     }
 
     /// Whole microseconds, rounded down.
+    #[inline]
     pub const fn as_micros(self) -> u64 {
         self.0 / 1_000
     }
 
     /// Nanoseconds.
+    #[inline]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
+    /// Converts to a duration.
+    pub const fn to_duration(self) -> std::time::Duration {
+        std::time::Duration::from_nanos(self.0)
+    }
+
     /// The difference between two spans, whichever is longer.
+    #[inline]
     pub const fn abs_diff(self, other: Time) -> Time {
         Time(self.0.abs_diff(other.0))
     }
@@ -127,31 +139,37 @@ impl Time {
     }
 
     /// The sum; `None` if it does not fit.
+    #[inline]
     pub fn checked_add(self, other: Time) -> Option<Time> {
         self.0.checked_add(other.0).map(Time)
     }
 
     /// The difference; `None` if `other` is larger.
+    #[inline]
     pub fn checked_sub(self, other: Time) -> Option<Time> {
         self.0.checked_sub(other.0).map(Time)
     }
 
     /// `count` times this span; `None` if it does not fit.
+    #[inline]
     pub fn checked_mul(self, count: u64) -> Option<Time> {
         self.0.checked_mul(count).map(Time)
     }
 
     /// The sum, or [`Time::MAX`].
+    #[inline]
     pub fn saturating_add(self, other: Time) -> Time {
         Time(self.0.saturating_add(other.0))
     }
 
     /// The difference, or zero if `other` is larger.
+    #[inline]
     pub fn saturating_sub(self, other: Time) -> Time {
         Time(self.0.saturating_sub(other.0))
     }
 
     /// `count` times this span, or [`Time::MAX`].
+    #[inline]
     pub fn saturating_mul(self, count: u64) -> Time {
         Time(self.0.saturating_mul(count))
     }
@@ -161,6 +179,7 @@ impl Time {
 impl Add for Time {
     type Output = Time;
 
+    #[inline]
     fn add(self, other: Time) -> Time {
         self.saturating_add(other)
     }
@@ -168,6 +187,7 @@ impl Add for Time {
 
 /// Saturates at [`Time::MAX`].
 impl AddAssign for Time {
+    #[inline]
     fn add_assign(&mut self, other: Time) {
         *self = *self + other;
     }
@@ -177,6 +197,7 @@ impl AddAssign for Time {
 impl Mul<u64> for Time {
     type Output = Time;
 
+    #[inline]
     fn mul(self, count: u64) -> Time {
         self.saturating_mul(count)
     }
@@ -186,6 +207,7 @@ impl Mul<u64> for Time {
 impl Div<u64> for Time {
     type Output = Time;
 
+    #[inline]
     fn div(self, count: u64) -> Time {
         Time(self.0 / count)
     }
@@ -195,6 +217,7 @@ impl Div<u64> for Time {
 impl Div for Time {
     type Output = u64;
 
+    #[inline]
     fn div(self, span: Time) -> u64 {
         self.0 / span.0
     }
@@ -204,6 +227,7 @@ impl Div for Time {
 impl Rem for Time {
     type Output = Time;
 
+    #[inline]
     fn rem(self, span: Time) -> Time {
         Time(self.0 % span.0)
     }

@@ -172,7 +172,7 @@ impl EventLoop {
     ) -> Result<(), Error> {
         self.start_pusher();
         loop {
-            let sleep = Duration::from_nanos(self.sleep().as_nanos());
+            let sleep = self.sleep().to_duration();
             let first = tokio::select! {
                 () = stop.stopped() => break,
                 config = reload.next() => {

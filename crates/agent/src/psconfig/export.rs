@@ -60,7 +60,7 @@ pub fn export_psconfig(config: &Config, members: &Members) -> PsconfigExport {
                 "throughput"
             }
             Ok(Kind::Latency) => {
-                spec_json["count"] = (spec.duration.as_nanos() / RTT_INTERVAL.as_nanos()).max(1).into();
+                spec_json["count"] = (spec.duration / RTT_INTERVAL).max(1).into();
                 spec_json["interval"] = iso_text(RTT_INTERVAL).into();
                 "rtt"
             }

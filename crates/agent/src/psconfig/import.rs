@@ -333,7 +333,7 @@ fn times(schedule: &Schedule, is_continuous: bool, note: &mut impl FnMut(String)
 fn text(time: Time) -> String {
     match time.as_nanos() % 1_000_000_000 {
         0 => format!("{}s", time.as_nanos() / 1_000_000_000),
-        _ => format!("{}ms", time.as_nanos() / 1_000_000),
+        _ => format!("{}ms", time.as_millis()),
     }
 }
 

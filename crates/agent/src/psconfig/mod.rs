@@ -25,7 +25,7 @@ fn duration(text: &str) -> Option<Time> {
 
 /// An ISO 8601 duration in seconds.
 fn iso_text(time: Time) -> String {
-    let millis = time.as_nanos() / 1_000_000;
+    let millis = time.as_millis();
     let (seconds, fraction) = (millis / 1000, millis % 1000);
     match fraction {
         0 => format!("PT{seconds}S"),

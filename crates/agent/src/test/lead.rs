@@ -60,9 +60,7 @@ pub(crate) fn measure(job: &LeadJob) -> Measured {
         }
     };
     // The slot has begun: the time that the start took is missing from the test.
-    let remaining = Duration::from_nanos(job.parameters.duration.as_nanos())
-        .saturating_sub(begin.elapsed())
-        .max(MIN_TEST);
+    let remaining = job.parameters.duration.to_duration().saturating_sub(begin.elapsed()).max(MIN_TEST);
     match job.parameters.kind {
         Kind::Throughput => throughput(job, &endpoint, remaining),
         Kind::Latency => latency(job, &endpoint, remaining),
@@ -83,7 +81,7 @@ pub(crate) fn measure(job: &LeadJob) -> Measured {
 fn throughput(job: &LeadJob, endpoint: &Endpoint, time: Duration) -> Measured {
     let protocol = if job.parameters.rate.is_some() { Protocol::Udp } else { Protocol::Tcp };
     let options = &job.options;
-    let omit = Duration::from_nanos(options.omit.as_nanos());
+    let omit = options.omit.to_duration();
     let spec = TestSpec {
         // Limits and the calendar have the rate of all streams together.
         rate: job.parameters.rate.map(|rate| options.rate_of_stream(rate)),

@@ -155,7 +155,7 @@ impl QuicEnd {
     }
 
     fn std_instant(&self, at: Instant) -> std::time::Instant {
-        self.base + Duration::from_nanos(at.as_nanos())
+        self.base + at.since_origin().to_duration()
     }
 
     fn instant(&self, at: std::time::Instant) -> Instant {

@@ -108,7 +108,7 @@ impl Receiver {
             self.requests.iter().filter(|(first, last, _)| (*first..=*last).contains(&number));
         let (Some((.., at)), None) = (requested.next(), requested.next()) else { return };
         let sample = now.saturating_since(*at);
-        self.rtt = Time::from_nanos((self.rtt.as_nanos() * 7 + sample.as_nanos()) / 8);
+        self.rtt = (self.rtt * 7 + sample) / 8;
         self.min_rtt = Some(self.min_rtt.map_or(sample, |min| min.min(sample)));
     }
 
@@ -165,7 +165,7 @@ impl Receiver {
         if out.len() == begin {
             return false;
         }
-        self.next_repeat = now + Time::from_nanos(self.rtt.as_nanos() * 5 / 4).max(MIN_REPEAT);
+        self.next_repeat = now + (self.rtt * 5 / 4).max(MIN_REPEAT);
         true
     }
 }

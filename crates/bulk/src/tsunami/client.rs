@@ -318,8 +318,8 @@ impl Client {
         if header.kind == BlockKind::Original {
             self.next = header.block.saturating_add(1);
         }
-        let is_repeat_due = now.saturating_since(self.last_repeat)
-            >= Time::from_nanos(self.round_trip.as_nanos() * 5 / 4).max(MIN_REPEAT);
+        let is_repeat_due =
+            now.saturating_since(self.last_repeat) >= (self.round_trip * 5 / 4).max(MIN_REPEAT);
         if header.kind == BlockKind::Last && is_repeat_due {
             self.add_missing(1, header.block);
             self.request_missing(now);

@@ -61,7 +61,7 @@ impl Listener {
         else {
             return Arrival::Ignored;
         };
-        let minute = now.as_nanos() / COOKIE_PERIOD.as_nanos();
+        let minute = now.since_origin() / COOKIE_PERIOD;
         match handshake.request {
             Request::Connect => {
                 let cookie = self.cookie(peer, minute);

@@ -346,7 +346,7 @@ mod tests {
         control.on_loss(Instant::ZERO, 900, 1, &PATH);
         assert_eq!(control.period(), period, "sent before the rate changed");
         control.on_loss(Instant::ZERO, 1101, 1, &PATH);
-        assert_eq!(control.period(), Time::from_nanos(period.as_nanos() * 9 / 8));
+        assert_eq!(control.period(), period * 9 / 8);
     }
 
     #[test]

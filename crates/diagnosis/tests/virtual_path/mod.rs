@@ -9,7 +9,7 @@ use probe::{
 use scenario::{Cc, FlowKind, PingSpec, Scenario, TcpSpec, UdpSpec};
 use sim::{MeasuredFlow, MeasurementSession};
 use tune::{HostFacts, Reading, SysctlValue};
-use units::{BitRate, Bytes, Instant, Time};
+use units::{BitRate, Bytes, Time};
 use verdict::{Buffer, FlowContext, FlowTimes, Generator};
 
 /// Maximum number of measurements of one diagnosis.
@@ -114,10 +114,7 @@ impl Path for VirtualPath<'_> {
             size: Some(Bytes((size as u64 / u64::from(plan.payload)).max(1) * u64::from(plan.payload))),
             bursts: None,
         };
-        let seen = self.measure(
-            FlowKind::Udp(udp),
-            Time::from_nanos(plan.time.as_nanos() + Time::from_secs(3).as_nanos()),
-        );
+        let seen = self.measure(FlowKind::Udp(udp), plan.time + Time::from_secs(3));
         let last = seen.rows.iter().rev().find_map(|row| row.datagrams_received).unwrap_or(0);
         let sent = seen.rows.last().and_then(|row| row.datagrams_sent).unwrap_or(0) as u64;
         Ok(Some(Burst {
@@ -146,7 +143,7 @@ impl Path for VirtualPath<'_> {
             generator: Some(Generator::default()),
             ..FlowContext::default()
         };
-        let micros = |time: Time| (time.as_nanos() / 1000) as i64;
+        let micros = |time: Time| time.as_micros() as i64;
         let times = FlowTimes {
             kind: schema::FlowKind::Tcp,
             cc: seen.cc.clone(),
@@ -192,7 +189,7 @@ impl Path for VirtualPath<'_> {
                 self.session.advance(begin.since(self.session.now())).unwrap();
                 let at: Vec<Time> = train.offsets_ns.iter().map(|ns| Time::from_nanos(*ns)).collect();
                 let arrived = self.session.send_train(train.bytes, &at).unwrap();
-                budget.record(begin, Instant::from_nanos(begin.as_nanos() + train.duration_ns()), train);
+                budget.record(begin, begin + Time::from_nanos(train.duration_ns()), train);
                 seen.push(TrainObservation {
                     bytes: train.bytes,
                     sent_ns: train.offsets_ns.iter().map(|ns| (begin.as_nanos() + ns) as i64).collect(),

@@ -134,7 +134,7 @@ fn exchange(
 ) -> Result<StreamSample, Error> {
     let packets = parameters.packets.unwrap_or(0);
     let planned = parameters.time_of(packets) + parameters.deadline;
-    let timeout = Duration::from_nanos(planned.as_nanos()).saturating_add(PEER_TIMEOUT);
+    let timeout = planned.to_duration().saturating_add(PEER_TIMEOUT);
     let shared = udp.shared;
     let (mut has_reported_end, mut peer_has_ended) = (false, false);
     let mut last_message = std::time::Instant::now();

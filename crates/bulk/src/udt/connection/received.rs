@@ -221,10 +221,7 @@ impl Connection {
 
 /// The smoothed round-trip time and its mean deviation after a sample.
 fn smooth_rtt(rtt: Time, deviation: Time, sample: Time) -> (Time, Time) {
-    (
-        Time::from_nanos((rtt.as_nanos() * 7 + sample.as_nanos()) / 8),
-        Time::from_nanos((deviation.as_nanos() * 3 + sample.abs_diff(rtt).as_nanos()) / 4),
-    )
+    ((rtt * 7 + sample) / 8, (deviation * 3 + sample.abs_diff(rtt)) / 4)
 }
 
 /// Moving average with a weight of 1/8 for the report; a report of 0 is ignored.

@@ -44,9 +44,8 @@ impl Connection {
     /// When the peer has been silent for too long.
     fn expiration(&self) -> Instant {
         let count = u64::from(self.expirations);
-        let interval =
-            Time::from_nanos((self.rtt.as_nanos() + 4 * self.rtt_var.as_nanos()).saturating_mul(count)) + SYN;
-        self.last_response + interval.max(Time::from_nanos(MIN_EXPIRATION.as_nanos() * count))
+        let interval = (self.rtt + self.rtt_var * 4) * count + SYN;
+        self.last_response + interval.max(MIN_EXPIRATION * count)
     }
 
     /// Time until the first unacknowledged packet is retransmitted.
@@ -97,7 +96,7 @@ impl Connection {
         self.ack.light = 1;
         let next = self.receive.next;
         let since_full = now.saturating_since(self.ack.last_full);
-        if next == self.ack.sent && since_full < self.rtt + Time::from_nanos(4 * self.rtt_var.as_nanos()) {
+        if next == self.ack.sent && since_full < self.rtt + self.rtt_var * 4 {
             return;
         }
         self.ack.sent = next;

@@ -403,7 +403,12 @@ proptest! {
     fn arbitrary_facts_of_a_peer_cause_no_panic(rmem in "[-0-9 a-z]{0,40}", scaling in "[-0-9]{0,3}", got in 0.0f64..1e12, rtt in any::<u64>(), busy in any::<f64>()) {
         let peer = facts(&[("net.ipv4.tcp_rmem", &rmem), ("net.ipv4.tcp_window_scaling", &scaling)]);
         for cause in Cause::ALL {
-            let observed = Observed { receiver: Some(peer.clone()), rtt: Time::from_nanos(rtt), receiver_busy: Some(busy), ..seen(got, cause) };
+            let observed = Observed {
+                receiver: Some(peer.clone()),
+                rtt: Time::from_nanos(rtt),
+                receiver_busy: Some(busy),
+                ..seen(got, cause)
+            };
             let limits = rank(&observed).limits;
             prop_assert!(limits.windows(2).all(|pair| pair[0].allows_bps <= pair[1].allows_bps));
         }

@@ -6,7 +6,8 @@ use crate::RateTrace;
 
 /// Maximum number of lines in a trace file.
 pub const MAX_TRACE_LINES: usize = 10_000_000;
-/// Maximum period of a trace: about three years, so that instants after many periods fit into [`Time`].
+/// Maximum period of a trace: about three years, so that instants after many periods fit into
+/// [`units::Instant`].
 const MAX_PERIOD: Time = Time::from_secs(100_000_000);
 /// Period of a trace with a single step and no end.
 const SINGLE_STEP_PERIOD: Time = Time::from_secs(1);

@@ -122,7 +122,8 @@ proptest! {
     /// Without a rate each packet takes exactly the delay.
     #[test]
     fn delay_is_exact(delay in 0u64..1_000_000_000, sends in sends()) {
-        let spec = PipeSpec { delay: Time::from_nanos(delay), queue: QueueLimit::Bytes(Bytes(100)), ..PipeSpec::default() };
+        let queue = QueueLimit::Bytes(Bytes(100));
+        let spec = PipeSpec { delay: Time::from_nanos(delay), queue, ..PipeSpec::default() };
         let (log, sent) = play(&mut dumbbell(spec, 1), &sends);
         prop_assert_eq!(log.delivered.len() as u64, sent, "a delay alone must never drop");
         let mut now = 0;

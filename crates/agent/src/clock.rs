@@ -7,7 +7,7 @@ use std::sync::{
 };
 
 use reservation::Now;
-use units::Time;
+use units::{Instant, Time};
 
 /// The error that the kernel reports for an unsynchronized clock (NTP_PHASE_LIMIT).
 const UNKNOWN_ERROR: Time = Time::from_secs(16);
@@ -29,13 +29,14 @@ pub struct Clock {
 impl Clock {
     /// Reads both clocks.
     pub(crate) fn now(&self) -> Now {
-        let time =
-            |duration: std::time::Duration| Time(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
-        let utc = time(os::realtime());
+        let [steady, utc] =
+            [os::boottime(), os::realtime()].map(|time| Instant::ZERO + Time::from_duration(time));
         Now {
-            steady: time(os::boottime()),
-            utc: Time(utc.as_nanos().saturating_add_signed(self.offset_ns.load(Ordering::Relaxed))),
-            error: self.error.unwrap_or_else(|| os::clock_error().map_or(UNKNOWN_ERROR, time)),
+            steady,
+            utc: Instant::from_nanos(
+                utc.as_nanos().saturating_add_signed(self.offset_ns.load(Ordering::Relaxed)),
+            ),
+            error: self.error.unwrap_or_else(|| os::clock_error().map_or(UNKNOWN_ERROR, Time::from_duration)),
         }
     }
 
@@ -52,22 +53,22 @@ impl Clock {
 pub(crate) struct RemovalGuard {
     last: Now,
     /// Until this time of the steady clock nothing is removed.
-    doubt_until: Time,
+    doubt_until: Instant,
 }
 
 impl RemovalGuard {
     /// `newest_us`: the start of the newest known test, microseconds since 1970. The clock may have been
     /// stepped while the agent did not run.
     pub fn new(now: Now, newest_us: Option<i64>) -> Self {
-        let newest = newest_us.map(|us| Time::from_micros(u64::try_from(us).unwrap_or(0)));
+        let newest = newest_us.map(|us| Instant::from_micros(u64::try_from(us).unwrap_or(0)));
         let is_doubtful = newest.is_some_and(|newest| now.utc > newest + LARGE_STEP);
-        let doubt_until = if is_doubtful { now.steady + DOUBT } else { Time::ZERO };
+        let doubt_until = if is_doubtful { now.steady + DOUBT } else { Instant::ZERO };
         RemovalGuard { last: now, doubt_until }
     }
 
     /// Reads the clocks.
     pub fn observe(&mut self, now: Now) {
-        let expected = self.last.utc + now.steady.saturating_sub(self.last.steady);
+        let expected = self.last.utc + now.steady.saturating_since(self.last.steady);
         if now.utc > expected + LARGE_STEP {
             tracing::warn!("UTC was stepped forward by more than an hour: no results are removed for a day");
             self.doubt_until = now.steady + DOUBT;
@@ -86,7 +87,7 @@ mod tests {
     use super::*;
 
     fn now(steady_s: u64, utc_s: u64) -> Now {
-        let [steady, utc] = [steady_s, utc_s].map(Time::from_secs);
+        let [steady, utc] = [steady_s, utc_s].map(Instant::from_secs);
         Now { steady, utc, error: Time::ZERO }
     }
 

@@ -49,7 +49,7 @@ pub(crate) fn plain_calendar(mut report: CalendarReport) -> CalendarReport {
 
 /// The latest start of a test that is not in the future by mistake, microseconds since 1970.
 pub(crate) fn latest_start_us(now: Now, settings: &Settings) -> i64 {
-    micros(now.utc + settings.horizon)
+    micros((now.utc + settings.horizon).since_origin())
 }
 
 /// The reservation of a row.
@@ -112,14 +112,14 @@ pub(crate) fn checked(
 
 #[cfg(test)]
 mod tests {
-    use units::Time;
+    use units::{Instant, Time};
 
     use super::*;
     use crate::test_row::tests::row;
 
     #[test]
     fn impossible_results_are_refused() {
-        let now = Now { steady: Time::ZERO, utc: Time::from_secs(1_800_000_000), error: Time::ZERO };
+        let now = Now { steady: Instant::ZERO, utc: Instant::from_secs(1_800_000_000), error: Time::ZERO };
         let settings = Settings::default();
         let now_us = 1_800_000_000_000_000;
         let day_us = 86_400_000_000;

@@ -96,7 +96,7 @@ impl Admission for Rules {
 #[cfg(test)]
 mod tests {
     use reservation::{Class, Now, Outcome, Phase, Point, Reason, Settings, Spec};
-    use units::Time;
+    use units::{Instant, Time};
 
     use super::*;
     use crate::test::Kind;
@@ -105,7 +105,7 @@ mod tests {
     fn mislabelled_tests_and_foreign_users_are_refused_with_the_rule() {
         let limits = "[classes.mesh]\n[assign]\ndefault = \"mesh\"\n".parse::<Limits>().unwrap();
         let rules = Rules::new(limits);
-        let now = Now { steady: Time::ZERO, utc: Time::from_secs(1_800_000_000), error: Time::ZERO };
+        let now = Now { steady: Instant::ZERO, utc: Instant::from_secs(1_800_000_000), error: Time::ZERO };
         let parameters = TestParameters { kind: Kind::Throughput, duration: Time::from_secs(10), rate: None };
         let spec = Spec {
             peer: Some("b".into()),

@@ -118,7 +118,7 @@ impl Session {
             };
             let start = instant("start", &scan.start)?;
             let duration: Time = scan.duration.parse().map_err(|error| wrong(&of("duration"), &error))?;
-            let end = start.checked_add(std::time::Duration::from_nanos(duration.0));
+            let end = start.checked_add(duration.to_duration());
             let end = end.map_err(|error| wrong(&of("duration"), &error))?;
             let deadline = scan.deadline.as_ref().map_or(Ok(end), |text| instant("deadline", text))?;
             if deadline < end {

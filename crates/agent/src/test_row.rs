@@ -98,9 +98,9 @@ impl TestRow {
     }
 }
 
-/// A time in the unit of the rows: whole microseconds.
-pub(crate) fn micros(time: Time) -> i64 {
-    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+/// A span in the unit of the rows: whole microseconds.
+pub(crate) fn micros(span: Time) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

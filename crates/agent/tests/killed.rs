@@ -15,7 +15,7 @@ use reservation::{
     Action, AdmitAll, Class, Message, Now, Phase, Point, PointName, ReservationId, Role, Settings, Spec,
     Step, Test,
 };
-use units::Time;
+use units::{Instant, Time};
 
 /// Set in the child: the directory of the calendar files.
 const DIRECTORY: &str = "LONGFAT_TEST_CALENDARS";
@@ -26,8 +26,8 @@ const TICK: u64 = 1;
 const KILLS: u64 = 25;
 
 fn now(seconds: u64) -> Now {
-    let utc = Time::from_secs(1_800_000_000 + seconds);
-    Now { steady: Time::from_secs(seconds), utc, error: Time::from_millis(1) }
+    let utc = Instant::from_secs(1_800_000_000 + seconds);
+    Now { steady: Instant::from_secs(seconds), utc, error: Time::from_millis(1) }
 }
 
 fn settings() -> Settings {

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use agent::{CalendarError as Error, CalendarFile};
 use reservation::{AdmitAll, Class, Event, Now, Phase, Point, ReservationId, Role, Settings, Spec, Test};
-use units::Time;
+use units::{Instant, Time};
 
 fn now(seconds: u64) -> Now {
-    let utc = Time::from_secs(1_800_000_000 + seconds);
-    Now { steady: Time::from_secs(seconds), utc, error: Time::from_millis(1) }
+    let utc = Instant::from_secs(1_800_000_000 + seconds);
+    Now { steady: Instant::from_secs(seconds), utc, error: Time::from_millis(1) }
 }
 
 fn open(path: &Path, name: &str) -> Result<(CalendarFile, Point), Error> {

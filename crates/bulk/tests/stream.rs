@@ -1,21 +1,21 @@
 //! Real-time streams over paths in virtual time.
 
 use bulk::stream::{NUMBER_BYTES, Parameters, Receiver, Sender};
-use units::{BitRate, Bytes, Time};
+use units::{BitRate, Bytes, Instant, Time};
 
 use crate::common::{End, Path, Simulation};
 
 struct StreamSender(Sender, u32);
 
 impl End for StreamSender {
-    fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
+    fn handle_datagram(&mut self, now: Instant, bytes: &[u8]) {
         self.0.handle_datagram(now, bytes);
     }
-    fn next_timeout(&self) -> Time {
+    fn next_timeout(&self) -> Instant {
         self.0.next_timeout()
     }
-    fn handle_timeout(&mut self, _now: Time) {}
-    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+    fn handle_timeout(&mut self, _now: Instant) {}
+    fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         let Some(number) = self.0.poll_transmit(now) else { return false };
         out.extend_from_slice(&number.to_be_bytes());
         out.resize(NUMBER_BYTES + self.1 as usize, 0);
@@ -26,16 +26,16 @@ impl End for StreamSender {
 struct StreamReceiver(Receiver);
 
 impl End for StreamReceiver {
-    fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
+    fn handle_datagram(&mut self, now: Instant, bytes: &[u8]) {
         self.0.handle_datagram(now, bytes);
     }
-    fn next_timeout(&self) -> Time {
+    fn next_timeout(&self) -> Instant {
         self.0.next_timeout()
     }
-    fn handle_timeout(&mut self, now: Time) {
+    fn handle_timeout(&mut self, now: Instant) {
         self.0.handle_timeout(now);
     }
-    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+    fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         self.0.poll_transmit(now, out)
     }
 }
@@ -53,7 +53,7 @@ fn stream(deadline: Time, repairs: bool, loss: f64, rate: BitRate) -> (f64, Rece
     let path = Path { rate, rtt: Time::from_millis(50), loss, return_loss: loss, queue: Bytes(100_000) };
     let sender = StreamSender(Sender::new(parameters), 1000);
     let mut simulation = Simulation::new(&path, sender, StreamReceiver(Receiver::new(parameters)), 1);
-    let is_over = simulation.run(Time::from_secs(60), |_, receiver| receiver.0.is_over());
+    let is_over = simulation.run(Instant::from_secs(60), |_, receiver| receiver.0.is_over());
     assert!(is_over);
     let counts = simulation.b.0.counts();
     println!("{counts:?} {:?}", simulation.a.0.statistics());
@@ -107,7 +107,7 @@ proptest::proptest! {
         vdif: None,
         };
         let (mut sender, mut receiver) = (Sender::new(parameters), Receiver::new(parameters));
-        let (mut now, mut sent) = (Time::ZERO, 0);
+        let (mut now, mut sent) = (Instant::ZERO, 0);
         for (number, length) in datagrams {
             now += Time::from_millis(3);
             let mut bytes = (number >> (number % 64)).to_be_bytes().to_vec();

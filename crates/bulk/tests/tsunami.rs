@@ -6,7 +6,7 @@ use bulk::tsunami::{
     Client, Server, SessionError,
     wire::{HEADER_BYTES, Parameters, Request},
 };
-use units::{BitRate, Bytes, Time};
+use units::{BitRate, Bytes, Instant, Time};
 
 use crate::common::{End, Path, Simulation, content};
 
@@ -18,24 +18,24 @@ struct Pipe {
 }
 
 /// Pieces by their time of arrival.
-type InFlight = VecDeque<(Time, Vec<u8>)>;
+type InFlight = VecDeque<(Instant, Vec<u8>)>;
 
 impl Pipe {
     fn new(path: &Path) -> Pipe {
-        Pipe { delay: Time(path.rtt.0 / 2), bytes: Rc::default() }
+        Pipe { delay: path.rtt / 2, bytes: Rc::default() }
     }
 
-    fn push(&self, now: Time, bytes: Vec<u8>) {
+    fn push(&self, now: Instant, bytes: Vec<u8>) {
         if !bytes.is_empty() {
             self.bytes.borrow_mut().push_back((now + self.delay, bytes));
         }
     }
 
-    fn due(&self) -> Time {
-        self.bytes.borrow().front().map_or(Time::NEVER, |(at, _)| *at)
+    fn due(&self) -> Instant {
+        self.bytes.borrow().front().map_or(Instant::NEVER, |(at, _)| *at)
     }
 
-    fn pop(&self, now: Time) -> Option<Vec<u8>> {
+    fn pop(&self, now: Instant) -> Option<Vec<u8>> {
         let mut bytes = self.bytes.borrow_mut();
         bytes.pop_front_if(|(at, _)| *at <= now).map(|(_, bytes)| bytes)
     }
@@ -49,11 +49,11 @@ struct Sender {
 }
 
 impl End for Sender {
-    fn handle_datagram(&mut self, _now: Time, _bytes: &[u8]) {}
-    fn next_timeout(&self) -> Time {
+    fn handle_datagram(&mut self, _now: Instant, _bytes: &[u8]) {}
+    fn next_timeout(&self) -> Instant {
         self.server.next_timeout().min(self.incoming.due())
     }
-    fn handle_timeout(&mut self, now: Time) {
+    fn handle_timeout(&mut self, now: Instant) {
         while let Some(bytes) = self.incoming.pop(now) {
             self.server.handle_control(now, &bytes);
         }
@@ -61,7 +61,7 @@ impl End for Sender {
             self.server.offer(now, self.file_bytes, 1);
         }
     }
-    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+    fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         self.outgoing.push(now, self.server.take_control());
         let Some(block) = self.server.poll_transmit(now) else { return false };
         out.extend_from_slice(&block.header.encode());
@@ -85,7 +85,7 @@ struct Receiver {
 }
 
 impl End for Receiver {
-    fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
+    fn handle_datagram(&mut self, now: Instant, bytes: &[u8]) {
         if let Some(block) = self.client.handle_datagram(now, bytes) {
             let (mut at, mut rest) = (block.offset, block.bytes);
             self.received += rest.len() as u64;
@@ -97,15 +97,15 @@ impl End for Receiver {
             }
         }
     }
-    fn next_timeout(&self) -> Time {
+    fn next_timeout(&self) -> Instant {
         self.incoming.due()
     }
-    fn handle_timeout(&mut self, now: Time) {
+    fn handle_timeout(&mut self, now: Instant) {
         while let Some(bytes) = self.incoming.pop(now) {
             self.client.handle_control(now, &bytes);
         }
     }
-    fn poll_transmit(&mut self, now: Time, _out: &mut Vec<u8>) -> bool {
+    fn poll_transmit(&mut self, now: Instant, _out: &mut Vec<u8>) -> bool {
         self.outgoing.push(now, self.client.take_control());
         false
     }
@@ -133,7 +133,7 @@ fn simulation(
 /// Sends a file; returns the goodput in bit/s, from the beginning of the dialogue to the last block.
 fn transfer(path: &Path, parameters: Parameters, bytes: u64, resume: u64, seed: u64) -> f64 {
     let mut simulation = simulation(path, parameters, bytes, resume, seed);
-    let is_done = simulation.run(Time::from_secs(3600), |_, receiver| receiver.client.is_complete());
+    let is_done = simulation.run(Instant::from_secs(3600), |_, receiver| receiver.client.is_complete());
     let (sent, received) = (simulation.a.server.statistics(), simulation.b.client.statistics());
     assert!(is_done, "{} of {bytes} bytes, {sent:?}, {received:?}", simulation.b.received);
     let had = resume - resume % u64::from(parameters.block_bytes);
@@ -212,17 +212,17 @@ fn a_wrong_secret_is_refused() {
     let path = Path::long_fat(0.0);
     let mut simulation = simulation(&path, Parameters::default(), 1000, 0, 1);
     simulation.a.server = Server::new(b"another", [9; 64]);
-    simulation.run(Time::from_secs(9), |_, receiver| receiver.client.error().is_some());
+    simulation.run(Instant::from_secs(9), |_, receiver| receiver.client.error().is_some());
     assert_eq!(simulation.a.server.error(), Some(SessionError::Secret));
     assert_eq!(simulation.b.client.error(), Some(SessionError::Secret));
-    assert_eq!(simulation.a.server.next_timeout(), Time::NEVER);
+    assert_eq!(simulation.a.server.next_timeout(), Instant::NEVER);
 }
 
 #[test]
 fn a_server_without_feedback_slows_down_and_ends() {
     let mut server = Server::new(b"", [0; 64]);
     let mut client = Client::new(b"", "file", gigabit(), 7, 0);
-    let now = Time::ZERO;
+    let now = Instant::ZERO;
     for _ in 0..5 {
         client.handle_control(now, &server.take_control());
         server.handle_control(now, &client.take_control());
@@ -256,11 +256,11 @@ fn a_client_that_receives_blocks_accepts_no_more_dialogue() {
     let mut server = Server::new(b"", [0; 64]);
     let mut client = Client::new(b"", "file", gigabit(), 7, 0);
     for _ in 0..5 {
-        client.handle_control(Time::ZERO, &server.take_control());
-        server.handle_control(Time::ZERO, &client.take_control());
-        server.offer(Time::ZERO, 1 << 40, 0);
+        client.handle_control(Instant::ZERO, &server.take_control());
+        server.handle_control(Instant::ZERO, &client.take_control());
+        server.offer(Instant::ZERO, 1 << 40, 0);
     }
     assert_eq!((client.file_bytes(), client.error()), (Some(1 << 40), None));
-    client.handle_control(Time::ZERO, &[0]);
+    client.handle_control(Instant::ZERO, &[0]);
     assert_eq!(client.error(), Some(SessionError::Invalid("message")));
 }

@@ -4,7 +4,7 @@ use bulk::udt::{
     Arrival, CloseReason, Config, Connection, Daimd, FixedRate, Listener, RateControl, SocketType,
 };
 use proptest::prelude::*;
-use units::{BitRate, Bytes, Time};
+use units::{BitRate, Bytes, Instant, Time};
 
 use crate::common::{End, Path, Simulation, content};
 
@@ -17,7 +17,7 @@ struct Sender {
 
 impl Sender {
     fn new(config: Config, rate: Box<dyn RateControl>, bytes: u64) -> Self {
-        Sender { connection: Connection::connect(Time::ZERO, config, [0; 4], rate), bytes, written: 0 }
+        Sender { connection: Connection::connect(Instant::ZERO, config, [0; 4], rate), bytes, written: 0 }
     }
 
     fn write(&mut self) {
@@ -36,17 +36,17 @@ impl Sender {
 }
 
 impl End for Sender {
-    fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
+    fn handle_datagram(&mut self, now: Instant, bytes: &[u8]) {
         self.connection.handle_datagram(now, bytes);
         self.write();
     }
-    fn next_timeout(&self) -> Time {
+    fn next_timeout(&self) -> Instant {
         self.connection.next_timeout()
     }
-    fn handle_timeout(&mut self, now: Time) {
+    fn handle_timeout(&mut self, now: Instant) {
         self.connection.handle_timeout(now);
     }
-    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+    fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         self.connection.poll_transmit(now, out)
     }
 }
@@ -57,7 +57,7 @@ struct Receiver {
     reply: Option<Vec<u8>>,
     connection: Option<Connection>,
     read: u64,
-    finished: Time,
+    finished: Instant,
 }
 
 impl Receiver {
@@ -67,13 +67,13 @@ impl Receiver {
             reply: None,
             connection: None,
             read: 0,
-            finished: Time::NEVER,
+            finished: Instant::NEVER,
         }
     }
 }
 
 impl End for Receiver {
-    fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
+    fn handle_datagram(&mut self, now: Instant, bytes: &[u8]) {
         let Some(connection) = &mut self.connection else {
             match self.listener.handle_datagram(now, b"peer", bytes) {
                 Arrival::Ignored => {}
@@ -100,19 +100,19 @@ impl End for Receiver {
                 rest = &rest[expected.len()..];
             }
         }
-        if connection.close_reason().is_some() && self.finished == Time::NEVER {
+        if connection.close_reason().is_some() && self.finished == Instant::NEVER {
             self.finished = now;
         }
     }
-    fn next_timeout(&self) -> Time {
-        self.connection.as_ref().map_or(Time::NEVER, Connection::next_timeout)
+    fn next_timeout(&self) -> Instant {
+        self.connection.as_ref().map_or(Instant::NEVER, Connection::next_timeout)
     }
-    fn handle_timeout(&mut self, now: Time) {
+    fn handle_timeout(&mut self, now: Instant) {
         if let Some(connection) = &mut self.connection {
             connection.handle_timeout(now);
         }
     }
-    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+    fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         if let Some(reply) = self.reply.take() {
             *out = reply;
             return true;
@@ -126,7 +126,7 @@ fn transfer(path: &Path, rate: Box<dyn RateControl>, bytes: u64, seed: u64) -> f
     let config =
         Config { receive_packets: 65_536, send_packets: 65_536, initial: 0x7fff_fff0, ..Config::default() };
     let mut simulation = Simulation::new(path, Sender::new(config, rate, bytes), Receiver::new(config), seed);
-    let is_done = simulation.run(Time::from_secs(3600), |sender, receiver| {
+    let is_done = simulation.run(Instant::from_secs(3600), |sender, receiver| {
         receiver.read == bytes && sender.connection.close_reason().is_some()
     });
     let statistics = simulation.a.connection.statistics();
@@ -202,18 +202,19 @@ fn empty_and_tiny_files_arrive() {
 fn pair(socket_type: SocketType) -> (Connection, Connection) {
     let config = Config { socket_type, ..Config::default() };
     let listener = Listener::new(config, [5; 32]);
-    let mut client = Connection::connect(Time::ZERO, config, [0; 4], Box::new(Daimd::new(1)));
+    let mut client = Connection::connect(Instant::ZERO, config, [0; 4], Box::new(Daimd::new(1)));
     for _ in 0..2 {
-        client.handle_timeout(Time::ZERO);
+        client.handle_timeout(Instant::ZERO);
         let mut request = Vec::new();
-        assert!(client.poll_transmit(Time::ZERO, &mut request));
-        match listener.handle_datagram(Time::ZERO, b"a", &request) {
-            Arrival::Reply(reply) => client.handle_datagram(Time::ZERO, &reply),
+        assert!(client.poll_transmit(Instant::ZERO, &mut request));
+        match listener.handle_datagram(Instant::ZERO, b"a", &request) {
+            Arrival::Reply(reply) => client.handle_datagram(Instant::ZERO, &reply),
             Arrival::Request(incoming) => {
-                let mut server = listener.accept(Time::ZERO, &incoming, 9, [0; 4], Box::new(Daimd::new(1)));
+                let mut server =
+                    listener.accept(Instant::ZERO, &incoming, 9, [0; 4], Box::new(Daimd::new(1)));
                 let mut response = Vec::new();
-                assert!(server.poll_transmit(Time::ZERO, &mut response));
-                client.handle_datagram(Time::ZERO, &response);
+                assert!(server.poll_transmit(Instant::ZERO, &mut response));
+                client.handle_datagram(Instant::ZERO, &response);
                 assert!(client.is_established());
                 return (client, server);
             }
@@ -226,33 +227,33 @@ fn pair(socket_type: SocketType) -> (Connection, Connection) {
 #[test]
 fn a_cookie_is_valid_for_one_address_and_two_minutes() {
     let listener = Listener::new(Config::default(), [5; 32]);
-    let mut client = Connection::connect(Time::ZERO, Config::default(), [0; 4], Box::new(Daimd::new(1)));
-    client.handle_timeout(Time::ZERO);
+    let mut client = Connection::connect(Instant::ZERO, Config::default(), [0; 4], Box::new(Daimd::new(1)));
+    client.handle_timeout(Instant::ZERO);
     let mut request = Vec::new();
-    client.poll_transmit(Time::ZERO, &mut request);
-    let Arrival::Reply(reply) = listener.handle_datagram(Time::ZERO, b"a", &request) else {
+    client.poll_transmit(Instant::ZERO, &mut request);
+    let Arrival::Reply(reply) = listener.handle_datagram(Instant::ZERO, b"a", &request) else {
         panic!("no cookie")
     };
-    client.handle_datagram(Time::ZERO, &reply);
-    client.handle_timeout(Time::ZERO);
+    client.handle_datagram(Instant::ZERO, &reply);
+    client.handle_timeout(Instant::ZERO);
     let mut second = Vec::new();
-    client.poll_transmit(Time::ZERO, &mut second);
-    let arrival = |at: Time, peer: &[u8]| listener.handle_datagram(at, peer, &second);
-    assert!(matches!(arrival(Time::from_secs(119), b"a"), Arrival::Request(_)));
-    assert!(matches!(arrival(Time::from_secs(120), b"a"), Arrival::Ignored));
-    assert!(matches!(arrival(Time::ZERO, b"b"), Arrival::Ignored));
+    client.poll_transmit(Instant::ZERO, &mut second);
+    let arrival = |at: Instant, peer: &[u8]| listener.handle_datagram(at, peer, &second);
+    assert!(matches!(arrival(Instant::from_secs(119), b"a"), Arrival::Request(_)));
+    assert!(matches!(arrival(Instant::from_secs(120), b"a"), Arrival::Ignored));
+    assert!(matches!(arrival(Instant::ZERO, b"b"), Arrival::Ignored));
 }
 
 #[test]
 fn messages_keep_their_boundaries_and_expire() {
     let (mut client, mut server) = pair(SocketType::Messages);
     let long = vec![7; 5000];
-    assert!(client.send_message(Time::ZERO, &long, true, Time::NEVER));
-    assert!(client.send_message(Time::ZERO, b"expires", true, Time::from_millis(1)));
-    assert!(client.send_message(Time::ZERO, b"late", true, Time::NEVER));
-    let mut now = Time::ZERO;
+    assert!(client.send_message(Instant::ZERO, &long, true, Time::MAX));
+    assert!(client.send_message(Instant::ZERO, b"expires", true, Time::from_millis(1)));
+    assert!(client.send_message(Instant::ZERO, b"late", true, Time::MAX));
+    let mut now = Instant::ZERO;
     let mut datagrams = Vec::new();
-    while now < Time::from_millis(1) {
+    while now < Instant::from_millis(1) {
         let mut out = Vec::new();
         while client.poll_transmit(now, &mut out) {
             datagrams.push(std::mem::take(&mut out));
@@ -268,7 +269,7 @@ fn messages_keep_their_boundaries_and_expire() {
     }
     assert_eq!(server.receive_message().as_deref(), Some(&long[..]));
     assert_eq!(server.receive_message(), None);
-    now = Time::from_millis(50);
+    now = Instant::from_millis(50);
     for _ in 0..2 {
         for from_server in [true, false] {
             let (sender, receiver) =
@@ -288,28 +289,28 @@ fn messages_keep_their_boundaries_and_expire() {
 fn the_connection_to_a_silent_peer_ends() {
     let (mut client, _) = pair(SocketType::Stream);
     assert_eq!(client.write(b"unheard"), 7);
-    let mut now = Time::ZERO;
+    let mut now = Instant::ZERO;
     while client.close_reason().is_none() {
         now = client.next_timeout();
-        assert!(now < Time::from_secs(60));
+        assert!(now < Instant::from_secs(60));
         client.handle_timeout(now);
         while client.poll_transmit(now, &mut Vec::new()) {}
     }
     assert_eq!(client.close_reason(), Some(CloseReason::Timeout));
-    assert!(now > Time::from_secs(40), "{now:?}");
-    assert_eq!(client.next_timeout(), Time::NEVER);
+    assert!(now > Instant::from_secs(40), "{now:?}");
+    assert_eq!(client.next_timeout(), Instant::NEVER);
 }
 
 #[test]
 fn an_acknowledgement_of_unsent_data_ends_the_connection() {
     let (mut client, server) = pair(SocketType::Stream);
     let mut forged = vec![0x80, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 9];
-    client.handle_datagram(Time::ZERO, &forged);
+    client.handle_datagram(Instant::ZERO, &forged);
     assert_eq!(client.close_reason(), Some(CloseReason::Violation));
     // Another socket's packets are ignored.
     forged[15] = 77;
     let mut other = server;
-    other.handle_datagram(Time::ZERO, &forged);
+    other.handle_datagram(Instant::ZERO, &forged);
     assert_eq!(other.close_reason(), None);
 }
 
@@ -323,7 +324,7 @@ proptest! {
     ) {
         let (_, mut server) = pair(SocketType::Stream);
         server.write(&[1; 10_000]);
-        let (mut now, mut sent) = (Time::ZERO, 0usize);
+        let (mut now, mut sent) = (Instant::ZERO, 0usize);
         for (kind, sequence, tail) in datagrams {
             let mut bytes = Vec::new();
             let first = if kind == 9 { sequence } else { 0x8000_0000 | u32::from(kind) << 16 };

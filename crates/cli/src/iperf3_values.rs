@@ -60,7 +60,7 @@ pub fn time(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=MAX_SECONDS).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
         Ok(_) => Err(format!("{text:?} is not a time")),
-        Err(_) => Ok(Duration::from_nanos(text.parse::<Time>().map_err(|e| e.to_string())?.0)),
+        Err(_) => Ok(text.parse::<Time>().map_err(|e| e.to_string())?.to_duration()),
     }
 }
 

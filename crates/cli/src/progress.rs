@@ -71,7 +71,7 @@ impl Observer for ProgressDisplay {
 
     fn run(&self, title: &str, duration: Time) -> Box<dyn RunObserver + '_> {
         let bar = self.terminal.as_ref().map(|terminal| {
-            let bar = ProgressBar::new(duration.0 / 1_000_000);
+            let bar = ProgressBar::new(duration.as_millis());
             let bar = terminal.lines.insert_before(&terminal.count, bar);
             set_style(&bar, "{prefix} {bar:20} {msg}");
             bar.set_prefix(output::printable(title).into_owned());
@@ -146,12 +146,12 @@ impl RunObserver for RunLine {
     }
 
     fn progress(&mut self, progress: &Progress) {
-        let left = self.duration.0.saturating_sub(progress.elapsed.0) as f64 * 1e-9;
+        let left = self.duration.saturating_sub(progress.elapsed).as_nanos() as f64 * 1e-9;
         let flows: Vec<String> = progress.flows.iter().map(|f| self.flow(f)).collect();
         let text = format!("{left:4.1} s left  {}", flows.join("  "));
         match &self.bar {
             Some(bar) => {
-                bar.set_position(progress.elapsed.0 / 1_000_000);
+                bar.set_position(progress.elapsed.as_millis());
                 bar.set_message(output::printable(&text).into_owned());
             }
             None if !self.is_quiet && self.last_line.elapsed() >= LINE_INTERVAL => {

@@ -46,7 +46,7 @@ impl<'a> FlowPath<'a> {
         };
         let forward = directions(&flow.from, &flow.to)?;
         let reverse = directions(&flow.to, &flow.from)?;
-        let propagation = forward.iter().chain(&reverse).map(|(_, _, d)| d.delay.0).sum();
+        let propagation = forward.iter().chain(&reverse).map(|(_, _, d)| d.delay.as_nanos()).sum();
         let (from, to) = (scenario.host(&flow.from)?, scenario.host(&flow.to)?);
         let (address, _) = scenario.flow_addresses(flow)?;
         let ip = if address.is_ipv4() { IpVersion::V4 } else { IpVersion::V6 };
@@ -54,7 +54,7 @@ impl<'a> FlowPath<'a> {
         // hosts.
         let largest = if matches!(flow.kind, FlowKind::Udp(_)) { from.mtu } else { from.mtu.min(to.mtu) };
         let mtu = scenario.path_mtu_from(flow, largest)?.mtu;
-        let propagation = Time(propagation);
+        let propagation = Time::from_nanos(propagation);
         let rtt = propagation + from.turnaround + to.turnaround;
         Some(FlowPath { forward, reverse, rtt, propagation, mtu, host_mtu: from.mtu, ip })
     }
@@ -283,7 +283,7 @@ fn rate_changes(scenario: &Scenario, name: &str, direction: Direction) -> Vec<(i
     let changes = link.into_iter().flat_map(|link| &link.changes).map(|change| {
         let pipe = if direction == Direction::Forward { &change.forward } else { &change.backward };
         let rate = pipe.rate.mean().map_or(f64::INFINITY, BitRate::as_f64);
-        ((change.at.0 / 1000) as i64, rate)
+        (change.at.as_micros() as i64, rate)
     });
     changes.collect()
 }

@@ -250,7 +250,7 @@ fn predict_flow(
             FlowSummary { pings_sent: sent, pings_lost: sent, ..summary }
         }
         FlowKind::Ping(ping) => {
-            let turnaround_s = Time(path.rtt.0 - path.propagation.0).as_secs_f64();
+            let turnaround_s = path.rtt.minus(path.propagation).as_secs_f64();
             let hosts_s = if turnaround_s > 0.0 { turnaround_s } else { HOST_TIME_S };
             let payload = u32::try_from(ping.payload.0).unwrap_or(u32::MAX);
             let request = model::datagram_packets(payload, path.mtu, path.ip);
@@ -404,8 +404,8 @@ fn device_queue(scenario: &Scenario, flow: &FlowSpec, path: &FlowPath<'_>) -> Op
 
 /// The maximum time from a flow's start to its end.
 fn active_time(scenario: &Scenario, flow: &FlowSpec) -> Time {
-    let end = flow.stop.unwrap_or(scenario.duration).min(scenario.duration);
-    Time(end.0.saturating_sub(flow.start.0))
+    let end = flow.stop.unwrap_or(scenario.end()).min(scenario.end());
+    end.saturating_since(flow.start)
 }
 
 /// The goodput that a flow's hosts allow, bit/s; infinite if its packets cost them nothing.

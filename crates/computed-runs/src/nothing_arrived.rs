@@ -3,7 +3,7 @@
 use net::PipeSpec;
 use scenario::{FlowKind, FlowSpec, PathMtu, Scenario};
 use schema::{EngineName, FlowSummary, RunSummary};
-use units::Time;
+use units::{Instant, Time};
 
 /// Number of round trips until a receiver reads the first data of a connection.
 const ROUND_TRIPS_TO_FIRST_DATA: u64 = 3;
@@ -61,13 +61,13 @@ fn cause(scenario: &Scenario, flow: &FlowSpec) -> Option<String> {
         return Some(format!("link {name} on its path {state}"));
     }
     let path = hops(scenario, flow);
-    let active = end(scenario, flow).0.saturating_sub(flow.start.0);
+    let active = end(scenario, flow).saturating_since(flow.start).as_nanos();
     if active == 0 {
         return Some("it starts after the end of the run".into());
     }
-    let rtt: u64 = path.iter().map(|(_, direction)| direction.delay.0).sum();
+    let rtt: u64 = path.iter().map(|(_, direction)| direction.delay.as_nanos()).sum();
     if active < rtt.saturating_mul(ROUND_TRIPS_TO_FIRST_DATA) {
-        let (active, rtt) = (Time(active), Time(rtt));
+        let (active, rtt) = (Time::from_nanos(active), Time::from_nanos(rtt));
         return Some(format!(
             "it lasts {active}, less than {ROUND_TRIPS_TO_FIRST_DATA} round trips of {rtt}"
         ));
@@ -99,8 +99,8 @@ fn black_hole(scenario: &Scenario, flow: &FlowSpec) -> Option<(String, String)> 
 }
 
 /// The end of a flow's time.
-fn end(scenario: &Scenario, flow: &FlowSpec) -> Time {
-    flow.stop.unwrap_or(scenario.duration).min(scenario.duration)
+fn end(scenario: &Scenario, flow: &FlowSpec) -> Instant {
+    flow.stop.unwrap_or(scenario.end()).min(scenario.end())
 }
 
 /// A link that passes no packet during the whole time of a flow.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use engine_common::{FlowTotals, LinkTotals, micros};
+use engine_common::{FlowTotals, LinkTotals, time_us};
 use net::{Direction, PipeSpec};
 use scenario::{FlowKind, FlowSpec, Link, Scenario};
 use schema::{
@@ -10,7 +10,7 @@ use schema::{
     RunSummary,
 };
 use sim::{HostLoad, HostSample};
-use units::{Picoseconds, Time};
+use units::{Instant, Picoseconds, Time};
 use verdict::{FlowContext, FlowTimes, LinkRows, LoadKind, SendingDevice, bottleneck_moves};
 
 use crate::{
@@ -104,7 +104,7 @@ pub fn complete(
         let device = SendingDevice { dropped_segs, ..context.device };
         let ack_path = data_paths.ack_path(scenario, flow);
         let full_ack_link = totals.started.zip(totals.ended).and_then(|(from, to)| {
-            verdict::full_link(&ack_path, &link_rows, micros(from), micros(to)).cloned()
+            verdict::full_link(&ack_path, &link_rows, time_us(from), time_us(to)).cloned()
         });
         let context = FlowContext {
             full_ack_link,
@@ -123,8 +123,8 @@ pub fn complete(
         let times = FlowTimes {
             kind: flow.kind.name().into(),
             cc: totals.cc.clone(),
-            started_us: totals.started.map(micros),
-            ended_us: totals.ended.map(micros),
+            started_us: totals.started.map(time_us),
+            ended_us: totals.ended.map(time_us),
             bytes: totals.bytes,
         };
         let events = flow_events.get(flow.name.as_str()).map_or(&[][..], Vec::as_slice);
@@ -231,7 +231,7 @@ fn host_loads(loads: &[HostLoad], flow: &FlowSpec) -> Vec<verdict::HostLoad> {
         let series = |what: &str, kind, busy: fn(&HostSample) -> Picoseconds| verdict::HostLoad {
             kind,
             name: format!("{what} of {}", load.host),
-            busy_us: load.samples.iter().map(|s| ((s.time.0 / 1000) as i64, micros(busy(s)))).collect(),
+            busy_us: load.samples.iter().map(|s| (s.time.as_micros() as i64, micros(busy(s)))).collect(),
         };
         [series("processor", LoadKind::Processor, |s| s.processor), series("bus", LoadKind::Bus, |s| s.bus)]
     })
@@ -274,12 +274,13 @@ fn add_echo_stalls(echoes: &[FlowSample], events: &[Event], flow_summary: &mut F
 /// Bits that a link's direction can send in this time, with the changes of its rate; `None` if it is
 /// unlimited for a part of the time.
 fn capacity_bits(link: &Link, direction: Direction, duration: Time) -> Option<f64> {
-    let mut changes: Vec<(Time, &PipeSpec)> =
+    let end = Instant::ZERO + duration;
+    let mut changes: Vec<(Instant, &PipeSpec)> =
         link.changes.iter().map(|change| (change.at, change.pipe(direction))).collect();
     changes.sort_by_key(|(at, _)| *at);
-    let starts = [(Time::ZERO, link.pipe(direction))].into_iter().chain(changes.iter().copied());
-    let ends = changes.iter().map(|(at, _)| *at).chain([duration]);
-    let parts = starts.zip(ends).map(|((from, pipe), to)| (to.min(duration).saturating_sub(from), pipe));
+    let starts = [(Instant::ZERO, link.pipe(direction))].into_iter().chain(changes.iter().copied());
+    let ends = changes.iter().map(|(at, _)| *at).chain([end]);
+    let parts = starts.zip(ends).map(|((from, pipe), to)| (to.min(end).saturating_since(from), pipe));
     parts
         .filter(|(length, _)| *length > Time::ZERO)
         .map(|(length, pipe)| Some(pipe.rate.mean()?.as_f64() * length.as_secs_f64()))
@@ -365,8 +366,8 @@ mod tests {
         };
         let totals = |name: &str| FlowTotals {
             name: name.into(),
-            started: Some(Time::ZERO),
-            ended: Some(Time::from_secs(1)),
+            started: Some(Instant::ZERO),
+            ended: Some(Instant::from_secs(1)),
             cc: None,
             bytes: 0,
             playout: None,

@@ -46,7 +46,7 @@ impl Draws {
     pub fn exponential(&mut self, mean: Time) -> Time {
         // Uniform in (0, 1].
         let uniform = ((self.bits() >> 11) + 1) as f64 / (1u64 << 53) as f64;
-        Time((-libm::log(uniform) * mean.as_nanos_f64()) as u64)
+        Time::from_nanos((-libm::log(uniform) * mean.as_nanos_f64()) as u64)
     }
 }
 

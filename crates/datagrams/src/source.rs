@@ -1,6 +1,6 @@
 //! The schedule of a source of datagrams: at exact times, continuously or in on/off bursts.
 
-use units::{BitRate, Bytes, Time};
+use units::{BitRate, Bytes, Instant, Time};
 
 use crate::draws::Draws;
 
@@ -61,14 +61,14 @@ pub struct DatagramSource {
     /// Payload sent, bytes.
     pub sent_bytes: u64,
     /// When the last datagram was due.
-    pub last: Time,
-    next: Time,
+    pub last: Instant,
+    next: Instant,
     burst: CurrentBurst,
 }
 
 #[derive(Debug, Clone)]
 struct CurrentBurst {
-    start: Time,
+    start: Instant,
     length: Time,
     /// Total length of the previous bursts.
     earlier_bursts: Time,
@@ -78,7 +78,7 @@ struct CurrentBurst {
 
 impl DatagramSource {
     /// The first datagram is due at `start`. `draws` gives the lengths of random bursts.
-    pub fn new(plan: &SourcePlan, draws: Draws, start: Time) -> Self {
+    pub fn new(plan: &SourcePlan, draws: Draws, start: Instant) -> Self {
         let (length, earlier_bursts) = (Time::MAX, Time::ZERO);
         let mut burst = CurrentBurst { start, length, earlier_bursts, bursts: plan.bursts, draws };
         burst.length = burst.bursts.map_or(Time::MAX, |bursts| burst.draw_length(bursts.on, bursts.lengths));
@@ -103,7 +103,7 @@ impl DatagramSource {
     }
 
     /// When the next datagram is due; `None` if all are sent.
-    pub fn next(&self) -> Option<Time> {
+    pub fn next(&self) -> Option<Instant> {
         (self.remaining_bytes > 0).then_some(self.next)
     }
 
@@ -120,7 +120,7 @@ impl DatagramSource {
         if self.sent.is_multiple_of(self.back_to_back) {
             let bits = u128::from(self.sent) * u128::from(self.payload) * 8;
             let elapsed = bits * 1_000_000_000 / u128::from(self.rate.0.max(1));
-            self.next = self.burst.instant_after(u64::try_from(elapsed).map_or(Time::MAX, Time));
+            self.next = self.burst.instant_after(u64::try_from(elapsed).map_or(Time::MAX, Time::from_nanos));
         }
         (number, payload as u32)
     }
@@ -128,18 +128,18 @@ impl DatagramSource {
 
 impl CurrentBurst {
     /// The instant at which bursts of this total length have passed.
-    fn instant_after(&mut self, total: Time) -> Time {
+    fn instant_after(&mut self, total: Time) -> Instant {
         while let Some(bursts) = self.bursts
-            && total.since(self.earlier_bursts) >= self.length
+            && total.minus(self.earlier_bursts) >= self.length
             // Livelock guard: bursts of length zero never add up to `total`.
-            && self.start < Time::MAX / 2
+            && self.start < Instant::from_nanos(u64::MAX / 2)
         {
             let pause = self.draw_length(bursts.off, bursts.lengths);
             self.earlier_bursts += self.length;
             self.start = self.start + self.length + pause;
             self.length = self.draw_length(bursts.on, bursts.lengths);
         }
-        self.start + total.since(self.earlier_bursts)
+        self.start + total.minus(self.earlier_bursts)
     }
 
     fn draw_length(&mut self, given: Time, lengths: BurstLengths) -> Time {
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     fn times(plan: &SourcePlan, count: usize) -> Vec<u64> {
-        let mut source = DatagramSource::new(plan, Draws::new(1, 1), Time(1_000));
+        let mut source = DatagramSource::new(plan, Draws::new(1, 1), Instant::from_nanos(1_000));
         let mut times = Vec::new();
         while let Some(at) = source.next().filter(|_| times.len() < count) {
             times.push(at.as_nanos());
@@ -180,7 +180,8 @@ mod tests {
 
     #[test]
     fn bursts_alternate_with_pauses() {
-        let fixed = Bursts { on: Time(2_000_000), off: Time(10_000_000), lengths: BurstLengths::Fixed };
+        let fixed =
+            Bursts { on: Time::from_millis(2), off: Time::from_millis(10), lengths: BurstLengths::Fixed };
         let plan = SourcePlan {
             rate: BitRate(8_000_000),
             payload: 1000,

@@ -47,7 +47,7 @@ pub(crate) fn measure<P: Path>(
 ) -> Result<Option<Capacity>, P::Error> {
     let mut bursts: Vec<Burst> = Vec::new();
     let mut rate = FIRST_RATE.min(max_rate);
-    let time = MIN_BURST_TIME.max(Time(rtt.0.saturating_mul(MIN_BURST_ROUND_TRIPS)));
+    let time = MIN_BURST_TIME.max(rtt * MIN_BURST_ROUND_TRIPS);
     loop {
         let plan = DatagramPlan { rate, payload, time, is_even: false };
         let Some(burst) = path.datagrams(&plan)? else { return Ok(None) };

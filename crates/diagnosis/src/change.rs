@@ -2,7 +2,7 @@
 
 use schema::{Cause, FlowSample};
 use serde::Serialize;
-use units::{BitRate, Time, three_digits};
+use units::{BitRate, Instant, three_digits};
 
 use crate::losses::median;
 
@@ -30,7 +30,7 @@ const ADAPTATION_PIECES: usize = 3;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Change {
     /// Time since the beginning of the test.
-    pub at: Time,
+    pub at: Instant,
     /// Goodput of the test before, bit/s.
     pub before_bps: f64,
     /// Goodput of the test after, bit/s.
@@ -94,7 +94,7 @@ impl Change {
             let (before, after) = (steady(&pieces[..split])?, steady(&pieces[split + ADAPTATION_PIECES..])?);
             let ratio = (before / after).max(after / before);
             (ratio >= MIN_CHANGE_RATIO).then(|| {
-                let at = Time::from_micros(u64::try_from(pieces[split].from_us).unwrap_or(0));
+                let at = Instant::from_micros(u64::try_from(pieces[split].from_us).unwrap_or(0));
                 (Change { at, before_bps: before, after_bps: after }, spread(&pieces[..split], before))
             })
         });

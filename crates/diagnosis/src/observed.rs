@@ -306,7 +306,8 @@ impl Observed {
     pub(crate) fn was_queue_half_empty_at_losses(&self, capacity: &Capacity) -> bool {
         let queueing_us = self.losses.and_then(|losses| Some(losses.rtt_us? - self.base_rtt_us()));
         capacity.queue.zip(queueing_us).is_some_and(|(queue, queueing_us)| {
-            queue.0 as f64 >= MIN_AMPLE_QUEUE * self.rtt.0 as f64 && queueing_us < queue.as_micros_f64() / 2.0
+            queue.as_nanos() as f64 >= MIN_AMPLE_QUEUE * self.rtt.as_nanos() as f64
+                && queueing_us < queue.as_micros_f64() / 2.0
         })
     }
 

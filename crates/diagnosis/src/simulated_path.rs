@@ -354,7 +354,7 @@ impl SimulatedPath {
         session.advance(WARM_UP).ok()?;
         let tcp = TcpSpec { cc: Some(Cc::Named(self.cc.clone())), mss: self.mss, ..TcpSpec::default() };
         let seen = session.measure(FlowKind::Tcp(tcp), self.time).ok()?;
-        let micros = |time: Time| (time.0 / 1000) as i64;
+        let micros = |time: Time| time.as_micros() as i64;
         let times = FlowTimes {
             kind: schema::FlowKind::Tcp,
             cc: seen.cc,
@@ -373,15 +373,12 @@ impl SimulatedPath {
 
     /// The scenario file for the user: the path, and the test, which starts after other traffic.
     pub(crate) fn scenario(&self) -> String {
-        let text = self.text().replacen(
-            SCENARIO_DURATION,
-            &format!("{}ms", (WARM_UP.0 + self.time.0) / 1_000_000),
-            1,
-        );
+        let text =
+            self.text().replacen(SCENARIO_DURATION, &format!("{}ms", (WARM_UP + self.time).as_millis()), 1);
         format!(
             "# The path as longfat diagnose measured it.\n{text}[[flows]]\nname = \"test\"\nfrom = \"h1\"\nto = \"h2\"\ncc = {:?}\nstart = \"{}ms\"\n{}",
             self.cc,
-            WARM_UP.0 / 1_000_000,
+            WARM_UP.as_millis(),
             self.mss.map_or(String::new(), |mss| format!("mss = {mss}\n"))
         )
     }
@@ -438,7 +435,7 @@ impl SimulatedPath {
             sender = settings(&self.sender),
             receiver = settings(&self.receiver),
             rate = link(between),
-            delay = self.rtt.0 / 2000,
+            delay = self.rtt.as_nanos() / 2000,
             loss = self.loss,
             seed = self.seed,
         )

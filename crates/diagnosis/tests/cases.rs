@@ -219,7 +219,7 @@ impl Case {
             seed = self.seed,
             rate = rate as u64,
             queue = queue as u64,
-            delay = self.rtt.0 / 2000,
+            delay = self.rtt.as_nanos() / 2000,
         )
     }
 }

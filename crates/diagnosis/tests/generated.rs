@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Mutex};
 use diagnosis::{Kind, Native, Observed, Options, Ranking, diagnose};
 use scenario::{Scenario, ScenarioFile};
 use sim::{HostDefaults, MeasurementSession};
-use units::{BitRate, Time};
+use units::{BitRate, Instant, Time};
 
 use crate::{
     cases::{Case, Fault},
@@ -302,7 +302,7 @@ fn the_measured_path_is_a_scenario() {
     let file = ScenarioFile::parse("measured.toml", &ranking.scenario.unwrap()).unwrap();
     let scenario = file.resolve(None, &[]).unwrap();
     let test = scenario.flows.iter().find(|flow| flow.name == "test").unwrap();
-    assert_eq!((test.from.as_str(), test.to.as_str(), test.start), ("h1", "h2", Time::from_secs(2)));
+    assert_eq!((test.from.as_str(), test.to.as_str(), test.start), ("h1", "h2", Instant::from_secs(2)));
     assert_eq!(scenario.duration, Time::from_secs(12));
     let link = scenario.links.iter().find(|link| link.forward.rate.mean().is_some()).unwrap();
     let rate = link.forward.rate.mean().unwrap().as_f64();

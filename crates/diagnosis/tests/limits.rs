@@ -11,7 +11,7 @@ use probe::{AvailableBandwidthResult, Interval, Validity};
 use proptest::prelude::*;
 use schema::{Cause, FlowSample, FlowSummary, Limited};
 use tune::{HostFacts, Reading, SysctlValue};
-use units::{BitRate, Time};
+use units::{BitRate, Instant, Time};
 use verdict::StartOfFlow;
 
 const RTT: Time = Time::from_millis(20);
@@ -178,7 +178,7 @@ fn a_burst_with_less_goodput_than_the_test_is_ignored() {
 
 #[test]
 fn a_path_that_changed_comes_first() {
-    let change = Change { at: Time::from_millis(6200), before_bps: 94e6, after_bps: 20e6 };
+    let change = Change { at: Instant::from_millis(6200), before_bps: 94e6, after_bps: 20e6 };
     let fell = Observed { change: Some(change), losses: outstanding(50_000.0), ..seen(60e6, Cause::Loss) };
     let ranking = rank(&fell);
     assert_eq!((ranking.limits[0].kind, ranking.healthy), (Kind::PathChanged, false), "{ranking:?}");
@@ -403,7 +403,12 @@ proptest! {
     fn arbitrary_facts_of_a_peer_cause_no_panic(rmem in "[-0-9 a-z]{0,40}", scaling in "[-0-9]{0,3}", got in 0.0f64..1e12, rtt in any::<u64>(), busy in any::<f64>()) {
         let peer = facts(&[("net.ipv4.tcp_rmem", &rmem), ("net.ipv4.tcp_window_scaling", &scaling)]);
         for cause in Cause::ALL {
-            let observed = Observed { receiver: Some(peer.clone()), rtt: Time(rtt), receiver_busy: Some(busy), ..seen(got, cause) };
+            let observed = Observed {
+                receiver: Some(peer.clone()),
+                rtt: Time::from_nanos(rtt),
+                receiver_busy: Some(busy),
+                ..seen(got, cause)
+            };
             let limits = rank(&observed).limits;
             prop_assert!(limits.windows(2).all(|pair| pair[0].allows_bps <= pair[1].allows_bps));
         }

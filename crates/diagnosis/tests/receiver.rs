@@ -85,7 +85,7 @@ fn measured(case: &Case, limit: Option<HostLimit>) -> (Vec<FlowSample>, Option<C
         ..FlowContext::default()
     };
     decide(&mut seen.rows, &verdict::LinkRows::default(), &context);
-    let micros = |time: Time| (time.0 / 1000) as i64;
+    let micros = |time: Time| time.as_micros() as i64;
     let times = FlowTimes {
         kind: schema::FlowKind::Tcp,
         cc: seen.cc.clone(),

@@ -10,9 +10,9 @@ use bulk::{
 use datagrams::Draws;
 use scenario::{FlowKind, FlowSpec, Scenario};
 use schema::{Event, EventKind, FlowSample};
-use units::Time;
+use units::Instant;
 
-use crate::micros;
+use crate::{micros, time_us};
 
 /// Bytes of the headers of IPv4 and IPv6.
 const IP_HEADERS: [u32; 2] = [20, 40];
@@ -81,12 +81,12 @@ pub fn is_bulk(kind: &FlowKind) -> bool {
 }
 
 /// A row from the counts of both ends; it lacks the goodput.
-pub fn bulk_row(name: &str, now: Time, sender: &SenderCounts, receiver: &ReceiverCounts) -> FlowSample {
+pub fn bulk_row(name: &str, now: Instant, sender: &SenderCounts, receiver: &ReceiverCounts) -> FlowSample {
     let count = |number: u64| i64::try_from(number).ok();
     let payload = u64::from(sender.payload_bytes);
     let rtt = sender.rtt.or(receiver.rtt);
     FlowSample {
-        time_us: micros(now),
+        time_us: time_us(now),
         flow: name.into(),
         snd_cwnd_segs: sender.window_packets.and_then(count),
         snd_mss_bytes: count(payload),
@@ -112,7 +112,7 @@ pub fn bulk_row(name: &str, now: Time, sender: &SenderCounts, receiver: &Receive
 /// The events between the counts of two samples, at the time of the second.
 pub fn bulk_events(
     name: &str,
-    now: Time,
+    now: Instant,
     before: &SenderCounts,
     after: &SenderCounts,
 ) -> impl Iterator<Item = Event> {
@@ -123,7 +123,7 @@ pub fn bulk_events(
         (EventKind::Rto, after.timeouts.saturating_sub(before.timeouts)),
     ];
     grown.into_iter().filter(|(_, count)| *count > 0).map(move |(kind, count)| Event {
-        time_us: micros(now),
+        time_us: time_us(now),
         subject: name.into(),
         kind,
         value: i64::try_from(count).unwrap_or(i64::MAX),

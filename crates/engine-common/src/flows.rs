@@ -2,7 +2,7 @@
 
 use datagrams::{DatagramSource, Draws, SourcePlan};
 use scenario::{Scenario, UdpSpec};
-use units::Time;
+use units::{Instant, Time};
 
 /// Bytes of a UDP header (RFC 768).
 pub const UDP_HEADER_BYTES: u32 = 8;
@@ -23,11 +23,11 @@ pub fn echo_timeout(scenario: &Scenario) -> Time {
                 .rate
                 .mean()
                 .zip(d.queue.bytes(FULL_PACKET_BYTES))
-                .map_or(0, |(rate, held)| rate.transmit_time(held).0);
-            d.delay.0.saturating_add(queue)
+                .map_or(0, |(rate, held)| rate.transmit_time(held).as_nanos());
+            d.delay.as_nanos().saturating_add(queue)
         })
         .fold(0, u64::saturating_add);
-    Time(nanos.saturating_mul(2)).clamp(MIN_ECHO_TIMEOUT, MAX_ECHO_TIMEOUT)
+    Time::from_nanos(nanos.saturating_mul(2)).clamp(MIN_ECHO_TIMEOUT, MAX_ECHO_TIMEOUT)
 }
 
 /// The datagrams of the udp flow with this `index` in the scenario, from `start` on.
@@ -38,7 +38,7 @@ pub fn datagram_source(
     max_payload: u32,
     seed: u64,
     index: usize,
-    start: Time,
+    start: Instant,
 ) -> DatagramSource {
     let payload = udp.packet.map_or(max_payload, |bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX));
     let plan = SourcePlan { rate: udp.rate, payload, back_to_back: 1, size: udp.size, bursts: udp.bursts };

@@ -37,5 +37,5 @@ pub use error_chain::error_chain;
 pub use flows::{UDP_HEADER_BYTES, datagram_source, echo_timeout};
 pub use network::{build_network, build_topology};
 pub use play_out::stream_summary;
-pub use rows::{FlowTotals, LinkSampler, LinkTotals, datagram_row, micros};
+pub use rows::{FlowTotals, LinkSampler, LinkTotals, datagram_row, micros, time_us};
 pub use sampled::{SampledPipe, sampled_pipes};

@@ -4,7 +4,7 @@ use bulk::stream::PlayoutCounts;
 use datagrams::ReceiverCounters;
 use net::{Direction, PipeCounters, PipeId};
 use schema::{Event, EventKind, FlowSample, LinkSample};
-use units::Time;
+use units::{Instant, Time};
 
 use crate::SampledPipe;
 
@@ -16,9 +16,9 @@ pub struct FlowTotals {
     /// Congestion control in use when the flow ended, by the kernel's name.
     pub cc: Option<String>,
     /// When it was connected, since the run's start; `None` if it never was.
-    pub started: Option<Time>,
+    pub started: Option<Instant>,
     /// When it ended, since the run's start.
-    pub ended: Option<Time>,
+    pub ended: Option<Instant>,
     /// Application bytes received.
     pub bytes: u64,
     /// The play-out of a real-time stream.
@@ -41,13 +41,17 @@ pub struct LinkTotals {
 pub struct LinkSampler<'a> {
     sampled: &'a [SampledPipe],
     counters: Vec<PipeCounters>,
-    counted_at: Time,
+    counted_at: Instant,
 }
 
 impl<'a> LinkSampler<'a> {
     /// A sampler for a run that starts with all counters at zero.
     pub fn new(sampled: &'a [SampledPipe]) -> Self {
-        LinkSampler { sampled, counters: vec![PipeCounters::default(); sampled.len()], counted_at: Time(0) }
+        LinkSampler {
+            sampled,
+            counters: vec![PipeCounters::default(); sampled.len()],
+            counted_at: Instant::ZERO,
+        }
     }
 
     /// The directions to sample, in the order in which [`LinkSampler::add_rows`] expects their counters.
@@ -59,12 +63,12 @@ impl<'a> LinkSampler<'a> {
     /// events.
     pub fn add_rows(
         &mut self,
-        now: Time,
+        now: Instant,
         counted: impl IntoIterator<Item = PipeCounters>,
         rows: &mut Vec<LinkSample>,
         events: &mut Vec<Event>,
     ) {
-        let span_ns = u128::from(now.0.saturating_sub(self.counted_at.0));
+        let span_ns = u128::from(now.saturating_since(self.counted_at).as_nanos());
         for ((pipe, before), counted) in self.sampled.iter().zip(&mut self.counters).zip(counted) {
             rows.push(row(pipe, &counted, before, now, span_ns));
             events.extend(drops(pipe, &counted, before, now));
@@ -84,12 +88,18 @@ impl<'a> LinkSampler<'a> {
     }
 }
 
-fn row(pipe: &SampledPipe, now: &PipeCounters, before: &PipeCounters, at: Time, span_ns: u128) -> LinkSample {
+fn row(
+    pipe: &SampledPipe,
+    now: &PipeCounters,
+    before: &PipeCounters,
+    at: Instant,
+    span_ns: u128,
+) -> LinkSample {
     let integer = |value: u64| i64::try_from(value).ok();
     let bits = u128::from(now.sent_bytes - before.sent_bytes) * 8;
     let rate = (bits * 1_000_000_000).checked_div(span_ns);
     LinkSample {
-        time_us: micros(at),
+        time_us: time_us(at),
         link: pipe.name.clone(),
         direction: pipe.direction().name().into(),
         rate_bps: rate.and_then(|rate| i64::try_from(rate).ok()),
@@ -108,23 +118,28 @@ fn drops(
     pipe: &SampledPipe,
     now: &PipeCounters,
     before: &PipeCounters,
-    at: Time,
+    at: Instant,
 ) -> impl Iterator<Item = Event> {
     let queue = now.dropped_queue + now.dropped_aqm - before.dropped_queue - before.dropped_aqm;
     let loss = now.dropped_loss - before.dropped_loss;
     let event = move |(kind, increase): (EventKind, u64)| {
         let subject = format!("{} {}", pipe.name, pipe.direction());
-        (increase > 0).then(|| Event { time_us: micros(at), subject, kind, value: increase as i64 })
+        (increase > 0).then(|| Event { time_us: time_us(at), subject, kind, value: increase as i64 })
     };
     [(EventKind::DropQueue, queue), (EventKind::DropLoss, loss)].into_iter().filter_map(event)
 }
 
 /// A row of a udp flow as of `now`. `sent`: number of datagrams sent, and bytes of their payload.
-pub fn datagram_row(flow: &str, now: Time, sent: (u64, u64), received: &mut ReceiverCounters) -> FlowSample {
+pub fn datagram_row(
+    flow: &str,
+    now: Instant,
+    sent: (u64, u64),
+    received: &mut ReceiverCounters,
+) -> FlowSample {
     let count = |number: u64| i64::try_from(number).ok();
     let owd = received.owd_ns;
     FlowSample {
-        time_us: micros(now),
+        time_us: time_us(now),
         flow: flow.into(),
         bytes_sent: count(sent.1),
         bytes_received: count(received.bytes),
@@ -141,7 +156,12 @@ pub fn datagram_row(flow: &str, now: Time, sent: (u64, u64), received: &mut Rece
     }
 }
 
-/// A time in the unit of the record's tables: whole microseconds since the run's start.
-pub fn micros(time: Time) -> i64 {
-    i64::try_from(time.0 / 1000).unwrap_or(i64::MAX)
+/// An instant in the unit of the record's tables: whole microseconds since the run's start.
+pub fn time_us(at: Instant) -> i64 {
+    micros(at.since_origin())
+}
+
+/// A span in the unit of the record's tables: whole microseconds.
+pub fn micros(span: Time) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }

@@ -80,7 +80,7 @@ fn bytes(scenario: &Scenario, max_rate: Option<BitRate>) -> Option<u64> {
     let mut sum: u64 = 0;
     for flow in &scenario.flows {
         let from_s = flow.start.as_secs_f64();
-        let to_s = flow.stop.unwrap_or(scenario.duration).as_secs_f64().max(from_s);
+        let to_s = flow.stop.unwrap_or(scenario.end()).as_secs_f64().max(from_s);
         let at_rate = |bps: f64| (bps * (to_s - from_s) / 8.0) as u64;
         match &flow.kind {
             FlowKind::Tcp(tcp) => {

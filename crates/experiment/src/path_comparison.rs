@@ -28,7 +28,7 @@ pub(crate) fn compare(scenario: &Scenario, flows: &[FlowSummary]) -> Vec<PathCom
     for (spec, flow) in scenario.flows.iter().zip(flows) {
         let Some(path) = FlowPath::of(scenario, spec) else { continue };
         if let Some(measured) = flow.min_rtt_us {
-            let expected = path.rtt.0 as f64 / 1e3;
+            let expected = path.rtt.as_nanos() as f64 / 1e3;
             let tolerance = (RTT_TOLERANCE * expected).max(RTT_ERROR_US);
             all.push(PathComparison {
                 flow: flow.name.clone(),
@@ -94,7 +94,7 @@ fn differences(comparisons: &[PathComparison]) -> Vec<String> {
     let text = |one: &PathComparison| {
         let (what, measured, expected) = match one.quantity {
             PathQuantity::Rtt => {
-                let ms = |us: f64| Time((us.round() * 1e3) as u64).to_string();
+                let ms = |us: f64| Time::from_nanos((us.round() * 1e3) as u64).to_string();
                 ("smallest round-trip time", ms(one.measured), ms(one.expected))
             }
             PathQuantity::Rate => {

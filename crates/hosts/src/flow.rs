@@ -54,7 +54,7 @@ pub(crate) fn run_flow(
     match &request.traffic {
         Traffic::Ping { interval_us, count, payload, timeout_us } => {
             let options = PingOptions {
-                interval: Time(interval_us.saturating_mul(1000)),
+                interval: Time::from_nanos(interval_us.saturating_mul(1000)),
                 count: *count,
                 payload: *payload,
                 timeout: Duration::from_micros(*timeout_us),

@@ -120,7 +120,7 @@ fn simultaneous<'s>(scenario: &'s Scenario, host: &str) -> Option<(&'s str, &'s 
         |flow: &&FlowSpec| (flow.from == host || flow.to == host) && !matches!(flow.kind, FlowKind::Ping(_));
     let mut flows: Vec<&FlowSpec> = scenario.flows.iter().filter(is_its).collect();
     flows.sort_by_key(|flow| flow.start);
-    let end = |flow: &FlowSpec| flow.stop.unwrap_or(scenario.duration);
+    let end = |flow: &FlowSpec| flow.stop.unwrap_or(scenario.end());
     let pair = flows.windows(2).find(|pair| pair[1].start < end(pair[0]))?;
     Some((&pair[0].name, &pair[1].name))
 }
@@ -144,8 +144,8 @@ fn planned(
         session: None,
         reverse: false,
         bind: None,
-        duration_us: micros(flow.stop.unwrap_or(scenario.duration).0.saturating_sub(flow.start.0)),
-        sample_us: micros(scenario.sample.0).max(1),
+        duration_us: micros(flow.stop.unwrap_or(scenario.end()).saturating_since(flow.start).as_nanos()),
+        sample_us: micros(scenario.sample.as_nanos()).max(1),
         traffic: traffic(scenario, flow),
     };
     // The host at which the flow is started, and the host to which it connects.
@@ -231,10 +231,10 @@ fn traffic(scenario: &Scenario, flow: &FlowSpec) -> Traffic {
         },
         FlowKind::Udp(udp) => Traffic::Udp { rate: udp.rate, payload: udp.packet, size: udp.size },
         FlowKind::Ping(ping) => Traffic::Ping {
-            interval_us: micros(ping.interval.0),
+            interval_us: micros(ping.interval.as_nanos()),
             count: ping.count,
             payload: ping.payload,
-            timeout_us: micros(echo_timeout(scenario).0),
+            timeout_us: micros(echo_timeout(scenario).as_nanos()),
         },
         // Refused by `check`.
         FlowKind::Xcp(_)

@@ -1,10 +1,10 @@
 //! Runs a scenario: connects to the servers, changes settings, starts the flows, collects their samples.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine_common::FlowTotals;
 use scenario::{FlowKind, FlowSpec, Scenario};
-use units::{Bytes, Time};
+use units::{Bytes, Instant, Time};
 
 use crate::{
     Error,
@@ -73,10 +73,10 @@ fn continue_lost(
 ) -> Result<bool, Error> {
     let Some(zero_ns) = measured.zero_ns.filter(|_| !measured.interrupted) else { return Ok(false) };
     let reason = measured.failed.as_ref().map(|error| crate::error::chain(error)).unwrap_or_default();
-    let began = Instant::now();
+    let began = std::time::Instant::now();
     let mut is_announced = false;
     while began.elapsed() < timeout {
-        let now = time_since(zero_ns, os::realtime_ns());
+        let now = instant_since(zero_ns, os::realtime_ns());
         let rest = remainder_of(scenario, measured, now);
         if rest.flows.is_empty() {
             return Ok(false);
@@ -111,26 +111,26 @@ fn continue_lost(
     Ok(false)
 }
 
-/// The time from the run's start, which a server's clock can determine and which therefore may be any number,
-/// to `now_ns`.
-fn time_since(zero_ns: i64, now_ns: i64) -> Time {
-    Time(u64::try_from(now_ns.saturating_sub(zero_ns)).unwrap_or(0))
+/// `now_ns` as an instant of the run, whose start a server's clock can determine and which therefore may be
+/// any number.
+fn instant_since(zero_ns: i64, now_ns: i64) -> Instant {
+    Instant::from_nanos(u64::try_from(now_ns.saturating_sub(zero_ns)).unwrap_or(0))
 }
 
 /// The lost flows that have time left at a time since the run's start.
 fn continued<'a>(
     scenario: &'a Scenario,
     measured: &'a Measured,
-    now: Time,
+    now: Instant,
 ) -> impl Iterator<Item = (&'a FlowSpec, &'a FlowTotals)> {
     let all = scenario.flows.iter().chain(&measured.continuations);
     all.zip(&measured.flow_totals)
         .filter(move |(flow, _)| measured.lost.contains(&flow.name))
-        .filter(move |(flow, _)| now + SHORTEST_CONTINUATION <= flow.stop.unwrap_or(scenario.duration))
+        .filter(move |(flow, _)| now + SHORTEST_CONTINUATION <= flow.stop.unwrap_or(scenario.end()))
 }
 
 /// The scenario with the remaining time of the lost flows at a time since the run's start.
-fn remainder_of(scenario: &Scenario, measured: &Measured, now: Time) -> Scenario {
+fn remainder_of(scenario: &Scenario, measured: &Measured, now: Instant) -> Scenario {
     let mut rest = scenario.clone();
     rest.flows = continued(scenario, measured, now)
         .map(|(flow, totals)| {
@@ -194,9 +194,9 @@ mod tests {
 
     #[test]
     fn any_start_of_the_run_has_a_time_since_then() {
-        assert_eq!(time_since(1_000, 3_000), Time(2_000));
-        assert_eq!(time_since(i64::MIN, 1), Time(i64::MAX as u64));
-        assert_eq!(time_since(i64::MAX, -1), Time(0));
+        assert_eq!(instant_since(1_000, 3_000), Instant::from_nanos(2_000));
+        assert_eq!(instant_since(i64::MIN, 1), Instant::from_nanos(i64::MAX as u64));
+        assert_eq!(instant_since(i64::MAX, -1), Instant::ZERO);
     }
 
     #[test]
@@ -227,9 +227,9 @@ mod tests {
                 playout,
             });
         }
-        let rest = remainder_of(&scenario, &measured, Time::from_secs(3));
-        let starts: Vec<Time> = rest.flows.iter().map(|flow| flow.start).collect();
-        assert_eq!(starts, [Time::from_secs(3), Time::from_secs(5)]);
+        let rest = remainder_of(&scenario, &measured, Instant::from_secs(3));
+        let starts: Vec<Instant> = rest.flows.iter().map(|flow| flow.start).collect();
+        assert_eq!(starts, [Instant::from_secs(3), Instant::from_secs(5)]);
     }
 
     #[test]

@@ -4,14 +4,14 @@ use std::{
     collections::BTreeMap,
     sync::atomic::{AtomicBool, Ordering},
     thread::Scope,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use engine_common::FlowTotals;
 use iperf3::{SampleBuffer, wire::is_possible_time};
 use scenario::Scenario;
 use schema::{Event, EventKind, FlowSample};
-use units::Time;
+use units::Instant;
 
 use crate::{
     Error,
@@ -106,12 +106,12 @@ impl<'a> Running<'a> {
         scope: &'scope Scope<'scope, '_>,
         stops: &'scope [AtomicBool],
     ) -> Result<(), Error> {
-        let launched = Instant::now();
-        let mut stopped: Option<Instant> = None;
+        let launched = std::time::Instant::now();
+        let mut stopped: Option<std::time::Instant> = None;
         let token = self.options.token.cloned();
         while self.states.iter().any(|state| state.end.is_none()) {
             if stopped.is_none() && self.options.stop.load(Ordering::Acquire) {
-                stopped = Some(Instant::now());
+                stopped = Some(std::time::Instant::now());
                 stops.iter().for_each(|stop| stop.store(true, Ordering::Release));
                 // The stop flag also ends the sessions with servers, and so the flows that the servers have
                 // started.
@@ -121,7 +121,7 @@ impl<'a> Running<'a> {
                 self.give_up(|_| true, "it did not end in time");
             }
             for (number, stop) in stops.iter().enumerate() {
-                let due = Duration::from_nanos(self.scenario.flows[number].start.0);
+                let due = self.scenario.flows[number].start.since_origin().to_duration();
                 if self.states[number].is_requested
                     || self.states[number].end.is_some()
                     || stopped.is_some()
@@ -255,7 +255,8 @@ impl<'a> Running<'a> {
                 if let Some(state) = self.states.get_mut(number as usize) {
                     state.started_ns = Some(here_ns);
                     let start = self.scenario.flows[number as usize].start;
-                    self.zero_ns.get_or_insert(here_ns.saturating_sub(i64::try_from(start.0).unwrap_or(0)));
+                    self.zero_ns
+                        .get_or_insert(here_ns.saturating_sub(i64::try_from(start.as_nanos()).unwrap_or(0)));
                 }
             }
             Reply::Rows { number, samples } => {
@@ -266,7 +267,7 @@ impl<'a> Running<'a> {
                 state.last_row = rows.last().cloned().or(state.last_row.take());
                 let shifted: Vec<FlowSample> = rows.into_iter().map(|row| shifted(row, shift_us)).collect();
                 if let Some(last) = shifted.last() {
-                    let elapsed = time_of(last.time_us);
+                    let elapsed = instant_of(last.time_us).since_origin();
                     observer.rows(elapsed, &shifted).map_err(Error::Observer)?;
                 }
             }
@@ -307,9 +308,9 @@ impl<'a> Running<'a> {
                 value: *number,
             }));
             let duration_us = i64::try_from(end.duration_us).unwrap_or(i64::MAX);
-            let started = state.started_ns.map(|_| time_of(shift_us));
-            let ended = started.map(|_| time_of(shift_us.saturating_add(duration_us)));
-            measured.duration = measured.duration.max(ended.unwrap_or_default());
+            let started = state.started_ns.map(|_| instant_of(shift_us));
+            let ended = started.map(|_| instant_of(shift_us.saturating_add(duration_us)));
+            measured.duration = measured.duration.max(ended.unwrap_or_default().since_origin());
             measured.flow_totals.push(FlowTotals {
                 name: planned.request.name.clone(),
                 cc: end.congestion_control,
@@ -335,9 +336,9 @@ impl<'a> Running<'a> {
     }
 }
 
-/// A time since the run's start, from microseconds. The value comes from a server and may be anything.
-fn time_of(us: i64) -> Time {
-    Time(u64::try_from(us).unwrap_or(0).saturating_mul(1000))
+/// An instant of the run, from microseconds. The value comes from a server and may be anything.
+fn instant_of(us: i64) -> Instant {
+    Instant::from_micros(u64::try_from(us).unwrap_or(0))
 }
 
 /// Time from the run's start to the flow's start, microseconds.

@@ -7,7 +7,7 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use datagrams::{DatagramSource, Draws, ReceiverCounters, SourcePlan};
@@ -19,7 +19,7 @@ use iperf3::{
 use schema::FlowSample;
 use socket2::Socket;
 use traffic::Attempted;
-use units::{BitRate, Bytes, Time};
+use units::{BitRate, Bytes, Instant};
 
 use crate::{
     test_set_up::{addresses, from, header, no_address},
@@ -87,7 +87,7 @@ pub(crate) fn test(
     let start = report::Start { peer_name: options.host.clone(), mss: 0, ..start };
     observer.start(&start);
     outcome.report.start = Some(start);
-    let begin = Instant::now();
+    let begin = std::time::Instant::now();
     let failed = Mutex::new(None);
     std::thread::scope(|scope| {
         for stream in &streams {
@@ -162,7 +162,7 @@ fn observe(
     streams: &[UdpStream],
     sends: bool,
     spec: &TestSpec,
-    begin: Instant,
+    begin: std::time::Instant,
     observer: &mut dyn Observer,
 ) -> Vec<report::Interval> {
     let mut intervals = Intervals::default();
@@ -269,7 +269,13 @@ impl UdpStream {
     }
 
     /// Sends for the time or amount of the test, then waits for the server's report.
-    fn send(&self, spec: &TestSpec, header: &[u8], begin: Instant, stop: &AtomicBool) -> Result<(), Error> {
+    fn send(
+        &self,
+        spec: &TestSpec,
+        header: &[u8],
+        begin: std::time::Instant,
+        stop: &AtomicBool,
+    ) -> Result<(), Error> {
         let size = match spec.amount {
             report::Amount::Time(_) => None,
             report::Amount::Bytes(bytes) => Some(bytes.0),
@@ -287,14 +293,14 @@ impl UdpStream {
             size: size.map(|bytes| Bytes(bytes.div_ceil(u64::from(spec.streams.max(1))))),
             bursts: None,
         };
-        let mut source = DatagramSource::new(&plan, Draws::new(0, 0), Time(0));
+        let mut source = DatagramSource::new(&plan, Draws::new(0, 0), Instant::ZERO);
         let mut bytes = vec![0; block];
         bytes[DATAGRAM_HEADER_BYTES..DATAGRAM_HEADER_BYTES + HEADER_BYTES].copy_from_slice(header);
         let mut number = 0i64;
         // The schedule is moved by this time, which grows when the sender is more than MAX_LATE behind it.
         let mut delayed = Duration::ZERO;
         while let Some(due) = source.next() {
-            let due = Duration::from_nanos(due.0) + delayed;
+            let due = due.since_origin().to_duration() + delayed;
             let now = begin.elapsed();
             if now >= time || stop.load(Ordering::Acquire) {
                 break;
@@ -335,15 +341,15 @@ impl UdpStream {
 
     /// Repeats the last datagram until the server replies. Without a reply the report stays unknown.
     fn finish(&self, bytes: &mut [u8], last: i64) -> Result<(), Error> {
-        let deadline = Instant::now() + REPLY_TIMEOUT;
+        let deadline = std::time::Instant::now() + REPLY_TIMEOUT;
         let mut reply = vec![0; MAX_DATAGRAM];
         let mut number = last + 1;
-        while Instant::now() < deadline {
+        while std::time::Instant::now() < deadline {
             // The number of the last datagram with data, as a negative number, ends the test.
             self.write(bytes, -number)?;
             number += 1;
-            let wait = Instant::now() + REPEAT_INTERVAL;
-            while let Some(left) = wait.checked_duration_since(Instant::now()) {
+            let wait = std::time::Instant::now() + REPEAT_INTERVAL;
+            while let Some(left) = wait.checked_duration_since(std::time::Instant::now()) {
                 if !os::wait_readable(&self.socket, left).unwrap_or(false) {
                     break;
                 }
@@ -363,7 +369,7 @@ impl UdpStream {
         &self,
         spec: &TestSpec,
         header: &[u8],
-        begin: Instant,
+        begin: std::time::Instant,
         stop: &AtomicBool,
         slack: Duration,
     ) -> Result<(), Error> {

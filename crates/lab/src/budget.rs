@@ -1,6 +1,6 @@
 //! How the emulator's thread waits, and how it yields the processor to other programs.
 
-use units::Time;
+use units::{Instant, Time};
 
 /// Waits shorter than this are spent polling, ns: a sleep would end too late (timers of a virtual machine
 /// were 20 to 45 us late).
@@ -49,36 +49,43 @@ pub(crate) struct Budget {
 
 impl Budget {
     /// `used` is the thread's processor time.
-    pub(crate) fn new(now: Time, used: Time, may_spin: bool, real_time: bool) -> Self {
-        Budget { may_spin, real_time, metered: now.0, used: used.0, begin: now.0, paused: 0 }
+    pub(crate) fn new(now: Instant, used: Time, may_spin: bool, real_time: bool) -> Self {
+        Budget {
+            may_spin,
+            real_time,
+            metered: now.as_nanos(),
+            used: used.as_nanos(),
+            begin: now.as_nanos(),
+            paused: 0,
+        }
     }
 
     /// How to wait for the next event, which is due at `due`. Input can arrive from `latest` on.
-    pub(crate) fn wait(&self, now: Time, due: Time, latest: Time) -> Wait {
-        let wait = due.0.saturating_sub(now.0).min(MAX_SLEEP_NS);
-        let owed = ((now.0 - self.begin) / PAUSE_DIVISOR).saturating_sub(self.paused);
+    pub(crate) fn wait(&self, now: Instant, due: Instant, latest: Instant) -> Wait {
+        let wait = due.saturating_since(now).as_nanos().min(MAX_SLEEP_NS);
+        let owed = ((now.as_nanos() - self.begin) / PAUSE_DIVISOR).saturating_sub(self.paused);
         let must_pause =
             owed >= MAX_PAUSE_DEBT_NS || (owed >= PAUSE_DEBT_NS && wait > MIN_TIME_TO_DEPARTURE_NS);
         match (self.real_time && must_pause, self.may_spin) {
             (true, _) => Wait::Pause,
             (false, true) => {
-                Wait::Poll(wait.min(latest.0.saturating_sub(now.0)).saturating_sub(MIN_SLEEP_NS))
+                Wait::Poll(wait.min(latest.saturating_since(now).as_nanos()).saturating_sub(MIN_SLEEP_NS))
             }
             (false, false) => Wait::Poll(wait),
         }
     }
 
-    pub(crate) fn meter_is_due(&self, now: Time) -> bool {
-        now.0 - self.metered >= METER_INTERVAL_NS
+    pub(crate) fn meter_is_due(&self, now: Instant) -> bool {
+        now.as_nanos() - self.metered >= METER_INTERVAL_NS
     }
 
     /// Updates the pause time taken from the processor time that the thread has `used` so far.
-    pub(crate) fn meter(&mut self, now: Time, used: Time) {
-        self.paused += (now.0 - self.metered).saturating_sub(used.0 - self.used);
-        (self.metered, self.used) = (now.0, used.0);
+    pub(crate) fn meter(&mut self, now: Instant, used: Time) {
+        self.paused += (now.as_nanos() - self.metered).saturating_sub(used.as_nanos() - self.used);
+        (self.metered, self.used) = (now.as_nanos(), used.as_nanos());
         // A long pause earns no credit for later.
-        if self.paused > (now.0 - self.begin) / PAUSE_DIVISOR {
-            (self.begin, self.paused) = (now.0, 0);
+        if self.paused > (now.as_nanos() - self.begin) / PAUSE_DIVISOR {
+            (self.begin, self.paused) = (now.as_nanos(), 0);
         }
     }
 }
@@ -87,44 +94,53 @@ impl Budget {
 mod tests {
     use super::*;
 
-    const ZERO: Time = Time(0);
+    const ZERO: Instant = Instant::ZERO;
 
     #[test]
     fn sleeps_until_just_before_the_departure_then_polls() {
-        let budget = Budget::new(ZERO, ZERO, true, true);
-        assert_eq!(budget.wait(ZERO, Time(1_000_000), Time(1_000_000)), Wait::Poll(960_000));
-        assert_eq!(budget.wait(ZERO, Time(30_000), Time(30_000)), Wait::Poll(0));
+        let budget = Budget::new(ZERO, Time::ZERO, true, true);
+        assert_eq!(budget.wait(ZERO, Instant::from_millis(1), Instant::from_millis(1)), Wait::Poll(960_000));
         assert_eq!(
-            budget.wait(ZERO, Time(u64::MAX), Time(u64::MAX)),
+            budget.wait(ZERO, Instant::from_nanos(30_000), Instant::from_nanos(30_000)),
+            Wait::Poll(0)
+        );
+        assert_eq!(
+            budget.wait(ZERO, Instant::NEVER, Instant::NEVER),
             Wait::Poll(MAX_SLEEP_NS - MIN_SLEEP_NS)
         );
-        assert_eq!(budget.wait(ZERO, Time(1_000_000), ZERO), Wait::Poll(0), "input is near");
-        let sleeper = Budget::new(ZERO, ZERO, false, true);
-        assert_eq!(sleeper.wait(ZERO, Time(30_000), Time(30_000)), Wait::Poll(30_000));
+        assert_eq!(budget.wait(ZERO, Instant::from_millis(1), ZERO), Wait::Poll(0), "input is near");
+        let sleeper = Budget::new(ZERO, Time::ZERO, false, true);
+        assert_eq!(
+            sleeper.wait(ZERO, Instant::from_nanos(30_000), Instant::from_nanos(30_000)),
+            Wait::Poll(30_000)
+        );
         // A thread that may not poll must also pause if it always has work.
-        assert_eq!(sleeper.wait(Time(1_600_000), ZERO, ZERO), Wait::Pause);
+        assert_eq!(sleeper.wait(Instant::from_nanos(1_600_000), ZERO, ZERO), Wait::Pause);
     }
 
     #[test]
     fn pauses_avoid_departures_until_too_much_is_owed() {
-        let mut budget = Budget::new(ZERO, ZERO, true, true);
+        let mut budget = Budget::new(ZERO, Time::ZERO, true, true);
         // 40 us are owed after 640 us: a pause if nothing is due soon, in any case only at 100 us.
-        let wait_at = |now, due| budget.wait(Time(now), Time(due), ZERO);
+        let wait_at = |now, due| budget.wait(Instant::from_nanos(now), Instant::from_nanos(due), ZERO);
         assert_eq!(wait_at(639_000, 900_000), Wait::Poll(0));
         assert_eq!(wait_at(640_000, 900_000), Wait::Pause);
         assert_eq!(wait_at(640_000, 690_000), Wait::Poll(0));
-        assert_eq!(budget.wait(Time(1_600_000), ZERO, ZERO), Wait::Pause);
-        budget.meter(Time(1_630_000), Time(1_600_000));
-        assert_eq!(budget.wait(Time(1_630_000), ZERO, ZERO), Wait::Poll(0));
+        assert_eq!(budget.wait(Instant::from_nanos(1_600_000), ZERO, ZERO), Wait::Pause);
+        budget.meter(Instant::from_nanos(1_630_000), Time::from_nanos(1_600_000));
+        assert_eq!(budget.wait(Instant::from_nanos(1_630_000), ZERO, ZERO), Wait::Poll(0));
         budget.real_time = false;
-        let wait = budget.wait(Time(9_000_000), ZERO, ZERO);
+        let wait = budget.wait(Instant::from_millis(9), ZERO, ZERO);
         assert_eq!(wait, Wait::Poll(0), "at ordinary priority the scheduler runs other programs anyway");
     }
 
     #[test]
     fn a_long_pause_earns_no_credit() {
-        let mut budget = Budget::new(ZERO, ZERO, true, true);
-        budget.meter(Time(20_000_000), Time(1_000_000));
-        assert_eq!(budget.wait(Time(20_640_000), Time(20_900_000), ZERO), Wait::Pause);
+        let mut budget = Budget::new(ZERO, Time::ZERO, true, true);
+        budget.meter(Instant::from_millis(20), Time::from_millis(1));
+        assert_eq!(
+            budget.wait(Instant::from_nanos(20_640_000), Instant::from_nanos(20_900_000), ZERO),
+            Wait::Pause
+        );
     }
 }

@@ -216,11 +216,11 @@ impl Captures {
 
     /// Timestamp of segment `index` of `count`, ns since 1970.
     fn timestamp(&self, train: TrainTimes, index: u64, count: u32) -> u64 {
-        let span = u128::from(train.last.0.saturating_sub(train.first.0));
+        let span = u128::from(train.last.saturating_since(train.first).as_nanos());
         let gaps = u128::from(count.saturating_sub(1).max(1));
         let into = span * u128::from(index).min(gaps) / gaps;
-        let at = if count > 1 { train.first.0 + into as u64 } else { train.last.0 };
-        self.0.utc_offset_ns + self.0.time.start().0 + at
+        let at = if count > 1 { train.first.as_nanos() + into as u64 } else { train.last.as_nanos() };
+        self.0.utc_offset_ns + self.0.time.start().as_nanos() + at
     }
 
     /// Locks the list; it stays valid if a thread panicked while holding the lock.
@@ -233,9 +233,9 @@ impl Captures {
 /// with the shortest interval between them count.
 fn utc_offset_ns() -> u64 {
     let read = |_| {
-        let before = sys::monotonic().0;
+        let before = sys::monotonic().as_nanos();
         let utc = os::realtime_ns() as u64;
-        let after = sys::monotonic().0;
+        let after = sys::monotonic().as_nanos();
         (after - before, utc.saturating_sub(before.midpoint(after)))
     };
     (0..CLOCK_READINGS).map(read).min().map_or(0, |(_, offset)| offset)
@@ -245,7 +245,7 @@ fn utc_offset_ns() -> u64 {
 mod tests {
     use std::process::Command;
 
-    use units::Time;
+    use units::Instant;
 
     use super::*;
     use crate::clock::{Clock, TimeMode};
@@ -254,7 +254,7 @@ mod tests {
     /// Captures of a run that starts now, and UTC at its start.
     pub(super) fn captures() -> (Captures, u64) {
         let captures = Captures::new(RunTime::begin(TimeMode::Real));
-        let start_ns = captures.0.utc_offset_ns + captures.0.time.start().0;
+        let start_ns = captures.0.utc_offset_ns + captures.0.time.start().as_nanos();
         (captures, start_ns)
     }
 
@@ -301,9 +301,9 @@ mod tests {
         assert!(
             captures.is_captured(host(0)) && captures.is_captured(pipe) && !captures.is_captured(host(1))
         );
-        take(&captures, host(0), PacketDirection::Out, TrainTimes::at(Time(5)), &[frame(1)]);
-        take(&captures, host(1), PacketDirection::Out, TrainTimes::at(Time(6)), &[frame(2)]);
-        let train = TrainTimes { first: Time(1000), last: Time(4000) };
+        take(&captures, host(0), PacketDirection::Out, TrainTimes::at(Instant::from_nanos(5)), &[frame(1)]);
+        take(&captures, host(1), PacketDirection::Out, TrainTimes::at(Instant::from_nanos(6)), &[frame(2)]);
+        let train = TrainTimes { first: Instant::from_nanos(1000), last: Instant::from_nanos(4000) };
         take(&captures, pipe, PacketDirection::Unspecified, train, &[frame(3), frame(4), frame(5), frame(6)]);
         let end = captures.stop(id).unwrap();
         assert_eq!((end.packets, end.missed, end.note()), (5, 0, None));
@@ -327,8 +327,8 @@ mod tests {
             let captures = Captures::new(time.clone());
             std::thread::sleep(std::time::Duration::from_millis(200));
             Clock::new(time.clone(), &[]).start();
-            let utc = utc_offset_ns() + time.start().0;
-            let first = captures.timestamp(TrainTimes::at(Time(0)), 0, 1);
+            let utc = utc_offset_ns() + time.start().as_nanos();
+            let first = captures.timestamp(TrainTimes::at(Instant::ZERO), 0, 1);
             assert!(first.abs_diff(utc) < TOLERANCE_NS, "{mode:?}: {} ns", first as i64 - utc as i64);
         }
     }
@@ -344,8 +344,14 @@ mod tests {
         let (captures, start_ns) = captures();
         let options = CaptureOptions { snaplen: Some(30), ..CaptureOptions::default() };
         captures.start("h1", &taps(&[host(0)]), &path, &options).unwrap();
-        take(&captures, host(0), PacketDirection::Out, TrainTimes::at(Time(1)), &[frame(1)]);
-        take(&captures, host(0), PacketDirection::In, TrainTimes::at(Time(1_000_000_007)), &[frame(2)]);
+        take(&captures, host(0), PacketDirection::Out, TrainTimes::at(Instant::from_nanos(1)), &[frame(1)]);
+        take(
+            &captures,
+            host(0),
+            PacketDirection::In,
+            TrainTimes::at(Instant::from_nanos(1_000_000_007)),
+            &[frame(2)],
+        );
         assert_eq!(captures.stop_all().len(), 1);
         let fields = [
             "frame.time_epoch",

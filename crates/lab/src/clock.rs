@@ -20,7 +20,7 @@ use std::{
 };
 
 use scenario::Link;
-use units::{BitRate, Time};
+use units::{BitRate, Instant, Time};
 
 use crate::{stalls::Stalls, sys};
 
@@ -46,7 +46,11 @@ pub(crate) struct RunTime {
 impl RunTime {
     /// Starts the run's time now; it restarts when the emulator's thread runs, see [`Clock::start`].
     pub(crate) fn begin(mode: TimeMode) -> Self {
-        RunTime { start: Arc::new(AtomicU64::new(sys::monotonic().0)), stalled: Arc::default(), mode }
+        RunTime {
+            start: Arc::new(AtomicU64::new(sys::monotonic().as_nanos())),
+            stalled: Arc::default(),
+            mode,
+        }
     }
 
     /// Whether time is real or virtual.
@@ -55,18 +59,18 @@ impl RunTime {
     }
 
     /// Time remaining until `at`, a time since the run's start.
-    pub(crate) fn until(&self, at: Time) -> Duration {
-        let monotonic = self.start().0 + self.stalled.load(Ordering::Relaxed) + at.0;
-        Duration::from_nanos(monotonic.saturating_sub(sys::monotonic().0))
+    pub(crate) fn until(&self, at: Instant) -> Duration {
+        let monotonic = self.start().as_nanos() + self.stalled.load(Ordering::Relaxed) + at.as_nanos();
+        Duration::from_nanos(monotonic.saturating_sub(sys::monotonic().as_nanos()))
     }
 
     /// CLOCK_MONOTONIC at the run's start.
-    pub(crate) fn start(&self) -> Time {
-        Time(self.start.load(Ordering::Relaxed))
+    pub(crate) fn start(&self) -> Instant {
+        Instant::from_nanos(self.start.load(Ordering::Relaxed))
     }
 
     /// Time since the run's start, minus all stalls.
-    pub(crate) fn now(&self) -> Time {
+    pub(crate) fn now(&self) -> Instant {
         self.at(sys::monotonic())
     }
 
@@ -75,8 +79,12 @@ impl RunTime {
         self.stalled.clone()
     }
 
-    fn at(&self, monotonic: Time) -> Time {
-        Time(monotonic.0.saturating_sub(self.start().0 + self.stalled.load(Ordering::Relaxed)))
+    fn at(&self, monotonic: Instant) -> Instant {
+        Instant::from_nanos(
+            monotonic
+                .as_nanos()
+                .saturating_sub(self.start().as_nanos() + self.stalled.load(Ordering::Relaxed)),
+        )
     }
 }
 
@@ -95,7 +103,7 @@ pub enum TimeMode {
 #[derive(Debug)]
 pub(crate) struct Clock {
     time: RunTime,
-    last: Time,
+    last: Instant,
     /// Reading the clock takes virtual time: 256 ns in a kernel that `longfat kernel build` did not make
     /// (arch/um/kernel/time.c, timer_read). Then waits take longer than planned.
     reading_takes_time: bool,
@@ -149,17 +157,17 @@ impl Clock {
         self.reading_takes_time = self.time.mode == TimeMode::Virtual && sys::monotonic() > now;
         self.start_at(match self.time.mode {
             TimeMode::Real => now,
-            TimeMode::Virtual => Time((now.0 / SECOND_NS + 2) * SECOND_NS),
+            TimeMode::Virtual => Instant::from_nanos((now.as_nanos() / SECOND_NS + 2) * SECOND_NS),
         });
     }
 
-    fn start_at(&mut self, monotonic: Time) {
-        self.time.start.store(monotonic.0, Ordering::Relaxed);
-        self.last = Time(0);
+    fn start_at(&mut self, monotonic: Instant) {
+        self.time.start.store(monotonic.as_nanos(), Ordering::Relaxed);
+        self.last = Instant::ZERO;
     }
 
     /// The current time of the run.
-    pub(crate) fn now(&mut self) -> Time {
+    pub(crate) fn now(&mut self) -> Instant {
         match self.time.mode {
             TimeMode::Real => self.read(sys::monotonic(), 0),
             TimeMode::Virtual => self.last,
@@ -168,7 +176,7 @@ impl Clock {
 
     /// The time after a wait of at most `planned` nanoseconds since the last reading. `remaining` is
     /// the part of this time for which, as the kernel reports, it did not wait.
-    pub(crate) fn after_waiting(&mut self, planned: u64, remaining: u64) -> Time {
+    pub(crate) fn after_waiting(&mut self, planned: u64, remaining: u64) -> Instant {
         match self.time.mode {
             TimeMode::Real => self.read(sys::monotonic(), planned),
             TimeMode::Virtual if self.reading_takes_time => {
@@ -176,7 +184,7 @@ impl Clock {
                 self.last
             }
             TimeMode::Virtual => {
-                self.last = Time(self.last.0 + planned.saturating_sub(remaining));
+                self.last = self.last.later_by(Time::from_nanos(planned.saturating_sub(remaining)));
                 self.last
             }
         }
@@ -187,15 +195,16 @@ impl Clock {
         if self.time.mode == TimeMode::Real {
             return 0;
         }
-        let lag = self.time.at(sys::monotonic()).0.saturating_sub(self.last.0);
-        self.last = Time(self.last.0 + lag);
+        let lag = self.time.at(sys::monotonic()).saturating_since(self.last).as_nanos();
+        self.last = self.last.later_by(Time::from_nanos(lag));
         lag
     }
 
-    fn read(&mut self, monotonic: Time, planned: u64) -> Time {
-        let over = self.time.at(monotonic).0.saturating_sub(self.last.0 + planned);
+    fn read(&mut self, monotonic: Instant, planned: u64) -> Instant {
+        let expected = self.last.later_by(Time::from_nanos(planned));
+        let over = self.time.at(monotonic).saturating_since(expected).as_nanos();
         if over > self.stall_threshold {
-            self.stalls.add(Time(self.last.0 + planned), over);
+            self.stalls.add(expected, over);
             self.stopped += over;
             self.time.stalled.store(self.stopped, Ordering::Relaxed);
         }
@@ -213,7 +222,7 @@ mod tests {
     fn clock(time: &RunTime) -> Clock {
         Clock {
             time: time.clone(),
-            last: Time(0),
+            last: Instant::ZERO,
             reading_takes_time: false,
             stall_threshold: 2_000_000,
             stopped: 0,
@@ -223,26 +232,30 @@ mod tests {
 
     #[test]
     fn the_clock_stops_during_stalls() {
-        let ms = |ms: u64| Time(ms * 1_000_000);
+        let ms = Instant::from_millis;
         let time = RunTime { start: Arc::default(), stalled: Arc::default(), mode: TimeMode::Real };
         let mut clock = clock(&time);
-        assert_eq!(clock.read(ms(20), ms(20).0), ms(20));
+        assert_eq!(clock.read(ms(20), ms(20).as_nanos()), ms(20));
         assert_eq!(clock.stalls.total, 0, "as planned");
-        assert_eq!(clock.read(ms(290), ms(20).0), ms(40));
+        assert_eq!(clock.read(ms(290), ms(20).as_nanos()), ms(40));
         assert_eq!(clock.read(ms(300), 0), ms(40));
         assert_eq!(time.at(ms(300)), ms(40), "it stops for other threads too");
-        assert_eq!((clock.stalls.total, clock.stalls.longest), (ms(260).0, ms(250).0));
+        assert_eq!((clock.stalls.total, clock.stalls.longest), (ms(260).as_nanos(), ms(250).as_nanos()));
         assert_eq!(
             clock.stalls.stored[0],
-            Stall { at: ms(40), length: ms(250).0 },
+            Stall { at: ms(40), length: ms(250).as_nanos() },
             "it starts where the clock stopped"
         );
-        assert_eq!(clock.read(Time(300_100_000), 0), Time(40_100_000), "a short delay is not a stall");
+        assert_eq!(
+            clock.read(Instant::from_nanos(300_100_000), 0),
+            Instant::from_nanos(40_100_000),
+            "a short delay is not a stall"
+        );
     }
 
     #[test]
     fn a_late_start_of_the_thread_is_not_a_stall() {
-        let ms = |ms: u64| Time(ms * 1_000_000);
+        let ms = Instant::from_millis;
         let time = RunTime { start: Arc::default(), stalled: Arc::default(), mode: TimeMode::Real };
         let mut clock = clock(&time);
         clock.start_at(ms(80));

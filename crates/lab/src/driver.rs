@@ -22,7 +22,7 @@ use std::{
 
 use hdrhistogram::Histogram;
 use net::{DropCause, Network, Packet, PacketSink, PipeCounters, PipeId, PipeSpec, TrainTimes};
-use units::Time;
+use units::{Instant, Time};
 
 use crate::{
     budget::{Budget, PAUSE_NS, Wait},
@@ -94,7 +94,7 @@ impl Shared {
 
 /// The counters of all sampled pipes at one instant of the run.
 pub(crate) struct LinkRow {
-    pub(crate) at: Time,
+    pub(crate) at: Instant,
     pub(crate) counters: Vec<PipeCounters>,
 }
 
@@ -197,11 +197,11 @@ impl Driver<'_> {
         sink.clock.start();
         shared.running.set();
         let mode = sink.clock.mode();
-        std::thread::sleep(sink.clock.time().until(Time(0)));
+        std::thread::sleep(sink.clock.time().until(Instant::ZERO));
         let mut budget = Budget::new(sink.now(), thread_time(), self.may_spin, not_real_time.is_none());
         let mut gates = TransmitGates::new(self.ports);
         let mut cpu_latency = CpuLatency::default();
-        let (mut next_row, mut active) = (Time(0), Time(0));
+        let (mut next_row, mut active) = (Instant::ZERO, Instant::ZERO);
         while !shared.stop.load(Ordering::Relaxed) {
             let now = sink.now();
             self.network.run_until(now, &mut sink);
@@ -215,23 +215,25 @@ impl Driver<'_> {
                 let counters = self.sampled.iter().map(|pipe| self.network.sample(*pipe, now)).collect();
                 // The receiver may have ended already.
                 let _ = rows.send(LinkRow { at: now, counters });
-                next_row = Time((now.0 / self.interval.0 + 1) * self.interval.0);
+                next_row = now.next_tick(self.interval);
             }
             let due = self.network.next_event().map_or(next_row, |wake| wake.min(next_row));
             let before = sink.now();
             let due = due.min(gates.open_due(before, &mut poll));
             // Frames that arrive during a sleep are timestamped when the thread wakes, 50 to 100 us later.
-            let is_active = before.0 < active.0 + LINGER_NS;
+            let is_active = before.as_nanos() < active.as_nanos() + LINGER_NS;
             let latest = if is_active { before } else { due };
             cpu_latency.set_low(is_active && self.may_spin);
             let wait = match mode {
                 TimeMode::Real => budget.wait(before, due, latest),
-                TimeMode::Virtual => Wait::Poll(due.0.saturating_sub(before.0).min(MAX_VIRTUAL_SLEEP_NS)),
+                TimeMode::Virtual => {
+                    Wait::Poll(due.saturating_since(before).as_nanos().min(MAX_VIRTUAL_SLEEP_NS))
+                }
             };
             let remaining = match wait {
                 Wait::Poll(span) => poll.wait(Duration::from_nanos(span))?,
                 // While traffic is sparse a frame may end the pause.
-                Wait::Pause if before.0 > active.0 + SPARSE_AFTER_NS => {
+                Wait::Pause if before.as_nanos() > active.as_nanos() + SPARSE_AFTER_NS => {
                     poll.wait(Duration::from_nanos(PAUSE_NS))?
                 }
                 Wait::Pause => {
@@ -246,7 +248,8 @@ impl Driver<'_> {
             let after = sink.clock.after_waiting(planned, remaining.as_nanos() as u64);
             // Arrival times during a pause are unknown. The middle of the pause is unbiased, and has half the
             // error of its end.
-            let arrival = (wait == Wait::Pause).then(|| Time(before.0.midpoint(after.0)));
+            let arrival = (wait == Wait::Pause)
+                .then(|| Instant::from_nanos(before.as_nanos().midpoint(after.as_nanos())));
             let read = read_ports(&mut self.network, &mut poll, &mut gates, &mut sink, arrival)?;
             let now = sink.now();
             if read {
@@ -257,7 +260,7 @@ impl Driver<'_> {
                 && !read
                 && self.network.next_event().is_none_or(|wake| wake > after)
             {
-                shared.spun.fetch_add(now.0 - before.0, Ordering::Relaxed);
+                shared.spun.fetch_add(now.since(before).as_nanos(), Ordering::Relaxed);
             }
             // Account for the pause now; otherwise the next iteration would pause again.
             if wait == Wait::Pause || (mode == TimeMode::Real && budget.meter_is_due(now)) {
@@ -279,7 +282,7 @@ impl Driver<'_> {
     }
 }
 
-fn handle_command(command: Command, network: &mut Network<Frame>, now: Time, sink: &FrameSink<'_>) {
+fn handle_command(command: Command, network: &mut Network<Frame>, now: Instant, sink: &FrameSink<'_>) {
     match command {
         Command::Change(pipe, spec) => network.change_pipe(pipe, now, &spec),
         Command::Report(pipes, to) => {
@@ -302,7 +305,7 @@ fn read_ports(
     poll: &mut PollSet,
     gates: &mut TransmitGates,
     sink: &mut FrameSink<'_>,
-    arrival: Option<Time>,
+    arrival: Option<Instant>,
 ) -> io::Result<bool> {
     let ports = sink.ports;
     // In virtual time the next poll reports whether there are more; reading an empty port would waste a
@@ -364,7 +367,7 @@ struct FrameSink<'a> {
 
 impl FrameSink<'_> {
     /// Writes a frame that is `late` nanoseconds late to its host, or passes it to the writer.
-    fn write_to_host(&mut self, station: u32, at: Time, late: u64, frame: Frame) {
+    fn write_to_host(&mut self, station: u32, at: Instant, late: u64, frame: Frame) {
         let frame = match &mut self.writer {
             Some(writer) => match writer.take(station, at, late, frame) {
                 Ok(()) => return,
@@ -390,7 +393,7 @@ impl FrameSink<'_> {
     }
 
     /// Time since the run's start, by the thread's clock.
-    fn now(&mut self) -> Time {
+    fn now(&mut self) -> Instant {
         self.clock.now()
     }
 
@@ -405,9 +408,9 @@ impl FrameSink<'_> {
 }
 
 impl PacketSink<Frame> for FrameSink<'_> {
-    fn deliver(&mut self, station: u32, at: Time, frame: Frame) {
+    fn deliver(&mut self, station: u32, at: Instant, frame: Frame) {
         self.collect_written();
-        let late = self.now().0.saturating_sub(at.0);
+        let late = self.now().saturating_since(at).as_nanos();
         self.capture(CapturePoint::Host(station), PacketDirection::In, TrainTimes::at(at), &frame);
         let gro = self.ports[station as usize].gro;
         let mut frame = frame;
@@ -418,7 +421,7 @@ impl PacketSink<Frame> for FrameSink<'_> {
         self.write_to_host(station, at, late, frame);
     }
 
-    fn drop(&mut self, _pipe: PipeId, _at: Time, _cause: DropCause, frame: Frame) {
+    fn drop(&mut self, _pipe: PipeId, _at: Instant, _cause: DropCause, frame: Frame) {
         self.buffers.recycle(frame);
     }
 
@@ -429,26 +432,26 @@ impl PacketSink<Frame> for FrameSink<'_> {
 
 /// Processor time that this thread has used.
 fn thread_time() -> Time {
-    Time(os::thread_cpu_time().as_nanos() as u64)
+    Time::from_nanos(os::thread_cpu_time().as_nanos() as u64)
 }
 
 /// Flow control of hosts with a transmit queue: their ports are not read while their link has more than a
 /// ring's worth of packets. A network card's ring is small; further packets wait in the kernel's transmit
 /// queue, which drops those beyond its length. Each entry is the time at which a port may be read again; 0 if
 /// it is open.
-struct TransmitGates(Vec<Time>);
+struct TransmitGates(Vec<Instant>);
 
 impl TransmitGates {
     fn new(ports: &[Port]) -> Self {
-        TransmitGates(vec![Time(0); ports.len()])
+        TransmitGates(vec![Instant::ZERO; ports.len()])
     }
 
     /// Opens the ports that may be read again; returns when the next port opens.
-    fn open_due(&mut self, now: Time, poll: &mut PollSet) -> Time {
-        let mut next = Time(u64::MAX);
-        for (host, until) in self.0.iter_mut().enumerate().filter(|(_, until)| **until > Time(0)) {
+    fn open_due(&mut self, now: Instant, poll: &mut PollSet) -> Instant {
+        let mut next = Instant::NEVER;
+        for (host, until) in self.0.iter_mut().enumerate().filter(|(_, until)| **until > Instant::ZERO) {
             if *until <= now {
-                *until = Time(0);
+                *until = Instant::ZERO;
                 poll.set_enabled(host, true);
             } else {
                 next = next.min(*until);
@@ -458,12 +461,18 @@ impl TransmitGates {
     }
 
     /// Whether the ring of `host` has space; if not, closes its port until then.
-    fn may_read(&mut self, host: usize, now: Time, network: &mut Network<Frame>, poll: &mut PollSet) -> bool {
-        let busy = network.drain_time(host as u32, now).0;
+    fn may_read(
+        &mut self,
+        host: usize,
+        now: Instant,
+        network: &mut Network<Frame>,
+        poll: &mut PollSet,
+    ) -> bool {
+        let busy = network.drain_time(host as u32, now).as_nanos();
         if busy <= RING_NS {
             return true;
         }
-        self.0[host] = Time(now.0 + busy - RING_NS / 2);
+        self.0[host] = now.later_by(Time::from_nanos(busy - RING_NS / 2));
         poll.set_enabled(host, false);
         false
     }

@@ -233,9 +233,9 @@ fn lateness() -> (u64, u64) {
         let _low_latency = request_low_latency();
         let mut late: Vec<u64> = (0..SLEEPS)
             .map(|_| {
-                let before = sys::monotonic().0;
+                let before = sys::monotonic().as_nanos();
                 std::thread::sleep(SLEEP);
-                (sys::monotonic().0 - before).saturating_sub(SLEEP.as_nanos() as u64)
+                (sys::monotonic().as_nanos() - before).saturating_sub(SLEEP.as_nanos() as u64)
             })
             .collect();
         late.sort_unstable();

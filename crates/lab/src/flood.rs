@@ -122,7 +122,7 @@ pub fn udp_flood(
     let (Some((t0, a)), Some((t1, b))) = (first, last) else {
         return Err(Error::Emulator("it returned no samples".into()));
     };
-    let seconds = (t1.0 - t0.0) as f64 * 1e-9;
+    let seconds = t1.since(t0).as_nanos() as f64 * 1e-9;
     Ok(Flood {
         sent_pps: sent as f64 / (span.as_secs_f64() + 0.5),
         carried_pps: (b.sent_packets - a.sent_packets) as f64 / seconds,

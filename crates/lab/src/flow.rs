@@ -6,13 +6,13 @@ use std::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use scenario::{FlowKind, FlowSpec, PingSpec, TcpSpec};
 use socket2::Socket;
 use traffic::{Echo, Listener, PingOptions, PingSocket, ReadPause, Stop, TcpOptions, TcpSender};
-use units::Time;
+use units::{Instant, Time};
 
 use crate::{
     Error,
@@ -66,10 +66,10 @@ pub(crate) struct FlowState {
     /// Congestion control in use.
     pub(crate) cc: Option<String>,
     /// When it was connected, and when its last byte was read, since the run's start.
-    pub(crate) started: Option<Time>,
-    pub(crate) ended: Option<Time>,
+    pub(crate) started: Option<Instant>,
+    pub(crate) ended: Option<Instant>,
     /// Echoes not yet taken by the sampler, with their arrival times.
-    pub(crate) echoes: Vec<(Time, Echo)>,
+    pub(crate) echoes: Vec<(Instant, Echo)>,
     pub(crate) failed: Option<Error>,
     /// A note for the run's quality.
     pub(crate) note: Option<String>,
@@ -152,7 +152,7 @@ impl Flow {
         tcp: &TcpSpec,
         from: &Host,
         to: &Host,
-        now: &(impl Fn() -> Time + Sync),
+        now: &(impl Fn() -> Instant + Sync),
     ) -> Result<(), Error> {
         let options =
             TcpOptions { cc: self.cc.clone(), read_pause: read_pause(tcp, now()), ..tcp_options(tcp) };
@@ -171,7 +171,7 @@ impl Flow {
         Ok(())
     }
 
-    fn receive(&self, listener: Listener, now: &impl Fn() -> Time) -> Result<(), traffic::Error> {
+    fn receive(&self, listener: Listener, now: &impl Fn() -> Instant) -> Result<(), traffic::Error> {
         let receiver = listener.accept(&self.stop)?;
         self.state().receiver = Some(receiver.socket()?);
         receiver.run(&self.stop, &self.received)?;
@@ -179,7 +179,7 @@ impl Flow {
         Ok(())
     }
 
-    fn send(&self, sender: TcpSender, now: &impl Fn() -> Time) -> Result<(), traffic::Error> {
+    fn send(&self, sender: TcpSender, now: &impl Fn() -> Instant) -> Result<(), traffic::Error> {
         let mut state = self.state();
         state.cc = sender.cc().ok();
         state.sender = Some(sender.socket()?);
@@ -193,7 +193,7 @@ impl Flow {
         from: &Host,
         to: &Host,
         timeout: Duration,
-        now: &impl Fn() -> Time,
+        now: &impl Fn() -> Instant,
     ) -> Result<(), Error> {
         let Some(plan) = &self.plans.datagrams else { return Ok(()) };
         let ends = flow_udp::connect(&self.spec.name, plan, from, to, &self.time)?;
@@ -212,11 +212,11 @@ impl Flow {
             }
         };
         state.note = ended.note.map(|note| format!("flow {}: {note}", self.spec.name));
-        state.ended.get_or_insert(Time(now().0.saturating_sub(ended.since_last.as_nanos() as u64)));
+        state.ended.get_or_insert(now().saturating_sub(Time::from_duration(ended.since_last)));
         Ok(())
     }
 
-    fn run_bulk(&self, from: &Host, to: &Host, now: &(impl Fn() -> Time + Sync)) -> Result<(), Error> {
+    fn run_bulk(&self, from: &Host, to: &Host, now: &(impl Fn() -> Instant + Sync)) -> Result<(), Error> {
         let Some(plan) = &self.plans.bulk else { return Ok(()) };
         let Some(ends) = flow_bulk::connect(plan, from, to, &self.stop)? else { return Ok(()) };
         let failed = |source| {
@@ -248,7 +248,7 @@ impl Flow {
         from: &Host,
         to: &Host,
         timeout: Duration,
-        now: &impl Fn() -> Time,
+        now: &impl Fn() -> Instant,
     ) -> Result<(), Error> {
         let failed = |source| Error::Flow { flow: self.spec.name.clone(), source };
         // Each ping of this process has its own identifier, because several can share a host.
@@ -323,11 +323,11 @@ fn tcp_options(tcp: &TcpSpec) -> TcpOptions {
     }
 }
 
-/// The reader's pause on this process's clock; `now` is the time since the run's start.
-fn read_pause(tcp: &TcpSpec, now: Time) -> Option<ReadPause> {
-    let this_instant = Instant::now();
+/// The reader's pause on this process's clock; `now` is an instant of the run.
+fn read_pause(tcp: &TcpSpec, now: Instant) -> Option<ReadPause> {
+    let this_instant = std::time::Instant::now();
     // Earlier times are set to this instant, which has the same effect.
-    let instant = |at: Time| this_instant + Duration::from_nanos(at.0.saturating_sub(now.0));
+    let instant = |at: Instant| this_instant + at.saturating_since(now).to_duration();
     match (tcp.reader_stops, tcp.reader_resumes) {
         (None, None) => None,
         (stops, resumes) => {
@@ -348,13 +348,13 @@ mod tests {
 
     #[test]
     fn times_of_a_pause_are_since_the_runs_start() {
-        let second = |n: u64| Some(Time(n * 1_000_000_000));
+        let second = |n: u64| Some(Instant::from_secs(n));
         let tcp =
             |stops, resumes| TcpSpec { reader_stops: stops, reader_resumes: resumes, ..TcpSpec::default() };
-        let now = Time(2_000_000_000);
+        let now = Instant::from_secs(2);
         let pause = read_pause(&tcp(second(3), second(5)), now).unwrap();
         assert_eq!(pause.until.unwrap() - pause.from, Duration::from_secs(2));
-        assert!(pause.from > Instant::now() + Duration::from_millis(500));
+        assert!(pause.from > std::time::Instant::now() + Duration::from_millis(500));
         let over = read_pause(&tcp(second(0), second(1)), now).unwrap();
         assert_eq!(Some(over.from), over.until, "a flow that starts later has no pause");
         assert_eq!(read_pause(&tcp(second(1), None), now).unwrap().until, None);

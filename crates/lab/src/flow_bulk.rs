@@ -9,7 +9,7 @@ use std::{
         Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bulk::flow::{Plan, Receiver, ReceiverCounts, Sender, SenderCounts};
@@ -21,7 +21,7 @@ use traffic::{
     bulk_end::{self, ControlSocket, Sockets},
     udp::bind_bulk,
 };
-use units::Time;
+use units::Instant;
 
 use crate::{Error, OwnControl, error::Attempted, host::Host};
 
@@ -161,7 +161,7 @@ impl BulkEnds {
     ) -> io::Result<()> {
         let BulkEnds { plan, congestion, sender, receiver } = self;
         let congestion = congestion.as_ref().map(OwnControl::create).transpose()?;
-        let start = Instant::now();
+        let start = std::time::Instant::now();
         let port = receiver.udp.local_addr()?.as_socket().map_or(0, |address| address.port());
         std::thread::scope(|scope| {
             let receiving = scope.spawn(|| {
@@ -182,7 +182,7 @@ impl BulkEnds {
                 ended
             });
             let mut is_connected = false;
-            let end = Sender::with_congestion_control(&plan, congestion, Time::ZERO);
+            let end = Sender::with_congestion_control(&plan, congestion, Instant::ZERO);
             let sending = bulk_end::drive(end, sender, start, |sender, _| {
                 let now = sender.counts();
                 if now.is_connected && !is_connected {

@@ -7,7 +7,7 @@
 use std::{
     net::{IpAddr, SocketAddr},
     sync::{Arc, atomic::Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use datagrams::DatagramSource;
@@ -21,7 +21,7 @@ use traffic::{
         SharedStatistics, SpinPolicy,
     },
 };
-use units::Time;
+use units::Instant;
 
 use crate::{
     Error,
@@ -77,7 +77,7 @@ impl DatagramPlan {
         let ip_header = if from.is_ipv4() { 20 } else { 40 };
         let max_payload = scenario.host(&flow.from)?.mtu - ip_header - UDP_HEADER_BYTES;
         Some(DatagramPlan {
-            source: datagram_source(udp, max_payload, scenario.seed, index, Time(0)),
+            source: datagram_source(udp, max_payload, scenario.seed, index, Instant::ZERO),
             from,
             to,
         })
@@ -151,9 +151,10 @@ impl DatagramEnds {
 impl DatagramCounts {
     /// Waits until all sent datagrams have arrived, for at most `timeout`.
     fn wait(&self, stop: &Stop, timeout: Duration) {
-        let until = Instant::now() + timeout;
+        let until = std::time::Instant::now() + timeout;
         let sent = self.sent.datagrams.load(Ordering::Relaxed);
-        while self.tally.lock().counts.received < sent && Instant::now() < until && !stop.is_set() {
+        while self.tally.lock().counts.received < sent && std::time::Instant::now() < until && !stop.is_set()
+        {
             std::thread::sleep(ARRIVAL_POLL);
         }
     }

@@ -7,7 +7,7 @@ use etherparse::{
 };
 use net::{Direction, DropCause, Network, Packet, PacketSink, PipeId, PipeSpec, ip::EthernetPacket};
 use scenario::{Cidr, Host, Interface, Link, LinkChange, Nic, Router, Scenario, StaticRoute};
-use units::Time;
+use units::{Instant, Time};
 
 use crate::frame::{
     Frame, VNET_HEADER, mac,
@@ -32,7 +32,7 @@ fn host(name: &str, address: &str, via: &str) -> Host {
         web100: false,
         hz: None,
         local_congestion: true,
-        turnaround: Time(0),
+        turnaround: Time::ZERO,
         receive_jitter: None,
         cost: scenario::HostCost::default(),
         sysctl: BTreeMap::new(),
@@ -94,15 +94,15 @@ fn narrow(mtu: u32) -> PipeSpec {
 
 #[derive(Default)]
 struct Log {
-    delivered: Vec<(u32, Time, Frame)>,
+    delivered: Vec<(u32, Instant, Frame)>,
     dropped: Vec<(PipeId, DropCause, u32)>,
 }
 
 impl PacketSink<Frame> for Log {
-    fn deliver(&mut self, station: u32, at: Time, frame: Frame) {
+    fn deliver(&mut self, station: u32, at: Instant, frame: Frame) {
         self.delivered.push((station, at, frame));
     }
-    fn drop(&mut self, pipe: PipeId, _at: Time, cause: DropCause, frame: Frame) {
+    fn drop(&mut self, pipe: PipeId, _at: Instant, cause: DropCause, frame: Frame) {
         self.dropped.push((pipe, cause, frame.segments()));
     }
 }
@@ -124,8 +124,8 @@ const DONT_FRAGMENT: u16 = 0x4000;
 fn send(network: &mut Network<Frame>, frame: Frame) -> Log {
     let mut log = Log::default();
     let to = frame.destination(network.stations());
-    network.send(H1, Time(0), to, frame, &mut log);
-    network.run_until(Time::from_secs(10), &mut log);
+    network.send(H1, Instant::ZERO, to, frame, &mut log);
+    network.run_until(Instant::from_secs(10), &mut log);
     log
 }
 
@@ -187,17 +187,17 @@ fn without_dont_fragment_each_segment_is_fragmented() {
 fn links_change_at_the_scenarios_times() {
     let mut scenario = scenario(PipeSpec::default());
     let slow = PipeSpec { delay: Time::from_millis(30), ..PipeSpec::default() };
-    let change = LinkChange { at: Time::from_millis(5), forward: slow, backward: PipeSpec::default() };
+    let change = LinkChange { at: Instant::from_millis(5), forward: slow, backward: PipeSpec::default() };
     scenario.links[2].changes = vec![change];
     assert_eq!(engine_common::sampled_pipes(&scenario).len(), 1, "only the direction that changes");
     let mut network = engine_common::build_network(&scenario).unwrap();
-    assert_eq!(send(&mut network, super_frame(0)).delivered[0].1, Time(0));
+    assert_eq!(send(&mut network, super_frame(0)).delivered[0].1, Instant::ZERO);
     let mut log = Log::default();
-    let now = Time::from_secs(11);
+    let now = Instant::from_secs(11);
     let frame = super_frame(0);
     network.send(H1, now, frame.destination(network.stations()), frame, &mut log);
-    network.run_until(Time::from_secs(20), &mut log);
-    assert_eq!(log.delivered[0].1, Time(now.0 + 30_000_000));
+    network.run_until(Instant::from_secs(20), &mut log);
+    assert_eq!(log.delivered[0].1, now + Time::from_millis(30));
 }
 
 #[test]

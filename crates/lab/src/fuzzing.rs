@@ -1,7 +1,7 @@
 //! Fuzz targets, also run by a test over `fuzz/corpus`: arbitrary frames from a host, through a network.
 
 use net::{Cidr, DropCause, Network, Node, Packet, PacketSink, PipeId, PipeSpec, QueueLimit, Rate, Topology};
-use units::{BitRate, Time};
+use units::{BitRate, Instant, Time};
 
 use crate::frame::{Frame, VNET_HEADER, mac};
 
@@ -13,7 +13,7 @@ struct Count {
 }
 
 impl PacketSink<Frame> for Count {
-    fn deliver(&mut self, _host: u32, _at: Time, frame: Frame) {
+    fn deliver(&mut self, _host: u32, _at: Instant, frame: Frame) {
         self.delivered += u64::from(frame.segments());
         // The bytes written to a host's device parse as a frame of the same size.
         let bytes = frame.bytes().to_vec();
@@ -22,7 +22,7 @@ impl PacketSink<Frame> for Count {
         assert_eq!(again.segments(), frame.segments());
         assert_eq!(again.last_segment_bytes(), frame.last_segment_bytes());
     }
-    fn drop(&mut self, _pipe: PipeId, _at: Time, _cause: DropCause, frame: Frame) {
+    fn drop(&mut self, _pipe: PipeId, _at: Instant, _cause: DropCause, frame: Frame) {
         self.dropped += u64::from(frame.segments());
     }
 }
@@ -32,12 +32,12 @@ impl PacketSink<Frame> for Count {
 /// reported as dropped.
 pub fn frames(mut data: &[u8]) {
     let mut network = network();
-    let (mut count, mut sent, mut now) = (Count::default(), 0, Time(0));
+    let (mut count, mut sent, mut now) = (Count::default(), 0, Instant::ZERO);
     while let [head, low, high, rest @ ..] = data {
         let len = usize::from(u16::from_le_bytes([*low, *high])).min(rest.len());
         let (bytes, after) = rest.split_at(len);
         data = after;
-        now = Time(now.0 + u64::from(head >> 1) * 10_000);
+        now += Time::from_nanos(u64::from(head >> 1) * 10_000);
         let Ok(frame) = Frame::new(bytes.to_vec(), len) else { continue };
         let host = u32::from(head & 1);
         let to = net::Destination::Station(1 - host);
@@ -48,7 +48,7 @@ pub fn frames(mut data: &[u8]) {
         network.run_until(now, &mut count);
         network.send(host, now, to, frame, &mut count);
     }
-    network.run_until(Time(u64::MAX), &mut count);
+    network.run_until(Instant::NEVER, &mut count);
     assert_eq!(count.delivered + count.dropped, sent, "each segment is delivered or dropped exactly once");
 }
 
@@ -57,12 +57,12 @@ pub fn frames(mut data: &[u8]) {
 /// be valid frames.
 pub fn frames_at_routers(mut data: &[u8]) {
     let mut network = routers();
-    let (mut count, mut now) = (Count::default(), Time(0));
+    let (mut count, mut now) = (Count::default(), Instant::ZERO);
     while let [head, low, high, rest @ ..] = data {
         let len = usize::from(u16::from_le_bytes([*low, *high])).min(rest.len());
         let (bytes, after) = rest.split_at(len);
         data = after;
-        now = Time(now.0 + u64::from(head >> 1) * 10_000);
+        now += Time::from_nanos(u64::from(head >> 1) * 10_000);
         let mut bytes = bytes.to_vec();
         // Stations 0 and 1 are the hosts; 2 and 5 are the routers' interfaces towards them.
         let host = usize::from(head & 1);
@@ -75,7 +75,7 @@ pub fn frames_at_routers(mut data: &[u8]) {
         let to = frame.destination(network.stations());
         network.send(host as u32, now, to, frame, &mut count);
     }
-    network.run_until(Time(u64::MAX), &mut count);
+    network.run_until(Instant::NEVER, &mut count);
 }
 
 /// h0 - s0 - h1.
@@ -112,7 +112,7 @@ fn routers() -> Network<Frame> {
 fn slow(queue: u64) -> PipeSpec {
     PipeSpec {
         rate: Rate::Constant(BitRate(10_000_000)),
-        delay: Time(1_000_000),
+        delay: Time::from_millis(1),
         queue: QueueLimit::Bytes(units::Bytes(queue)),
         ..PipeSpec::default()
     }

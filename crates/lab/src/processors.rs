@@ -90,7 +90,7 @@ impl CpuMonitor {
         self.result.idle = self.result.idle.min(used.idle);
         self.result.stolen = self.result.stolen.max(used.stolen);
         let (first, begun, own) = self.first;
-        let own = Duration::from_nanos(sys::own_user_time().0.saturating_sub(own.0));
+        let own = sys::own_user_time().saturating_sub(own).to_duration();
         self.result.others = now.others_since(&first, begun.elapsed(), own);
         (self.before, self.at, self.spun_ns) = (now, Instant::now(), spun_ns);
         Ok(())

@@ -278,7 +278,7 @@ mod tests {
     fn short_stalls_are_a_warning_and_long_ones_a_fault() {
         let stalled = |lengths_ms: &[u64]| {
             let mut stalls = Stalls::default();
-            lengths_ms.iter().for_each(|ms| stalls.add(units::Time::from_secs(1), ms * 1_000_000));
+            lengths_ms.iter().for_each(|ms| stalls.add(units::Instant::from_secs(1), ms * 1_000_000));
             DriverReport { stalls, ..report(0) }
         };
         let short = judge(&stalled(&[2, 20]), &conditions());
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn the_maximum_lateness_is_never_less_than_the_longest_stall() {
         let mut stalls = Stalls::default();
-        stalls.add(units::Time(0), 20_000_000);
+        stalls.add(units::Instant::ZERO, 20_000_000);
         let quality = judge(&DriverReport { stalls, ..report(10_000) }, &conditions());
         assert_eq!((quality.emulator_late_max_us, quality.stalled_max_us), (Some(20_000.0), Some(20_000.0)));
         assert_eq!(quality.stalls, Some(1));

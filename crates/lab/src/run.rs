@@ -143,7 +143,8 @@ pub fn run(
             .filter_map(|f| f.state().ended)
             .max()
             .unwrap_or_default()
-            .min(scenario.duration),
+            .min(scenario.end())
+            .since_origin(),
         interrupted: options.stop.load(Ordering::Relaxed),
         failed: driven.failed,
         transmitted: lab
@@ -213,14 +214,14 @@ fn drive(
     let sampler = Sampler {
         flows: flows.clone(),
         interval: scenario.sample.max(MIN_INTERVAL),
-        duration: scenario.duration,
+        end: scenario.end(),
         time: time.clone(),
         cpus: placement.flows.clone(),
     };
     let shared = Arc::new(Shared::default());
     let cancel = AtomicBool::new(false);
     let is_stopped = || cancel.load(Ordering::Relaxed) || options.stop.load(Ordering::Relaxed);
-    let timeout = Duration::from_nanos(echo_timeout(scenario).0);
+    let timeout = echo_timeout(scenario).to_duration();
     let (row_sender, rows) = channel();
     let (sample_sender, samples) = channel();
 
@@ -258,7 +259,7 @@ fn drive(
         (driver.join(), sampling.join(), watched)
     });
     move_to(original_cpus.as_deref());
-    let wall = Duration::from_nanos(sys::monotonic().0 - time.start().0);
+    let wall = sys::monotonic().since(time.start()).to_duration();
     let captured = captures.stop_all();
     let cpu = watched?;
     let report = driven
@@ -312,7 +313,7 @@ fn collect_rows(
             reported = Instant::now();
             if failed.is_none() {
                 failed = recorder.flush().and_then(|()| cpu.update(shared.spun_ns(), CPU_INTERVAL)).err();
-                recorder.report_progress(time.now());
+                recorder.report_progress(time.now().since_origin());
             }
             if failed.is_some() {
                 cancel.store(true, Ordering::Relaxed);

@@ -7,9 +7,9 @@ use std::{
 };
 
 use bulk::flow::SenderCounts;
-use engine_common::{bulk_events, bulk_row, datagram_row, micros};
+use engine_common::{bulk_events, bulk_row, datagram_row, micros, time_us};
 use schema::{Event, EventKind, FlowSample};
-use units::Time;
+use units::{Instant, Time};
 
 use crate::{
     clock::RunTime,
@@ -39,7 +39,7 @@ pub(crate) struct SampleBatch {
 pub(crate) struct Sampler {
     pub(crate) flows: Vec<Arc<Flow>>,
     pub(crate) interval: Time,
-    pub(crate) duration: Time,
+    pub(crate) end: Instant,
     pub(crate) time: RunTime,
     pub(crate) cpus: Option<Vec<usize>>,
 }
@@ -67,13 +67,13 @@ impl SampledFlow {
 
     /// Whether it is too early for another row, because the last sample was late or because a stall set the
     /// run's clock back. Rates over such a short time would be meaningless.
-    fn is_too_recent(&self, now: Time, interval: Time) -> bool {
-        self.has_sample && micros(now) < self.last.time_us + micros(interval) / 2
+    fn is_too_recent(&self, now: Instant, interval: Time) -> bool {
+        self.has_sample && time_us(now) < self.last.time_us + micros(interval) / 2
     }
 
     /// The time of a row taken now, adjusted so that rows are in order of time.
-    fn row_time(&self, now: Time) -> i64 {
-        if self.has_sample { micros(now).max(self.last.time_us + 1) } else { micros(now) }
+    fn row_time(&self, now: Instant) -> i64 {
+        if self.has_sample { time_us(now).max(self.last.time_us + 1) } else { time_us(now) }
     }
 }
 
@@ -94,9 +94,9 @@ impl Sampler {
         shared.running.wait_until_set(&stop);
         let mut states: Vec<SampledFlow> = self.flows.iter().map(|_| SampledFlow::default()).collect();
         let mut stalls = Stalls::default();
-        let mut tick = 1;
+        let mut tick = Instant::ZERO + self.interval;
         while !states.iter().all(|state| state.has_ended) {
-            let due = self.sleep_until(Time(tick * self.interval.0), &states, &stop);
+            let due = self.sleep_until(tick, &states, &stop);
             stalls.sampled(due, self.time.now(), self.interval);
             let is_stopped = stop();
             let mut batch = SampleBatch::default();
@@ -106,18 +106,18 @@ impl Sampler {
             if samples.send(batch).is_err() {
                 break;
             }
-            tick = (self.time.now().0 / self.interval.0 + 1).max(tick + 1);
+            tick = self.time.now().next_tick(self.interval).max(tick + self.interval);
         }
         self.flows.iter().for_each(|f| f.stop.set());
         stalls.finished()
     }
 
     /// Sleeps until the next tick, the end of a flow or a stop; returns the earlier time of the first two.
-    fn sleep_until(&self, tick: Time, states: &[SampledFlow], stop: &impl Fn() -> bool) -> Time {
+    fn sleep_until(&self, tick: Instant, states: &[SampledFlow], stop: &impl Fn() -> bool) -> Instant {
         let running = self.flows.iter().zip(states).filter(|(_, state)| !state.has_ended);
-        let due = running.map(|(flow, _)| self.end_of(flow)).fold(tick, Time::min);
+        let due = running.map(|(flow, _)| self.end_of(flow)).fold(tick, Instant::min);
         loop {
-            let remaining = due.0.saturating_sub(self.time.now().0);
+            let remaining = due.saturating_since(self.time.now()).as_nanos();
             if remaining == 0 || stop() {
                 break;
             }
@@ -127,8 +127,8 @@ impl Sampler {
     }
 
     /// When the flow ends at the latest: its stop time or the end of the run.
-    fn end_of(&self, flow: &Flow) -> Time {
-        flow.spec.stop.unwrap_or(self.duration).min(self.duration)
+    fn end_of(&self, flow: &Flow) -> Instant {
+        flow.spec.stop.unwrap_or(self.end).min(self.end)
     }
 
     fn sample_flow(&self, flow: &Flow, sampled: &mut SampledFlow, is_stopped: bool, batch: &mut SampleBatch) {
@@ -137,7 +137,8 @@ impl Sampler {
         }
         let now = self.time.now();
         let name = &flow.spec.name;
-        let event = |at: Time, kind, value| Event { time_us: micros(at), subject: name.clone(), kind, value };
+        let event =
+            |at: Instant, kind, value| Event { time_us: time_us(at), subject: name.clone(), kind, value };
         let mut state = flow.state();
         if let Some(started) = state.started
             && !sampled.has_started
@@ -246,7 +247,7 @@ impl Sampler {
 /// Turns the echoes that a flow has collected into rows and events.
 pub(crate) fn take_echoes(flow: &str, state: &mut FlowState, batch: &mut SampleBatch) {
     for (at, echo) in state.echoes.drain(..) {
-        let time_us = micros(at);
+        let time_us = time_us(at);
         match echo.rtt {
             Some(rtt) => batch.flows.push(FlowSample {
                 time_us,
@@ -270,15 +271,15 @@ mod tests {
 
     #[test]
     fn rows_stay_in_order_when_a_stall_decreases_the_time() {
-        let ms = Time::from_millis;
+        let (ms, interval) = (Instant::from_millis, Time::from_millis(10));
         let first = SampledFlow::default();
-        assert!(!first.is_too_recent(ms(10), ms(10)));
+        assert!(!first.is_too_recent(ms(10), interval));
         assert_eq!((first.row_time(ms(0)), first.goodput_bps(0, 5)), (0, None));
         // A sample at 110 ms, 5 ms of which the emulator later reports as a stall.
         let last = FlowSample { time_us: 110_000, ..FlowSample::default() };
         let flow = SampledFlow { last, received: 1_000_000, has_sample: true, ..SampledFlow::default() };
-        assert!(flow.is_too_recent(ms(105), ms(10)) && flow.is_too_recent(ms(114), ms(10)));
-        assert!(!flow.is_too_recent(ms(115), ms(10)));
+        assert!(flow.is_too_recent(ms(105), interval) && flow.is_too_recent(ms(114), interval));
+        assert!(!flow.is_too_recent(ms(115), interval));
         assert_eq!(flow.goodput_bps(115_000, 1_625_000), Some(1_000_000_000));
         // The last row of a flow is always taken: its bytes count, but it has no rate.
         assert_eq!(flow.row_time(ms(105)), 110_001);

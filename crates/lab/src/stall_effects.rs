@@ -128,7 +128,7 @@ impl RecordedRun<'_> {
 
     /// The period in which effects of a stall appear: from the sample before it until a round trip after it.
     fn after(&self, stall: &Event, reach_us: i64) -> Range<i64> {
-        let sample_us = micros(self.scenario.sample.0);
+        let sample_us = micros(self.scenario.sample.as_nanos());
         stall.time_us - sample_us..stall.time_us + stall.value + reach_us + 2 * sample_us
     }
 
@@ -149,7 +149,7 @@ impl RecordedRun<'_> {
     }
 
     fn duration_us(&self) -> f64 {
-        micros(self.scenario.duration.0).max(1) as f64
+        micros(self.scenario.duration.as_nanos()).max(1) as f64
     }
 }
 

@@ -9,7 +9,7 @@
 //! The sampler stalls when it misses a sample.
 
 use schema::{EMULATOR, Event, EventKind, SAMPLER};
-use units::Time;
+use units::{Instant, Time};
 
 /// Lateness from which on a delivered frame counts as stalled, ns.
 pub(crate) const LATE_NS: u64 = 1_000_000;
@@ -24,7 +24,7 @@ const MAX_STORED: usize = 10_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stall {
     /// Its start, by the run's clock.
-    pub(crate) at: Time,
+    pub(crate) at: Instant,
     /// Its length, ns.
     pub(crate) length: u64,
 }
@@ -48,14 +48,14 @@ pub(crate) struct Stalls {
 struct Episode {
     stall: Stall,
     /// When the latest of its frames was due.
-    until: Time,
+    until: Instant,
 }
 
 impl Stalls {
     /// Records that the thread did not run for `length` nanoseconds from `at` on.
-    pub(crate) fn add(&mut self, at: Time, length: u64) {
+    pub(crate) fn add(&mut self, at: Instant, length: u64) {
         tracing::warn!(
-            at_us = at.0 / 1000,
+            at_us = at.as_micros(),
             us = length / 1000,
             thread = std::thread::current().name(),
             "stalled"
@@ -69,12 +69,12 @@ impl Stalls {
     }
 
     /// Records that a frame due at `due` was delivered `late` nanoseconds later.
-    pub(crate) fn delivered(&mut self, due: Time, late: u64) {
+    pub(crate) fn delivered(&mut self, due: Instant, late: u64) {
         if late < LATE_NS {
             return;
         }
         if let Some(episode) = &mut self.episode
-            && due.0 <= episode.until.0 + EPISODE_NS
+            && due.as_nanos() <= episode.until.as_nanos() + EPISODE_NS
         {
             episode.until = episode.until.max(due);
             episode.stall.length = episode.stall.length.max(late);
@@ -85,9 +85,9 @@ impl Stalls {
     }
 
     /// Records that a sample due at `due` was taken at `taken`, with an `interval` between samples.
-    pub(crate) fn sampled(&mut self, due: Time, taken: Time, interval: Time) {
-        let late = taken.0.saturating_sub(due.0);
-        if late > SAMPLE_LATE_NS.max(interval.0) {
+    pub(crate) fn sampled(&mut self, due: Instant, taken: Instant, interval: Time) {
+        let late = taken.saturating_since(due).as_nanos();
+        if late > SAMPLE_LATE_NS.max(interval.as_nanos()) {
             self.add(due, late);
         }
     }
@@ -109,7 +109,7 @@ impl Stalls {
     pub(crate) fn events<'a>(&'a self, subject: &'a str) -> impl Iterator<Item = Event> + 'a {
         let micros = |ns: u64| i64::try_from(ns / 1000).unwrap_or(i64::MAX);
         self.stored.iter().map(move |stall| Event {
-            time_us: micros(stall.at.0),
+            time_us: micros(stall.at.as_nanos()),
             subject: subject.into(),
             kind: EventKind::Stall,
             value: micros(stall.length),
@@ -142,8 +142,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn ms(ms: u64) -> Time {
-        Time(ms * MS)
+    fn ms(ms: u64) -> Instant {
+        Instant::from_millis(ms)
     }
 
     #[test]
@@ -169,9 +169,9 @@ mod tests {
         stalls.delivered(ms(50), 3 * MS);
         stalls.add(ms(20), 20 * MS);
         let mut sampler = Stalls::default();
-        sampler.sampled(ms(30), ms(40), ms(10));
-        sampler.sampled(ms(60), ms(165), ms(10));
-        sampler.sampled(ms(200), ms(290), ms(100));
+        sampler.sampled(ms(30), ms(40), Time::from_millis(10));
+        sampler.sampled(ms(60), ms(165), Time::from_millis(10));
+        sampler.sampled(ms(200), ms(290), Time::from_millis(100));
         let (stalls, sampler) = (stalls.finished(), sampler.finished());
         let rows: Vec<_> =
             events(&stalls, &sampler).into_iter().map(|e| (e.time_us, e.subject, e.value)).collect();

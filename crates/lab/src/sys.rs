@@ -10,7 +10,7 @@ use std::{
 };
 
 use os::check;
-use units::Time;
+use units::{Instant, Time};
 
 /// `struct ifreq` as TUNSETIFF reads it: name, flags, padding (40 bytes on 64-bit machines).
 #[repr(C)]
@@ -137,8 +137,8 @@ pub(crate) fn advise_huge_pages(buffers: &[Vec<u8>]) {
 }
 
 /// CLOCK_MONOTONIC.
-pub(crate) fn monotonic() -> Time {
-    Time(os::monotonic_ns())
+pub(crate) fn monotonic() -> Instant {
+    Instant::from_nanos(os::monotonic_ns())
 }
 
 /// Processor time of all threads of this process in user mode.
@@ -149,7 +149,7 @@ pub(crate) fn own_user_time() -> Time {
         libc::getrusage(libc::RUSAGE_SELF, &raw mut used);
         used.ru_utime
     };
-    Time(used.tv_sec as u64 * 1_000_000_000 + used.tv_usec as u64 * 1000)
+    Time::from_nanos(used.tv_sec as u64 * 1_000_000_000 + used.tv_usec as u64 * 1000)
 }
 
 /// A set of descriptors for poll(2).

@@ -7,7 +7,7 @@
 
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
-use units::Time;
+use units::Instant;
 
 use crate::{clock::RunTime, frame::Frame, port::Port, processors::move_to, sys};
 
@@ -23,7 +23,7 @@ const PRIORITY: i32 = 15;
 /// A frame to be written to a host's port, due at `at`.
 struct WriteJob {
     station: u32,
-    at: Time,
+    at: Instant,
     frame: Frame,
 }
 
@@ -31,7 +31,7 @@ struct WriteJob {
 pub(crate) struct Written {
     pub(crate) station: u32,
     /// When it was due.
-    pub(crate) at: Time,
+    pub(crate) at: Instant,
     /// Its buffer can be reused.
     pub(crate) frame: Frame,
     /// How late it was written, ns.
@@ -68,7 +68,7 @@ impl Writer {
 
     /// Takes a frame for `station` that is `late` nanoseconds late, or returns it if the driver should write
     /// it.
-    pub(crate) fn take(&mut self, station: u32, at: Time, late: u64, frame: Frame) -> Result<(), Frame> {
+    pub(crate) fn take(&mut self, station: u32, at: Instant, late: u64, frame: Frame) -> Result<(), Frame> {
         let pending = &mut self.pending[station as usize];
         if *pending == 0 && (late < MIN_LATENESS_NS || frame.bytes().len() < MIN_FRAME_BYTES) {
             return Err(frame);
@@ -93,7 +93,7 @@ impl Writer {
 
 fn run(jobs: &Receiver<WriteJob>, written: &Sender<Written>, ports: &[Port], time: &RunTime) {
     while let Ok(WriteJob { station, at, frame }) = jobs.recv() {
-        let late = time.now().0.saturating_sub(at.0);
+        let late = time.now().saturating_since(at).as_nanos();
         let accepted = ports[station as usize].write(frame.bytes());
         // The driver may have ended.
         let _ = written.send(Written { station, at, frame, late, accepted });
@@ -123,10 +123,16 @@ mod tests {
         let ports = [Port::onto(File::from(OwnedFd::from(ours)))];
         let cpus = os::allowed_cpus().unwrap();
         let (mut writer, work) = Writer::new(&ports, RunTime::begin(TimeMode::Real), &cpus);
-        assert!(writer.take(0, Time(0), MIN_LATENESS_NS - 1, frame(0, MIN_FRAME_BYTES)).is_err(), "in time");
-        assert!(writer.take(0, Time(0), MIN_LATENESS_NS, frame(0, 100)).is_err(), "small");
-        assert!(writer.take(0, Time(0), MIN_LATENESS_NS, frame(1, MIN_FRAME_BYTES)).is_ok());
-        assert!(writer.take(0, Time(0), 0, frame(2, 100)).is_ok(), "in time and small, but behind another");
+        assert!(
+            writer.take(0, Instant::ZERO, MIN_LATENESS_NS - 1, frame(0, MIN_FRAME_BYTES)).is_err(),
+            "in time"
+        );
+        assert!(writer.take(0, Instant::ZERO, MIN_LATENESS_NS, frame(0, 100)).is_err(), "small");
+        assert!(writer.take(0, Instant::ZERO, MIN_LATENESS_NS, frame(1, MIN_FRAME_BYTES)).is_ok());
+        assert!(
+            writer.take(0, Instant::ZERO, 0, frame(2, 100)).is_ok(),
+            "in time and small, but behind another"
+        );
         std::thread::scope(|scope| {
             scope.spawn(work);
             for number in [1, 2] {
@@ -139,8 +145,8 @@ mod tests {
                 written.extend(writer.written());
             }
             assert!(written.iter().all(|w| w.accepted && w.late > 0));
-            assert!(writer.take(0, Time(0), 0, frame(3, 100)).is_err(), "no other frame is pending");
-            assert!(writer.take(0, Time(0), MIN_LATENESS_NS, frame(4, MIN_FRAME_BYTES)).is_ok());
+            assert!(writer.take(0, Instant::ZERO, 0, frame(3, 100)).is_err(), "no other frame is pending");
+            assert!(writer.take(0, Instant::ZERO, MIN_LATENESS_NS, frame(4, MIN_FRAME_BYTES)).is_ok());
             let remaining: Vec<Frame> = writer.finish().map(|written| written.frame).collect();
             assert_eq!(remaining[0].bytes().last(), Some(&4), "pending frames are written before it ends");
         });

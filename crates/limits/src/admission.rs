@@ -3,12 +3,17 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use reservation::{Admission, Candidate, Outcome, Phase, PointName, Request, Reservation, Test};
-use units::{Bytes, Time};
+use units::{Bytes, Instant, Time};
 
 use crate::{Limits, Link, Pending, TestRequest, Usage};
 
 /// A day of UTC; leap seconds are not counted in Unix time.
 const DAY: Time = Time::from_secs(86_400);
+
+/// The number of the day of an instant of UTC.
+fn day_of(utc: Instant) -> u64 {
+    utc.since_origin() / DAY
+}
 
 /// Limits together with the addresses of the points that they are applied to.
 #[derive(Debug, Clone, Default)]
@@ -46,7 +51,7 @@ impl Enforced {
     fn usage(&self, candidate: &Candidate<'_>) -> Usage {
         let mut usage = Usage::default();
         let own = candidate.point.name();
-        let day = candidate.start / DAY;
+        let day = day_of(candidate.start);
         let own_reservation = candidate.point.reservation(&candidate.request.id);
         let own_reservation = own_reservation.filter(|known| !known.has_ended());
         let its_user = own_reservation.map(|known| known.request.answerable(own));
@@ -65,7 +70,7 @@ impl Enforced {
         let others = candidate.point.reservations().filter(|known| known.request.id != candidate.request.id);
         for known in others {
             let request = &known.request;
-            if !occupies(known) || known.slot.is_none_or(|slot| slot.start / DAY != day) {
+            if !occupies(known) || known.slot.is_none_or(|slot| day_of(slot.start) != day) {
                 continue;
             }
             for link in self.limits.links().iter().filter(|link| self.loads(link, own, request)) {
@@ -105,7 +110,7 @@ impl Enforced {
             transport: request.spec.test.transport,
             rate: request.spec.test.rate,
             duration: request.spec.duration,
-            starts_in: candidate.start.saturating_sub(candidate.now.utc),
+            starts_in: candidate.start.saturating_since(candidate.now.utc),
             time_error: candidate.now.error + candidate.other_error,
             priority,
         };

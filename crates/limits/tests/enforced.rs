@@ -6,7 +6,7 @@ use limits::{Enforced, Limits};
 use reservation::{
     Body, Class, Now, Outcome, Phase, Point, PointName, Reason, Settings, Spec, Step, Test, Transport,
 };
-use units::{BitRate, Time};
+use units::{BitRate, Instant, Time};
 
 const FILE: &str = r#"
 [classes.root]
@@ -34,8 +34,8 @@ fn enforced(file: &str) -> Enforced {
 }
 
 fn now(seconds: u64) -> Now {
-    let utc = Time::from_secs(20_000 * 86_400 + seconds);
-    Now { steady: Time::from_secs(seconds), utc, error: Time::from_millis(1) }
+    let utc = Instant::from_secs(20_000 * 86_400 + seconds);
+    Now { steady: Instant::from_secs(seconds), utc, error: Time::from_millis(1) }
 }
 
 fn spec(at: u64, rate: Option<BitRate>) -> Spec {

@@ -45,7 +45,7 @@ const MAX_DISTANCE: f64 = 0.05;
 pub fn pcap(file: ForeignFile<'_>, sample: Time, runs_dir: &Path) -> Result<PathBuf> {
     let bad = |why: String| Error::BadInput(format!("{}: {why}", file.path.display()));
     let mut packets = Packets::new(file.bytes).map_err(|e| bad(e.to_string()))?;
-    let mut dissector = Dissector::new(sample.0 / 1000);
+    let mut dissector = Dissector::new(sample.as_micros());
     let Some(first) = packets.next() else { return Err(bad("no packets in this file".into())) };
     dissector.add(&first);
     let run = RunSummary::begun(EngineName::Pcap, started(first.time_ns as f64 * 1e-9));
@@ -223,7 +223,7 @@ fn remove_verdict(summary: &mut FlowSummary) {
 /// # Errors
 /// If it is not such a log, or the record cannot be written.
 pub fn ss(file: ForeignFile<'_>, every: Time, runs_dir: &Path) -> Result<PathBuf> {
-    let every_us = i64::try_from(every.0 / 1000).unwrap_or(i64::MAX);
+    let every_us = i64::try_from(every.as_micros()).unwrap_or(i64::MAX);
     let log = parse(&String::from_utf8_lossy(file.bytes), every_us)
         .map_err(|e| Error::BadInput(format!("{}: {e}", file.path.display())))?;
     let SsLog { flows, rows, start_s, has_times } = log;

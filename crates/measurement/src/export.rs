@@ -41,7 +41,7 @@ pub fn report(run: &Run, names: &[String], interval: Time) -> Result<Report> {
     });
     Ok(Report {
         intervals: intervals.collect(),
-        start: Some(start(run, &streams, Duration::from_nanos(interval.0))),
+        start: Some(start(run, &streams, interval.to_duration())),
         end: Some(End {
             streams: streams.iter().map(Stream::end).collect(),
             cpu_local: Cpu::default(),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ::record::Writer;
 use bulk::stream::Parameters;
-use engine_common::{bulk_events, bulk_row, micros, stream_summary};
+use engine_common::{bulk_events, bulk_row, micros, stream_summary, time_us};
 use schema::{EngineName, Event, FlowKind, FlowSample, FlowSummary, RunSummary, SUMMARY_SCHEMA, Summary};
 use transfer::stream::StreamSample;
 use units::BitRate;
@@ -117,7 +117,7 @@ impl StreamRecorder {
         let mut row = bulk_row(FLOW, sample.time, &sample.sender, &sample.receiver);
         let mut events = Vec::new();
         if let Some(last) = &self.last {
-            let span_s = sample.time.saturating_sub(last.time).as_secs_f64();
+            let span_s = sample.time.saturating_since(last.time).as_secs_f64();
             let bytes = sample.receiver.received_bytes.saturating_sub(last.receiver.received_bytes);
             row.goodput_bps = (span_s > 0.0).then(|| (bytes as f64 * 8.0 / span_s) as i64);
             events.extend(bulk_events(FLOW, sample.time, &last.sender, &sample.sender));
@@ -171,7 +171,7 @@ impl StreamRecorder {
         let times = FlowTimes {
             kind: FlowKind::Stream,
             started_us: Some(0),
-            ended_us: Some(micros(last.time)),
+            ended_us: Some(time_us(last.time)),
             bytes: last.receiver.received_bytes,
             ..FlowTimes::default()
         };
@@ -268,11 +268,11 @@ mod tests {
         flow::{ReceiverCounts, SenderCounts},
         stream::PlayoutCounts,
     };
-    use units::Time;
+    use units::{Instant, Time};
 
     use super::*;
 
-    fn sample(time: Time, due: u64, in_time: u64) -> StreamSample {
+    fn sample(time: Instant, due: u64, in_time: u64) -> StreamSample {
         let sender = SenderCounts {
             is_connected: true,
             payload_bytes: 1000,
@@ -318,7 +318,7 @@ mod tests {
             vdif: None,
         };
         let mut failed = StreamRecorder::new(Some(&directory), test.clone()).unwrap();
-        failed.add(&sample(Time::from_millis(500), 400, 395)).unwrap();
+        failed.add(&sample(Instant::from_millis(500), 400, 395)).unwrap();
         let partial = failed.finish_partial().unwrap().unwrap();
         let path = partial.path.unwrap();
         assert!(::record::Run::open(&path).unwrap().run().partial && partial.run.flows.len() == 1);
@@ -326,8 +326,8 @@ mod tests {
         assert!(silent.finish_partial().unwrap().is_none());
         assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
         let mut recorder = StreamRecorder::new(Some(&directory), test).unwrap();
-        recorder.add(&sample(Time::from_millis(500), 400, 395)).unwrap();
-        recorder.add(&sample(Time::from_millis(1100), 1000, 990)).unwrap();
+        recorder.add(&sample(Instant::from_millis(500), 400, 395)).unwrap();
+        recorder.add(&sample(Instant::from_millis(1100), 1000, 990)).unwrap();
         let recorded = recorder.finish(&parameters).unwrap();
         let missed = MissedPackets { all: 10, skipped: 2, dropped_at_socket: 1, late: 3, lost: 4 };
         assert_eq!(recorded.missed, missed);

@@ -350,7 +350,7 @@ fn losses(inputs: &ReportInputs) -> ReportGroup {
     ];
     if let Some(loss) = inputs.loss.filter(|loss| *loss > 0.0) {
         let limit = inputs.rate.as_f64();
-        let rto = Time(inputs.rtt.0.max(MIN_RTO.0));
+        let rto = inputs.rtt.max(MIN_RTO);
         let cubic = window_throughput_bps(cubic_window_segs(loss, inputs.rtt), segment, inputs.rtt);
         figures.extend([
             rate(
@@ -476,7 +476,7 @@ mod tests {
         for rate in [1_000_000, 9_999_999, 100_000_000, 622_080_000, 10_000_000_000, 99_000_000_001] {
             for (rtt_us, kernel) in [(150, (6, 1)), (7_300, (6, 6)), (50_000, (6, 12)), (299_999, (6, 18))] {
                 let inputs = ReportInputs {
-                    rtt: Time(rtt_us * 1000),
+                    rtt: Time::from_nanos(rtt_us * 1000),
                     kernel: KernelVersion::new(kernel.0, kernel.1),
                     ..inputs(rate, 1)
                 };

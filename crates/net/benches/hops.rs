@@ -12,7 +12,7 @@ use net::{
     Codel, Destination, Discipline, DropCause, Network, Node, PacketSink, PipeId, PipeSpec, QueueLimit, Rate,
     Topology, test_packet::TestPacket,
 };
-use units::{BitRate, Time};
+use units::{BitRate, Instant, Time};
 
 /// Name, hops, delay of a hop in ns, whether with CoDel. At 10 Gb/s a packet takes 1.2 us: 1600 and 200,000
 /// packets are in flight in all.
@@ -32,10 +32,10 @@ const GAP: Time = Time::from_nanos(1200);
 struct DeliveryCount(u64);
 
 impl PacketSink<TestPacket> for DeliveryCount {
-    fn deliver(&mut self, _: u32, _: Time, packet: TestPacket) {
+    fn deliver(&mut self, _: u32, _: Instant, packet: TestPacket) {
         self.0 += u64::from(packet.segments);
     }
-    fn drop(&mut self, _: PipeId, _: Time, _: DropCause, _: TestPacket) {}
+    fn drop(&mut self, _: PipeId, _: Instant, _: DropCause, _: TestPacket) {}
 }
 
 fn network(hops: u32, delay: Time, codel: bool) -> Network<TestPacket> {
@@ -60,11 +60,11 @@ fn network(hops: u32, delay: Time, codel: bool) -> Network<TestPacket> {
 fn send_all(network: &mut Network<TestPacket>, packets: u64) -> u64 {
     let mut count = DeliveryCount::default();
     for number in 0..packets {
-        let now = GAP * number;
+        let now = Instant::ZERO + GAP * number;
         network.run_until(now, &mut count);
         network.send(0, now, Destination::Station(1), TestPacket::single(number, 1486), &mut count);
     }
-    network.run_until(Time::MAX / 4, &mut count);
+    network.run_until(Instant::from_nanos(u64::MAX / 4), &mut count);
     count.0
 }
 
@@ -90,7 +90,7 @@ fn memory_per_packet(packets: u64) -> f64 {
     let before = allocated_bytes();
     let mut count = DeliveryCount::default();
     for number in 0..packets {
-        let now = GAP * number;
+        let now = Instant::ZERO + GAP * number;
         network.run_until(now, &mut count);
         network.send(0, now, Destination::Station(1), TestPacket::single(number, 1486), &mut count);
     }
@@ -109,7 +109,7 @@ fn main() {
     let packets = args.get(1).and_then(|n| n.parse().ok()).unwrap_or(PACKETS);
     for (name, hops, delay, codel) in CASES.iter().filter(|case| args.first().is_none_or(|arg| arg == case.0))
     {
-        let mut network = network(*hops, Time(*delay), *codel);
+        let mut network = network(*hops, Time::from_nanos(*delay), *codel);
         let start = cpu_seconds();
         let arrived = send_all(&mut network, packets);
         let seconds = cpu_seconds() - start;

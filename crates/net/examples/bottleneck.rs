@@ -14,7 +14,7 @@ use net::{
     Destination, Direction, DropCause, Node, PacketSink, PipeId, PipeSpec, QueueLimit, Rate, Topology,
     TopologyError, TrainTimes, test_packet::TestPacket,
 };
-use units::{BitRate, Time};
+use units::{BitRate, Instant, Time};
 
 /// Prints the delivery or the drop of each packet.
 #[derive(Default)]
@@ -24,12 +24,12 @@ struct Printer {
 }
 
 impl PacketSink<TestPacket> for Printer {
-    fn deliver(&mut self, station: u32, at: Time, packet: TestPacket) {
+    fn deliver(&mut self, station: u32, at: Instant, packet: TestPacket) {
         self.delivered += 1;
         println!("packet {}: delivered to host {station} at {at}", packet.first);
     }
 
-    fn drop(&mut self, pipe: PipeId, at: Time, cause: DropCause, packet: TestPacket) {
+    fn drop(&mut self, pipe: PipeId, at: Instant, cause: DropCause, packet: TestPacket) {
         self.dropped += 1;
         println!("packet {}: dropped at link {} at {at} ({cause:?})", packet.first, pipe.link);
     }
@@ -53,9 +53,15 @@ fn main() -> Result<(), TopologyError> {
     let mut printer = Printer::default();
     // 14 bytes of Ethernet header are added to the 1486 bytes of IP.
     for number in 0..6 {
-        network.send(0, Time::ZERO, Destination::Station(1), TestPacket::single(number, 1486), &mut printer);
+        network.send(
+            0,
+            Instant::ZERO,
+            Destination::Station(1),
+            TestPacket::single(number, 1486),
+            &mut printer,
+        );
     }
-    let later = Time::from_millis(1);
+    let later = Instant::from_millis(1);
     network.run_until(later, &mut printer);
     network.send(0, later, Destination::Station(1), TestPacket::single(6, 1486), &mut printer);
 
@@ -69,6 +75,6 @@ fn main() -> Result<(), TopologyError> {
     let counters = network.sample(PipeId { link: 0, direction: Direction::Forward }, now);
     println!("{} packets sent, {} dropped by the queue", counters.sent_packets, counters.dropped_queue);
     assert_eq!((printer.delivered, printer.dropped), (5, 2));
-    assert_eq!(now, Time::from_micros(6_120), "the last packet: 1 ms + 120 us + 5 ms");
+    assert_eq!(now, Instant::from_micros(6_120), "the last packet: 1 ms + 120 us + 5 ms");
     Ok(())
 }

@@ -16,7 +16,7 @@
 
 use std::collections::VecDeque;
 
-use units::Time;
+use units::{Instant, Time};
 
 use crate::{
     DropCause, Packet, PacketShape, PipeCounters, PipeSpec, QueueLimit, TrainTimes,
@@ -110,7 +110,7 @@ impl<P: Packet> FifoPipe<P> {
     /// caller uses [`FifoPipe::admit`].
     // The packet is not an argument, so that the other values stay in registers.
     #[inline(never)]
-    pub(crate) fn admit_single(&mut self, arrived: Time, bytes: u32) -> Option<Time> {
+    pub(crate) fn admit_single(&mut self, arrived: Instant, bytes: u32) -> Option<Instant> {
         if self.burst.is_some() || self.loss.is_some() {
             return None;
         }
@@ -142,7 +142,7 @@ impl<P: Packet> FifoPipe<P> {
 
     /// Without a rate, and with no earlier segment still to leave, a single segment leaves the queue at once.
     #[inline]
-    fn admit_without_rate(&mut self, at: Fixed, arrived: Time, bytes: u64) -> Option<Time> {
+    fn admit_without_rate(&mut self, at: Fixed, arrived: Instant, bytes: u64) -> Option<Instant> {
         if !self.queue.is_empty() || self.last_departure > at {
             return None;
         }
@@ -162,7 +162,7 @@ impl<P: Packet> FifoPipe<P> {
         arrival: TrainTimes,
         shape: PacketShape,
         cut_through: bool,
-    ) -> Option<(Time, TrainTimes)> {
+    ) -> Option<(Instant, TrainTimes)> {
         let arrival = close_gaps(arrival, shape, self.per_byte, self.overhead);
         self.advance(arrival.first);
         if !self.accepts_whole(arrival, shape) {
@@ -182,21 +182,21 @@ impl<P: Packet> FifoPipe<P> {
         let last = last_departs.ceil();
         let first = if segments == 1 { last } else { departs.ceil() };
         // The mean wait of the segments is half the sum of the first and the last one's.
-        let doubled_wait = first.since(arrival.first).later_by(last.since(arrival.first));
-        self.doubled_byte_nanos += u128::from(total) * u128::from(doubled_wait.as_nanos());
+        let doubled_wait = first.since(arrival.first).as_nanos() + last.since(arrival.first).as_nanos();
+        self.doubled_byte_nanos += u128::from(total) * u128::from(doubled_wait);
         let delivery = TrainTimes { first: first + self.delay, last: last + self.delay };
         Some((if cut_through { delivery.first } else { delivery.last }, delivery))
     }
 
     /// Puts an admitted single segment in flight.
     #[inline]
-    pub(crate) fn launch_single(&mut self, due: Time, packet: P) {
+    pub(crate) fn launch_single(&mut self, due: Instant, packet: P) {
         self.in_flight.push_single(due, packet);
     }
 
     /// Puts an admitted packet in flight.
     #[inline]
-    pub(crate) fn launch(&mut self, due: Time, delivery: TrainTimes, packet: P) {
+    pub(crate) fn launch(&mut self, due: Instant, delivery: TrainTimes, packet: P) {
         self.in_flight.push(due, delivery, packet);
     }
 
@@ -223,18 +223,18 @@ impl<P: Packet> FifoPipe<P> {
     }
 
     /// When the next packet in flight is due.
-    pub(crate) fn next_due(&self) -> Option<Time> {
+    pub(crate) fn next_due(&self) -> Option<Instant> {
         self.in_flight.next_due()
     }
 
     /// Takes the next packet in flight if it is due.
-    pub(crate) fn pop(&mut self, now: Time) -> Option<(TrainTimes, P)> {
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<(TrainTimes, P)> {
         self.in_flight.pop(now)
     }
 
     /// Converts the state at `now` for an [`EventPipe`](crate::event_pipe::EventPipe). Segments that the wire
     /// loses but that have not left the queue use no more capacity, except the segment in service.
-    pub(crate) fn into_handover(mut self, now: Time) -> Handover<P> {
+    pub(crate) fn into_handover(mut self, now: Instant) -> Handover<P> {
         let counters = self.sample(now);
         let sending = self.queue.front().map(|front| {
             (u64::from(if front.segments == 1 { front.last_bytes } else { front.bytes }), front.departs)
@@ -281,12 +281,12 @@ impl<P: Packet> FifoPipe<P> {
     }
 
     /// The time until all accepted packets have left the queue.
-    pub(crate) fn drain_time(&self, now: Time) -> Time {
-        self.last_departure.ceil().saturating_sub(now)
+    pub(crate) fn drain_time(&self, now: Instant) -> Time {
+        self.last_departure.ceil().saturating_since(now)
     }
 
     /// The counters as of `now`. Resets `max_queue_bytes_since`.
-    pub(crate) fn sample(&mut self, now: Time) -> PipeCounters {
+    pub(crate) fn sample(&mut self, now: Instant) -> PipeCounters {
         self.advance(now);
         let mut counters = self.counters;
         counters.sent_packets = self.accepted_packets - counters.queue_packets;
@@ -428,7 +428,7 @@ impl<P: Packet> FifoPipe<P> {
     }
 
     /// Removes the segments that have left the queue by `now`.
-    fn advance(&mut self, now: Time) {
+    fn advance(&mut self, now: Instant) {
         self.advance_fixed(Fixed::from(now));
     }
 

@@ -5,7 +5,7 @@
 
 use std::ops::{Add, Mul};
 
-use units::{BitRate, Time};
+use units::{BitRate, Instant, Time};
 
 const FRACTION_BITS: u32 = 32;
 
@@ -22,9 +22,18 @@ impl Fixed {
         Fixed((8_000_000_000u128 << FRACTION_BITS).div_ceil(u128::from(rate.0.max(1))))
     }
 
-    /// Rounds up to a whole nanosecond, so that nothing leaves early.
-    pub(crate) fn ceil(self) -> Time {
-        Time(u64::try_from((self.0 + ((1 << FRACTION_BITS) - 1)) >> FRACTION_BITS).unwrap_or(u64::MAX))
+    /// Rounds an instant up to a whole nanosecond, so that nothing leaves early.
+    pub(crate) fn ceil(self) -> Instant {
+        Instant::from_nanos(self.ceil_nanos())
+    }
+
+    /// Rounds a span up to a whole nanosecond.
+    pub(crate) fn ceil_span(self) -> Time {
+        Time::from_nanos(self.ceil_nanos())
+    }
+
+    fn ceil_nanos(self) -> u64 {
+        u64::try_from((self.0 + ((1 << FRACTION_BITS) - 1)) >> FRACTION_BITS).unwrap_or(u64::MAX)
     }
 
     pub(crate) fn saturating_sub(self, other: Fixed) -> Fixed {
@@ -71,9 +80,15 @@ impl Fixed {
     }
 }
 
+impl From<Instant> for Fixed {
+    fn from(instant: Instant) -> Self {
+        Fixed(u128::from(instant.as_nanos()) << FRACTION_BITS)
+    }
+}
+
 impl From<Time> for Fixed {
-    fn from(time: Time) -> Self {
-        Fixed(u128::from(time.as_nanos()) << FRACTION_BITS)
+    fn from(span: Time) -> Self {
+        Fixed(u128::from(span.as_nanos()) << FRACTION_BITS)
     }
 }
 
@@ -98,7 +113,7 @@ mod tests {
     #[test]
     fn the_time_per_byte_matches_the_rate() {
         let byte = Fixed::per_byte(BitRate(10_000_000_000));
-        let ten_seconds = (byte * 12_500_000_000).ceil().as_nanos();
+        let ten_seconds = (byte * 12_500_000_000).ceil_span().as_nanos();
         assert!((10_000_000_000..=10_000_000_004).contains(&ten_seconds), "{ten_seconds}");
         let odd = Fixed::per_byte(BitRate(3_000_000_000));
         let ten_seconds = (odd * 3_750_000_000).as_nanos_f64();
@@ -107,7 +122,7 @@ mod tests {
 
     #[test]
     fn ceil_rounds_up() {
-        assert_eq!((Fixed::per_byte(BitRate(10_000_000_000)) * 1).ceil(), Time(1));
-        assert_eq!(Fixed::from(Time(7)).ceil(), Time(7));
+        assert_eq!((Fixed::per_byte(BitRate(10_000_000_000)) * 1).ceil_span(), Time::from_nanos(1));
+        assert_eq!(Fixed::from(Instant::from_nanos(7)).ceil(), Instant::from_nanos(7));
     }
 }

@@ -7,7 +7,7 @@
 
 use std::{collections::VecDeque, mem::ManuallyDrop};
 
-use units::Time;
+use units::{Instant, Time};
 
 use crate::TrainTimes;
 
@@ -15,11 +15,11 @@ use crate::TrainTimes;
 pub(crate) struct InFlight<P> {
     entries: VecDeque<Entry<P>>,
     /// The full times of entries marked as [`IN_FULL`].
-    full_times: VecDeque<(Time, TrainTimes)>,
+    full_times: VecDeque<(Instant, TrainTimes)>,
     /// When the first packet is due.
-    first: Time,
+    first: Instant,
     /// When the last packet is due.
-    last: Time,
+    last: Instant,
 }
 
 struct Entry<P> {
@@ -41,15 +41,15 @@ impl<P> InFlight<P> {
         InFlight {
             entries: VecDeque::new(),
             full_times: VecDeque::new(),
-            first: Time::ZERO,
-            last: Time::ZERO,
+            first: Instant::ZERO,
+            last: Instant::ZERO,
         }
     }
 
     /// Appends a packet whose segments all arrive at `due`, which must not be earlier than the last packet's
     /// due time.
     #[inline(always)]
-    pub(crate) fn push_single(&mut self, due: Time, packet: P) {
+    pub(crate) fn push_single(&mut self, due: Instant, packet: P) {
         let after = self.gap_before(due).as_nanos();
         let after = if after < u64::from(IN_FULL) {
             after as u32
@@ -62,7 +62,7 @@ impl<P> InFlight<P> {
     /// Appends a packet that is due with the first or the last segment of `train`. `due` must not be earlier
     /// than the last packet's due time.
     #[inline]
-    pub(crate) fn push(&mut self, due: Time, train: TrainTimes, packet: P) {
+    pub(crate) fn push(&mut self, due: Instant, train: TrainTimes, packet: P) {
         let span = if due == train.last {
             i32::try_from(due.since(train.first).as_nanos()).map(|span| -span)
         } else {
@@ -78,7 +78,7 @@ impl<P> InFlight<P> {
 
     /// Makes `due` the last due time, and returns the span since the one before; zero for the first packet.
     #[inline]
-    fn gap_before(&mut self, due: Time) -> Time {
+    fn gap_before(&mut self, due: Instant) -> Time {
         if self.entries.is_empty() {
             (self.first, self.last) = (due, due);
         }
@@ -87,7 +87,7 @@ impl<P> InFlight<P> {
 
     /// Stores the times of a packet in full.
     #[cold]
-    fn store_in_full(&mut self, due: Time, train: TrainTimes) -> u32 {
+    fn store_in_full(&mut self, due: Instant, train: TrainTimes) -> u32 {
         self.full_times.push_back((due, train));
         IN_FULL
     }
@@ -108,13 +108,13 @@ impl<P> InFlight<P> {
 
     /// When the first packet is due.
     #[inline]
-    pub(crate) fn next_due(&self) -> Option<Time> {
+    pub(crate) fn next_due(&self) -> Option<Instant> {
         (!self.entries.is_empty()).then_some(self.first)
     }
 
     /// Takes the first packet if it is due.
     #[inline]
-    pub(crate) fn pop(&mut self, now: Time) -> Option<(TrainTimes, P)> {
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<(TrainTimes, P)> {
         if self.first > now { None } else { self.take() }
     }
 
@@ -126,14 +126,14 @@ impl<P> InFlight<P> {
         let train = if after == IN_FULL {
             self.full_times.pop_front()?.1
         } else if span < 0 {
-            TrainTimes { first: due.earlier_by(Time(span.unsigned_abs().into())), last: due }
+            TrainTimes { first: due.earlier_by(Time::from_nanos(span.unsigned_abs().into())), last: due }
         } else {
-            TrainTimes { first: due, last: due.later_by(Time(span as u64)) }
+            TrainTimes { first: due, last: due.later_by(Time::from_nanos(span as u64)) }
         };
         if let Some(next) = self.entries.front() {
             self.first = match next.after {
                 IN_FULL => self.full_times.front()?.0,
-                after => due.later_by(Time(after.into())),
+                after => due.later_by(Time::from_nanos(after.into())),
             };
         }
         Some((train, ManuallyDrop::into_inner(packet)))
@@ -172,17 +172,18 @@ mod tests {
             for (number, (takes, gap, span, first)) in steps.into_iter().enumerate() {
                 due += gap;
                 let train = if first {
-                    TrainTimes { first: Time(due), last: Time(due + span) }
+                    TrainTimes { first: Instant::from_nanos(due), last: Instant::from_nanos(due + span) }
                 } else {
-                    TrainTimes { first: Time(due - span), last: Time(due) }
+                    TrainTimes { first: Instant::from_nanos(due - span), last: Instant::from_nanos(due) }
                 };
-                in_flight.push(Time(due), train, number);
-                reference.push_back((Time(due), train, number));
+                in_flight.push(Instant::from_nanos(due), train, number);
+                reference.push_back((Instant::from_nanos(due), train, number));
                 for _ in 0..takes {
                     prop_assert_eq!(in_flight.next_due(), reference.front().map(|front| front.0));
-                    let early = in_flight.next_due().map_or(Time::ZERO, |at| at.earlier_by(Time(1)));
+                    let early = in_flight.next_due().unwrap_or_default();
+                    let early = early.saturating_sub(Time::from_nanos(1));
                     prop_assert_eq!(in_flight.pop(early), None);
-                    let popped = in_flight.pop(Time(due));
+                    let popped = in_flight.pop(Instant::from_nanos(due));
                     prop_assert_eq!(popped, reference.pop_front().map(|front| (front.1, front.2)));
                 }
             }

@@ -12,7 +12,7 @@
 //!
 //! ```
 //! use net::{Destination, Node, PipeSpec, Rate, Topology, test_packet::TestPacket};
-//! use units::{BitRate, Time};
+//! use units::{BitRate, Instant, Time};
 //!
 //! // h0 - s0 - h1, with 1 Gb/s and 10 ms from s0 to h1.
 //! let mut topology = Topology::new(2, 1);
@@ -26,10 +26,10 @@
 //! let mut network = topology.build(1).unwrap();
 //!
 //! let mut delivered = Vec::new();
-//! network.send(0, Time::ZERO, Destination::Station(1), TestPacket::single(1, 1486), &mut delivered);
-//! network.run_until(Time::from_millis(20), &mut delivered);
+//! network.send(0, Instant::ZERO, Destination::Station(1), TestPacket::single(1, 1486), &mut delivered);
+//! network.run_until(Instant::from_millis(20), &mut delivered);
 //! // 1486 B of IP and 14 B of Ethernet take 12 us at 1 Gb/s.
-//! assert_eq!(delivered[0].1, Time::from_micros(10_012));
+//! assert_eq!(delivered[0].1, Instant::from_micros(10_012));
 //! ```
 
 mod address;

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use units::Time;
+use units::Instant;
 
 use crate::{
     draws::{Draws, Purpose},
@@ -44,7 +44,7 @@ enum ModelState {
     },
     /// `next` is the index in `at` of the next instant; `pending` losses remain of the instants before.
     Times {
-        at: Arc<[Time]>,
+        at: Arc<[Instant]>,
         count: u32,
         next: usize,
         pending: u64,
@@ -104,7 +104,7 @@ impl Loss {
     }
 
     /// Decides on the next segment, which reaches the wire at `at`: true if it is lost.
-    pub(crate) fn next_is_lost(&mut self, at: Time) -> bool {
+    pub(crate) fn next_is_lost(&mut self, at: Instant) -> bool {
         match &mut self.state {
             ModelState::Independent { probability, passing } => {
                 let lost = !take(passing, 1);
@@ -175,7 +175,7 @@ mod tests {
 
     fn pattern(model: LossModel, n: usize) -> Vec<bool> {
         let mut loss = Loss::new(&model, 11, 3).unwrap();
-        (0..n).map(|i| loss.next_is_lost(Time(i as u64))).collect()
+        (0..n).map(|i| loss.next_is_lost(Instant::from_nanos(i as u64))).collect()
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
         let n = 1_000_000u32;
         for p in [0.5, 0.01, 0.001] {
             let mut loss = independent(p, 7, 3);
-            let lost = (0..n).filter(|_| loss.next_is_lost(Time(0))).count() as f64;
+            let lost = (0..n).filter(|_| loss.next_is_lost(Instant::ZERO)).count() as f64;
             let mean = f64::from(n) * p;
             let deviation = (mean * (1.0 - p)).sqrt();
             assert!((lost - mean).abs() < SIGMAS * deviation, "p {p}: {lost} lost, {mean} expected");
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn probability_one_loses_all_packets_and_probability_zero_none() {
         let mut all = independent(1.0, 1, 1);
-        assert!((0..100).all(|_| all.next_is_lost(Time(0))));
+        assert!((0..100).all(|_| all.next_is_lost(Instant::ZERO)));
         assert!(Loss::new(&LossModel::Independent(0.0), 1, 1).is_none());
         assert!(Loss::new(&LossModel::None, 1, 1).is_none());
     }
@@ -249,10 +249,12 @@ mod tests {
 
     #[test]
     fn at_each_instant_the_next_count_packets_are_lost() {
-        let times = LossModel::Times { at: vec![Time(10), Time(20)], count: 2 };
+        let times = LossModel::Times { at: vec![Instant::from_nanos(10), Instant::from_nanos(20)], count: 2 };
         let mut loss = Loss::new(&times, 1, 1).unwrap();
-        let lost: Vec<bool> =
-            [5, 10, 11, 12, 25, 25, 25].iter().map(|at| loss.next_is_lost(Time(*at))).collect();
+        let lost: Vec<bool> = [5, 10, 11, 12, 25, 25, 25]
+            .iter()
+            .map(|at| loss.next_is_lost(Instant::from_nanos(*at)))
+            .collect();
         assert_eq!(lost, [false, true, true, false, true, true, false]);
     }
 
@@ -262,16 +264,16 @@ mod tests {
             LossModel::Independent(0.02),
             LossModel::Every(17),
             LossModel::Packets((1..500).map(|i| i * i).collect()),
-            LossModel::Times { at: vec![Time(0)], count: 3 },
+            LossModel::Times { at: vec![Instant::ZERO], count: 3 },
         ];
         for model in models {
             let (mut one, mut many) = (Loss::new(&model, 9, 0).unwrap(), Loss::new(&model, 9, 0).unwrap());
             for _ in 0..10_000 {
-                let single: Vec<bool> = (0..5).map(|_| one.next_is_lost(Time(0))).collect();
+                let single: Vec<bool> = (0..5).map(|_| one.next_is_lost(Instant::ZERO)).collect();
                 if many.all_pass(5) {
                     assert!(!single.contains(&true), "{model:?}");
                 } else {
-                    assert_eq!(single, (0..5).map(|_| many.next_is_lost(Time(0))).collect::<Vec<_>>());
+                    assert_eq!(single, (0..5).map(|_| many.next_is_lost(Instant::ZERO)).collect::<Vec<_>>());
                 }
             }
         }
@@ -281,7 +283,7 @@ mod tests {
     fn different_seeds_and_streams_lose_different_packets() {
         let first = |seed, stream| {
             let mut loss = independent(0.001, seed, stream);
-            (0..).take_while(|_| !loss.next_is_lost(Time(0))).count()
+            (0..).take_while(|_| !loss.next_is_lost(Instant::ZERO)).count()
         };
         let draws: std::collections::BTreeSet<usize> =
             (0..8).flat_map(|s| (0..8).map(move |t| first(s, t))).collect();

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use units::Time;
+use units::{Instant, Time};
 
 use crate::{
     Destination, DropCause, NextHop, Node, PacketShape, PacketSink, PipeCounters, PipeId, PipeSpec,
@@ -43,9 +43,9 @@ pub struct Network<P> {
     /// When each pipe has its next event.
     timers: TimerQueue,
     /// Scheduled changes by time, then in the order of the calls.
-    changes: BTreeMap<(Time, u64), (usize, PipeSpec)>,
-    /// When the first change is due; [`Time::NEVER`] if there is none.
-    next_change: Time,
+    changes: BTreeMap<(Instant, u64), (usize, PipeSpec)>,
+    /// When the first change is due; [`Instant::NEVER`] if there is none.
+    next_change: Instant,
     /// Number of changes scheduled so far.
     scheduled: u64,
 }
@@ -111,7 +111,7 @@ impl<P: NetworkPacket> Network<P> {
             host_tables,
             timers: TimerQueue::new(specs.len()),
             changes: BTreeMap::new(),
-            next_change: Time::NEVER,
+            next_change: Instant::NEVER,
             scheduled: 0,
         }
     }
@@ -127,7 +127,7 @@ impl<P: NetworkPacket> Network<P> {
     pub fn send(
         &mut self,
         station: u32,
-        now: Time,
+        now: Instant,
         to: Destination,
         packet: P,
         sink: &mut impl PacketSink<P>,
@@ -163,7 +163,7 @@ impl<P: NetworkPacket> Network<P> {
     pub fn send_from_router(
         &mut self,
         router: u32,
-        now: Time,
+        now: Instant,
         to: u32,
         packet: P,
         sink: &mut impl PacketSink<P>,
@@ -203,15 +203,15 @@ impl<P: NetworkPacket> Network<P> {
     /// The instant of the next event: a departure, an arrival or a change of a link; `None` if the network is
     /// idle.
     #[inline]
-    pub fn next_event(&self) -> Option<Time> {
-        Some(self.timers.next().min(self.next_change)).filter(|next| *next < Time::NEVER)
+    pub fn next_event(&self) -> Option<Instant> {
+        Some(self.timers.next().min(self.next_change)).filter(|next| *next < Instant::NEVER)
     }
 
     /// Processes all events up to and including `now`, or [`PacketSink::stop_at`] if that is earlier.
-    pub fn run_until(&mut self, now: Time, sink: &mut impl PacketSink<P>) {
+    pub fn run_until(&mut self, now: Instant, sink: &mut impl PacketSink<P>) {
         loop {
             let (next_timer, until) = (self.timers.next(), now.min(sink.stop_at()));
-            if self.next_change <= until.min(next_timer) && self.next_change < Time::NEVER {
+            if self.next_change <= until.min(next_timer) && self.next_change < Instant::NEVER {
                 self.apply_next_change();
             } else if let Some((at, pipe)) = self.timers.due(until) {
                 self.process_event(pipe, at, sink);
@@ -223,7 +223,7 @@ impl<P: NetworkPacket> Network<P> {
 
     /// Changes one direction of a link now; packets in it stay in it. Does nothing if there is no such pipe.
     /// `now` must not be earlier than in any previous call; call [`Network::run_until`] with it first.
-    pub fn change_pipe(&mut self, pipe: PipeId, now: Time, spec: &PipeSpec) {
+    pub fn change_pipe(&mut self, pipe: PipeId, now: Instant, spec: &PipeSpec) {
         if pipe.index() < self.links.len() {
             self.apply_change(pipe.index(), now, spec);
         }
@@ -231,7 +231,7 @@ impl<P: NetworkPacket> Network<P> {
 
     /// Schedules a change of one direction of a link at the future instant `at`, before any packet of that
     /// instant. If several changes have the same instant, the last one remains in effect.
-    pub fn schedule_change(&mut self, at: Time, pipe: PipeId, spec: PipeSpec) {
+    pub fn schedule_change(&mut self, at: Instant, pipe: PipeId, spec: PipeSpec) {
         if pipe.index() < self.links.len() {
             self.changes.insert((at, self.scheduled), (pipe.index(), spec));
             self.scheduled += 1;
@@ -240,13 +240,13 @@ impl<P: NetworkPacket> Network<P> {
     }
 
     /// The time until the queue of the link on which `station` sends is empty, if no more packets arrive.
-    pub fn drain_time(&self, station: u32, now: Time) -> Time {
+    pub fn drain_time(&self, station: u32, now: Instant) -> Time {
         let out = self.stations.get(station as usize).map(|s| s.out.index());
         out.map_or(Time::ZERO, |pipe| self.links[pipe].pipe.drain_time(now))
     }
 
     /// The counters of one direction of a link as of `now`. Resets `max_queue_bytes_since`.
-    pub fn sample(&mut self, pipe: PipeId, now: Time) -> PipeCounters {
+    pub fn sample(&mut self, pipe: PipeId, now: Instant) -> PipeCounters {
         let index = pipe.index();
         let Some(own) = self.links.get_mut(index) else {
             return PipeCounters::default();
@@ -257,12 +257,12 @@ impl<P: NetworkPacket> Network<P> {
     #[cold]
     fn apply_next_change(&mut self) {
         if let Some(((at, _), (pipe, spec))) = self.changes.pop_first() {
-            self.next_change = self.changes.first_key_value().map_or(Time::NEVER, |(key, _)| key.0);
+            self.next_change = self.changes.first_key_value().map_or(Instant::NEVER, |(key, _)| key.0);
             self.apply_change(pipe, at, &spec);
         }
     }
 
-    fn apply_change(&mut self, pipe: usize, now: Time, spec: &PipeSpec) {
+    fn apply_change(&mut self, pipe: usize, now: Instant, spec: &PipeSpec) {
         self.links[pipe].pipe.change(now, spec);
         self.links[pipe].mtu = spec.mtu.unwrap_or(u32::MAX);
         if let FarEnd::Router(router, interface) = self.links[opposite(pipe)].far_end {
@@ -273,7 +273,7 @@ impl<P: NetworkPacket> Network<P> {
 
     /// Processes the event of `pipe` at `at`.
     #[inline]
-    fn process_event(&mut self, pipe: usize, at: Time, sink: &mut impl PacketSink<P>) {
+    fn process_event(&mut self, pipe: usize, at: Instant, sink: &mut impl PacketSink<P>) {
         let own = &mut self.links[pipe].pipe;
         let popped = own.pop(at, |at, cause, routed| {
             sink.drop(PipeId::from_index(pipe), at, cause, routed.packet);
@@ -290,7 +290,7 @@ impl<P: NetworkPacket> Network<P> {
     fn enter_pipe(
         &mut self,
         pipe: usize,
-        now: Time,
+        now: Instant,
         arrival: TrainTimes,
         routed: Routed<P>,
         sink: &mut impl PacketSink<P>,
@@ -316,7 +316,7 @@ impl<P: NetworkPacket> Network<P> {
     fn accept(
         &mut self,
         pipe: usize,
-        now: Time,
+        now: Instant,
         arrival: TrainTimes,
         shape: PacketShape,
         routed: Routed<P>,
@@ -338,7 +338,7 @@ impl<P: NetworkPacket> Network<P> {
     fn accept_slow_path(
         &mut self,
         pipe: usize,
-        now: Time,
+        now: Instant,
         arrival: TrainTimes,
         shape: PacketShape,
         routed: Routed<P>,
@@ -362,7 +362,7 @@ impl<P: NetworkPacket> Network<P> {
     fn drop_too_big(
         &mut self,
         pipe: usize,
-        now: Time,
+        now: Instant,
         shape: PacketShape,
         routed: Routed<P>,
         sink: &mut impl PacketSink<P>,
@@ -376,7 +376,7 @@ impl<P: NetworkPacket> Network<P> {
     fn leave_pipe(
         &mut self,
         pipe: usize,
-        now: Time,
+        now: Instant,
         delivery: TrainTimes,
         shape: PacketShape,
         routed: Routed<P>,
@@ -418,7 +418,7 @@ impl<P: NetworkPacket> Network<P> {
         &mut self,
         pipe: usize,
         switch: usize,
-        now: Time,
+        now: Instant,
         delivery: TrainTimes,
         routed: Routed<P>,
         sink: &mut impl PacketSink<P>,
@@ -438,7 +438,7 @@ impl<P: NetworkPacket> Network<P> {
         pipe: usize,
         router: u32,
         interface: u32,
-        (now, delivery): (Time, TrainTimes),
+        (now, delivery): (Instant, TrainTimes),
         routed: Routed<P>,
         sink: &mut impl PacketSink<P>,
     ) {

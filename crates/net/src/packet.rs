@@ -1,6 +1,6 @@
 //! The properties of a packet that links need, and how a train of segments is spread over time.
 
-use units::Time;
+use units::Instant;
 
 /// A packet, or a super-packet (GSO) of several segments that travel as one object.
 ///
@@ -88,14 +88,14 @@ impl Ecn {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrainTimes {
     /// Arrival of the first segment.
-    pub first: Time,
+    pub first: Instant,
     /// Arrival of the last segment.
-    pub last: Time,
+    pub last: Instant,
 }
 
 impl TrainTimes {
     /// All segments at one instant.
-    pub fn at(now: Time) -> Self {
+    pub fn at(now: Instant) -> Self {
         TrainTimes { first: now, last: now }
     }
 }

@@ -1,6 +1,6 @@
 //! One direction of a link, of any kind: an enum, so that the packet path has no indirect call.
 
-use units::Time;
+use units::{Instant, Time};
 
 use crate::{
     Discipline, DropCause, LossModel, LossUnit, PacketShape, PipeCounters, PipeSpec, Rate, TrainTimes,
@@ -53,7 +53,7 @@ impl<P: XcpPacket> Pipe<P> {
     /// Applies a new specification from `now` on. Queued packets stay queued and leave at the new rate;
     /// packets on the wire keep their arrival time; counters and generators continue. From then on the pipe
     /// is an [`EventPipe`].
-    pub(crate) fn change(&mut self, now: Time, spec: &PipeSpec) {
+    pub(crate) fn change(&mut self, now: Instant, spec: &PipeSpec) {
         // The network applies the MTU itself.
         if *self.spec == (PipeSpec { mtu: self.spec.mtu, ..spec.clone() }) {
             return;
@@ -94,7 +94,12 @@ impl<P: XcpPacket> Pipe<P> {
     /// a plain FIFO. Returns the next event if that has changed. In the other cases returns the packet, for
     /// [`Pipe::accept`].
     #[inline(always)]
-    pub(crate) fn accept_single(&mut self, arrived: Time, bytes: u32, packet: P) -> Result<Option<Time>, P> {
+    pub(crate) fn accept_single(
+        &mut self,
+        arrived: Instant,
+        bytes: u32,
+        packet: P,
+    ) -> Result<Option<Instant>, P> {
         let PipeKind::Fifo(fifo) = &mut self.kind else { return Err(packet) };
         let Some(due) = fifo.admit_single(arrived, bytes) else { return Err(packet) };
         // The first packet in the FIFO is due next, so appending another does not change that.
@@ -113,7 +118,7 @@ impl<P: XcpPacket> Pipe<P> {
         shape: PacketShape,
         packet: P,
         cut_through: bool,
-        mut drop: impl FnMut(Time, DropCause, P),
+        mut drop: impl FnMut(Instant, DropCause, P),
     ) -> bool {
         match &mut self.kind {
             PipeKind::Ideal(_) => false,
@@ -142,7 +147,7 @@ impl<P: XcpPacket> Pipe<P> {
         arrival: TrainTimes,
         packet: P,
         cut_through: bool,
-        drop: impl FnMut(Time, DropCause, P),
+        drop: impl FnMut(Instant, DropCause, P),
     ) -> Option<P> {
         let shape = packet.shape();
         if self.passes_at_once(shape) {
@@ -154,7 +159,7 @@ impl<P: XcpPacket> Pipe<P> {
 
     /// The instant at which [`Pipe::pop`] must be called.
     #[inline]
-    pub(crate) fn next_event(&self) -> Option<Time> {
+    pub(crate) fn next_event(&self) -> Option<Instant> {
         match &self.kind {
             PipeKind::Ideal(_) => None,
             PipeKind::Event(pipe) => pipe.next_event(),
@@ -167,8 +172,8 @@ impl<P: XcpPacket> Pipe<P> {
     #[inline]
     pub(crate) fn pop(
         &mut self,
-        now: Time,
-        mut drop: impl FnMut(Time, DropCause, P),
+        now: Instant,
+        mut drop: impl FnMut(Instant, DropCause, P),
     ) -> Option<(TrainTimes, P)> {
         match &mut self.kind {
             PipeKind::Ideal(_) => None,
@@ -178,7 +183,7 @@ impl<P: XcpPacket> Pipe<P> {
     }
 
     /// The counters as of `now`. Resets `max_queue_bytes_since`.
-    pub(crate) fn sample(&mut self, now: Time) -> PipeCounters {
+    pub(crate) fn sample(&mut self, now: Instant) -> PipeCounters {
         match &mut self.kind {
             PipeKind::Ideal(ideal) => ideal.counters(),
             PipeKind::Fifo(fifo) => fifo.sample(now),
@@ -196,7 +201,7 @@ impl<P: XcpPacket> Pipe<P> {
     }
 
     /// The time until the queue is empty, if no more packets arrive.
-    pub(crate) fn drain_time(&self, now: Time) -> Time {
+    pub(crate) fn drain_time(&self, now: Instant) -> Time {
         match &self.kind {
             PipeKind::Ideal(_) => Time::ZERO,
             PipeKind::Fifo(fifo) => fifo.drain_time(now),

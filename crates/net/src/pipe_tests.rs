@@ -7,14 +7,14 @@ mod exact;
 mod impairments;
 mod invariants;
 
-use units::{BitRate, Bytes, Time};
+use units::{BitRate, Bytes, Instant, Time};
 
 use crate::{
     DropCause, Ecn, Packet, PipeCounters, PipeSpec, QueueLimit, Rate, TrainTimes, XcpHeader, XcpPacket,
     fixed::Fixed, pipe::Pipe,
 };
 
-const END: Time = Time(u64::MAX / 4);
+const END: Instant = Instant::from_nanos(u64::MAX / 4);
 
 /// Numbered segments with everything that a pipe reads from a packet.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -95,7 +95,7 @@ impl XcpPacket for TestSegments {
 struct TestPipe {
     inner: Pipe<TestSegments>,
     delivered: Vec<(TrainTimes, TestSegments)>,
-    dropped: Vec<(Time, DropCause, TestSegments)>,
+    dropped: Vec<(Instant, DropCause, TestSegments)>,
 }
 
 impl TestPipe {
@@ -106,11 +106,11 @@ impl TestPipe {
     /// An event-driven pipe, even if a simpler kind would be enough.
     fn event_driven(spec: &PipeSpec, seed: u64) -> Self {
         let mut pipe = TestPipe::new(&PipeSpec { down: true, ..spec.clone() }, seed);
-        pipe.inner.change(Time(0), spec);
+        pipe.inner.change(Instant::ZERO, spec);
         pipe
     }
 
-    fn run(&mut self, until: Time) {
+    fn run(&mut self, until: Instant) {
         while let Some(at) = self.inner.next_event().filter(|at| *at <= until) {
             let dropped = &mut self.dropped;
             let popped = self.inner.pop(at, |at, cause, packet| dropped.push((at, cause, packet)));
@@ -122,7 +122,7 @@ impl TestPipe {
         }
     }
 
-    fn offer(&mut self, at: Time, packet: TestSegments) {
+    fn offer(&mut self, at: Instant, packet: TestSegments) {
         self.offer_train(TrainTimes::at(at), packet);
     }
 
@@ -133,7 +133,7 @@ impl TestPipe {
         self.delivered.extend(out.map(|packet| (train, packet)));
     }
 
-    fn change(&mut self, at: Time, spec: &PipeSpec) {
+    fn change(&mut self, at: Instant, spec: &PipeSpec) {
         self.run(at);
         self.inner.change(at, spec);
     }
@@ -157,7 +157,7 @@ fn at_rate(rate: u64, queue: QueueLimit) -> PipeSpec {
 
 /// The transmission time of `bytes` at `rate`.
 fn transmission_time(rate: u64, bytes: u64) -> Time {
-    (Fixed::per_byte(BitRate(rate)) * bytes).ceil()
+    (Fixed::per_byte(BitRate(rate)) * bytes).ceil_span()
 }
 
 fn kilobytes(n: u64) -> QueueLimit {

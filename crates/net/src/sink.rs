@@ -1,6 +1,6 @@
 //! The receiver of a network's output: deliveries and drops.
 
-use units::Time;
+use units::Instant;
 
 use crate::{PipeId, TrainTimes};
 
@@ -24,15 +24,15 @@ pub enum DropCause {
 /// Receives the packets that the network delivers and drops.
 pub trait PacketSink<P> {
     /// A packet arrives at `station`, which belongs to a host; its last segment arrives at `at`.
-    fn deliver(&mut self, station: u32, at: Time, packet: P);
+    fn deliver(&mut self, station: u32, at: Instant, packet: P);
     /// A packet, or a part of one, is dropped on entering `pipe`, or (by a router, with
     /// [`DropCause::Router`]) on leaving it.
-    fn drop(&mut self, pipe: PipeId, at: Time, cause: DropCause, packet: P);
+    fn drop(&mut self, pipe: PipeId, at: Instant, cause: DropCause, packet: P);
     /// A packet leaves `pipe` at its far end, whatever happens to it there.
     fn pass(&mut self, _pipe: PipeId, _train: TrainTimes, _packet: &P) {}
     /// The latest instant that the network may simulate in this call. A sink lowers it, for example to the
     /// instant of a delivery, so that the caller can respond before later events.
-    fn stop_at(&self) -> Time {
-        Time::NEVER
+    fn stop_at(&self) -> Instant {
+        Instant::NEVER
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use units::{BitRate, Bytes, Time};
+use units::{BitRate, Bytes, Instant, Time};
 
 use crate::{discipline::Discipline, queue_limit::QueueLimit, trace::RateTrace};
 
@@ -142,7 +142,7 @@ pub enum LossModel {
     /// At each of these instants (ascending) the next `count` packets that reach the wire.
     Times {
         /// Instants since the start.
-        at: Vec<Time>,
+        at: Vec<Instant>,
         /// Packets lost at each instant; at least 1.
         count: u32,
     },

@@ -1,6 +1,6 @@
 //! The smallest [`Packet`], for tests, examples and benches.
 
-use units::Time;
+use units::Instant;
 
 use crate::{DropCause, Packet, PacketSink, PipeId, RoutablePacket, XcpPacket};
 
@@ -47,9 +47,9 @@ impl RoutablePacket for TestPacket {}
 impl XcpPacket for TestPacket {}
 
 /// Collects `(station, time, packet)` of every delivery, and ignores drops.
-impl PacketSink<TestPacket> for Vec<(u32, Time, TestPacket)> {
-    fn deliver(&mut self, station: u32, at: Time, packet: TestPacket) {
+impl PacketSink<TestPacket> for Vec<(u32, Instant, TestPacket)> {
+    fn deliver(&mut self, station: u32, at: Instant, packet: TestPacket) {
         self.push((station, at, packet));
     }
-    fn drop(&mut self, _pipe: PipeId, _at: Time, _cause: DropCause, _packet: TestPacket) {}
+    fn drop(&mut self, _pipe: PipeId, _at: Instant, _cause: DropCause, _packet: TestPacket) {}
 }

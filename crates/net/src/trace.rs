@@ -8,11 +8,11 @@ pub enum RateTrace {
     /// Mahimahi's link format: at each of these milliseconds one packet of [`OPPORTUNITY_BYTES`] may leave.
     /// Ascending and not empty. The last value is the period, and is greater than 0.
     Opportunities(Vec<u64>),
-    /// The rate from each instant until the next.
+    /// The rate from each step until the next.
     Steps {
-        /// Instants and rates. Ascending; the first instant is 0.
+        /// Times since the period's start, and rates. Ascending; the first time is 0.
         steps: Vec<(Time, BitRate)>,
-        /// The period: the trace repeats at this instant, which is after the last step.
+        /// The period: the trace repeats after it. Longer than the time of the last step.
         end: Time,
     },
 }

@@ -6,7 +6,8 @@ use crate::RateTrace;
 
 /// Maximum number of lines in a trace file.
 pub const MAX_TRACE_LINES: usize = 10_000_000;
-/// Maximum period of a trace: about three years, so that instants after many periods fit into [`Time`].
+/// Maximum period of a trace: about three years, so that instants after many periods fit into
+/// [`units::Instant`].
 const MAX_PERIOD: Time = Time::from_secs(100_000_000);
 /// Period of a trace with a single step and no end.
 const SINGLE_STEP_PERIOD: Time = Time::from_secs(1);
@@ -108,7 +109,7 @@ impl RateTrace {
         let end = end.or_else(|| match steps[..] {
             [] => None,
             [_] => Some(SINGLE_STEP_PERIOD),
-            [.., before, last] => Some(last.0 + last.0.since(before.0)),
+            [.., before, last] => Some(last.0 + last.0.minus(before.0)),
         });
         let Some(end) = end.filter(|_| !steps.is_empty()) else { return Err(TraceError::Empty) };
         if end == Time::ZERO || steps.iter().all(|step| step.1 == BitRate(0)) {
@@ -149,11 +150,11 @@ mod tests {
     fn parses_steps() {
         let trace = RateTrace::parse_csv("0, 10mbit # begin\n1.5,0\n2000ms,2500000\n60,\n").unwrap();
         let steps = vec![
-            (Time(0), BitRate(10_000_000)),
-            (Time(1_500_000_000), BitRate(0)),
-            (Time(2_000_000_000), BitRate(2_500_000)),
+            (Time::ZERO, BitRate(10_000_000)),
+            (Time::from_nanos(1_500_000_000), BitRate(0)),
+            (Time::from_secs(2), BitRate(2_500_000)),
         ];
-        assert_eq!(trace, RateTrace::Steps { steps, end: Time(60_000_000_000) });
+        assert_eq!(trace, RateTrace::Steps { steps, end: Time::from_secs(60) });
     }
 
     #[test]
@@ -161,9 +162,9 @@ mod tests {
         let RateTrace::Steps { end, .. } = RateTrace::parse_csv("0,1mbit\n2,3mbit\n5,2mbit").unwrap() else {
             panic!()
         };
-        assert_eq!(end, Time(8_000_000_000));
+        assert_eq!(end, Time::from_secs(8));
         let RateTrace::Steps { end, .. } = RateTrace::parse_csv("0,1mbit").unwrap() else { panic!() };
-        assert_eq!(end, Time(1_000_000_000));
+        assert_eq!(end, Time::from_secs(1));
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub(crate) fn close_gaps(
 pub(crate) fn spacing<P: Packet>(arrival: TrainTimes, packet: &P) -> Fixed {
     match packet.segments() {
         1 => Fixed::ZERO,
-        n => Fixed::from(arrival.last.saturating_sub(arrival.first)).div(n - 1),
+        n => Fixed::from(arrival.last.saturating_since(arrival.first)).div(n - 1),
     }
 }
 

@@ -6,25 +6,25 @@ use net::{
     Topology, TopologyError, TrainTimes, test_packet::TestPacket,
 };
 use proptest::prelude::*;
-use units::{BitRate, Time};
+use units::{BitRate, Instant, Time};
 
-const END: Time = Time(u64::MAX / 4);
+const END: Instant = Instant::from_nanos(u64::MAX / 4);
 const ROUTER: fn(u32) -> Node = Node::Router;
 
 /// All deliveries, drops and passages.
 #[derive(Default)]
 struct Log {
     /// (station, time, number)
-    delivered: Vec<(u32, Time, u64)>,
+    delivered: Vec<(u32, Instant, u64)>,
     dropped: Vec<(DropCause, u64)>,
     passed: Vec<PipeId>,
 }
 
 impl PacketSink<TestPacket> for Log {
-    fn deliver(&mut self, station: u32, at: Time, packet: TestPacket) {
+    fn deliver(&mut self, station: u32, at: Instant, packet: TestPacket) {
         self.delivered.push((station, at, packet.first));
     }
-    fn drop(&mut self, _pipe: PipeId, _at: Time, cause: DropCause, packet: TestPacket) {
+    fn drop(&mut self, _pipe: PipeId, _at: Instant, cause: DropCause, packet: TestPacket) {
         self.dropped.push((cause, packet.first));
     }
     fn pass(&mut self, pipe: PipeId, _train: TrainTimes, _packet: &TestPacket) {
@@ -42,7 +42,7 @@ fn topology(hosts: u32, switches: u32, routers: u32, links: &[(Node, Node)]) -> 
 /// Sends one packet of 100 B and returns all that follows.
 fn send(network: &mut Network<TestPacket>, from: u32, to: Destination) -> Log {
     let mut log = Log::default();
-    network.send(from, Time(0), to, TestPacket::single(7, 100), &mut log);
+    network.send(from, Instant::ZERO, to, TestPacket::single(7, 100), &mut log);
     network.run_until(END, &mut log);
     log
 }
@@ -75,7 +75,7 @@ fn stations_are_in_order_of_hosts_then_routers_and_links() {
 fn two_hosts_need_no_switch() {
     let mut network = topology(2, 0, 0, &[(Node::Host(0), Node::Host(1))]).build(1).unwrap();
     for to in [Destination::Station(1), Destination::All] {
-        assert_eq!(send(&mut network, 0, to).delivered, [(1, Time(0), 7)]);
+        assert_eq!(send(&mut network, 0, to).delivered, [(1, Instant::ZERO, 7)]);
     }
     let to_itself = send(&mut network, 0, Destination::Station(0));
     assert!(to_itself.delivered.is_empty() && to_itself.dropped.is_empty());
@@ -215,10 +215,10 @@ fn packets_above_the_mtu_are_dropped_at_the_link() {
     let second = PipeId { link: 1, direction: Direction::Forward };
     let train = |first, bytes| TestPacket { first, segments: 3, bytes, last_bytes: 10 };
     for packet in [train(0, 1000), train(10, 1001)] {
-        network.send(0, Time(0), Destination::Station(1), packet, &mut log);
+        network.send(0, Instant::ZERO, Destination::Station(1), packet, &mut log);
     }
-    network.change_pipe(second, Time(0), &PipeSpec::default());
-    network.send(0, Time(0), Destination::Station(1), train(20, 1001), &mut log);
+    network.change_pipe(second, Instant::ZERO, &PipeSpec::default());
+    network.send(0, Instant::ZERO, Destination::Station(1), train(20, 1001), &mut log);
     network.run_until(END, &mut log);
     assert_eq!(log.delivered.iter().map(|d| d.2).collect::<Vec<_>>(), [0, 20]);
     assert_eq!(log.dropped, [(DropCause::Mtu, 10)]);
@@ -227,28 +227,28 @@ fn packets_above_the_mtu_are_dropped_at_the_link() {
 #[test]
 fn scheduled_changes_apply_before_packets_of_the_same_instant() {
     let mut topology = Topology::new(2, 1);
-    let delay = |ms: u64| PipeSpec { delay: Time(ms * 1_000_000), ..PipeSpec::default() };
+    let delay = |ms: u64| PipeSpec { delay: Time::from_millis(ms), ..PipeSpec::default() };
     topology.add_link(Node::Host(0), Node::Switch(0), delay(5), PipeSpec::default());
     topology.add_link(Node::Switch(0), Node::Host(1), PipeSpec::default(), PipeSpec::default());
     let mut network = topology.build(1).unwrap();
     let second = PipeId { link: 1, direction: Direction::Forward };
     // The packet arrives at the second link at 5 ms.
-    network.schedule_change(Time(5_000_000), second, delay(1));
-    network.schedule_change(Time(5_000_000), second, delay(7));
-    network.schedule_change(Time(5_000_001), second, delay(100));
-    network.schedule_change(Time(2_000_000), second, delay(50));
-    assert_eq!(network.next_event(), Some(Time(2_000_000)));
+    network.schedule_change(Instant::from_millis(5), second, delay(1));
+    network.schedule_change(Instant::from_millis(5), second, delay(7));
+    network.schedule_change(Instant::from_nanos(5_000_001), second, delay(100));
+    network.schedule_change(Instant::from_millis(2), second, delay(50));
+    assert_eq!(network.next_event(), Some(Instant::from_millis(2)));
     let mut log = Log::default();
-    network.send(0, Time(0), Destination::Station(1), TestPacket::single(1, 100), &mut log);
-    network.run_until(Time(5_000_000), &mut log);
-    assert_eq!(network.next_event(), Some(Time(5_000_001)));
-    network.run_until(Time(5_000_000), &mut log);
+    network.send(0, Instant::ZERO, Destination::Station(1), TestPacket::single(1, 100), &mut log);
+    network.run_until(Instant::from_millis(5), &mut log);
+    assert_eq!(network.next_event(), Some(Instant::from_nanos(5_000_001)));
+    network.run_until(Instant::from_millis(5), &mut log);
     assert_eq!(log.passed.len(), 1);
     let mut second_network = topology.build(1).unwrap();
-    second_network.schedule_change(Time(5_000_000), second, delay(7));
-    second_network.send(0, Time(0), Destination::Station(1), TestPacket::single(1, 100), &mut log);
+    second_network.schedule_change(Instant::from_millis(5), second, delay(7));
+    second_network.send(0, Instant::ZERO, Destination::Station(1), TestPacket::single(1, 100), &mut log);
     second_network.run_until(END, &mut log);
-    assert_eq!(log.delivered, [(1, Time(12_000_000), 1)]);
+    assert_eq!(log.delivered, [(1, Instant::from_millis(12), 1)]);
     assert_eq!(second_network.next_event(), None, "no event and no expired timer remains");
 }
 
@@ -263,9 +263,9 @@ fn a_train_crosses_routers_without_being_stored() {
     let mut network = topology.build(1).unwrap();
     let mut log = Log::default();
     let train = TestPacket { first: 0, segments: 44, bytes: 1486, last_bytes: 1486 };
-    network.send(0, Time(0), Destination::Station(1), train, &mut log);
+    network.send(0, Instant::ZERO, Destination::Station(1), train, &mut log);
     network.run_until(END, &mut log);
-    assert_eq!(log.delivered[0].1, Time(45 * 12_000));
+    assert_eq!(log.delivered[0].1, Instant::from_nanos(45 * 12_000));
 }
 
 /// Up to `max - 1` random links between this number of hosts, switches and routers.
@@ -328,7 +328,7 @@ proptest! {
                     Some(best) => {
                         reached.push(to as u32);
                         prop_assert_eq!(links_of(&log), best);
-                        prop_assert_eq!(&log.delivered, &[(to as u32, Time(0), 7)]);
+                        prop_assert_eq!(&log.delivered, &[(to as u32, Instant::ZERO, 7)]);
                     }
                     None => prop_assert_eq!(&log.dropped, &[(DropCause::Router, 7)]),
                 }
@@ -355,7 +355,7 @@ proptest! {
                 let from = stations.iter().position(|s| s.node == own && s.interface == hop.interface).unwrap();
                 let log = send(&mut network, from as u32, Destination::Station(to as u32));
                 prop_assert_eq!(links_of(&log), best);
-                prop_assert_eq!(&log.delivered, &[(to as u32, Time(0), 7)]);
+                prop_assert_eq!(&log.delivered, &[(to as u32, Instant::ZERO, 7)]);
             }
         }
     }

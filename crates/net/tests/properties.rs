@@ -6,27 +6,27 @@ use net::{
     Rate, Topology, test_packet::TestPacket,
 };
 use proptest::prelude::*;
-use units::{BitRate, Bytes, Time};
+use units::{BitRate, Bytes, Instant, Time};
 
 /// The pipe under test: from switch 0 to switch 1.
 const SLOW: PipeId = PipeId { link: 1, direction: Direction::Forward };
-const END: Time = Time(u64::MAX / 4);
+const END: Instant = Instant::from_nanos(u64::MAX / 4);
 
 #[derive(Default)]
 struct Log {
     /// (delivery time of the packet, segment number) for each segment.
-    delivered: Vec<(Time, u64)>,
+    delivered: Vec<(Instant, u64)>,
     /// Delivered packets.
-    packets: Vec<(Time, TestPacket)>,
+    packets: Vec<(Instant, TestPacket)>,
     dropped: Vec<(DropCause, u64)>,
 }
 
 impl PacketSink<TestPacket> for Log {
-    fn deliver(&mut self, _host: u32, at: Time, packet: TestPacket) {
+    fn deliver(&mut self, _host: u32, at: Instant, packet: TestPacket) {
         self.packets.push((at, packet));
         self.delivered.extend((0..u64::from(packet.segments)).map(|i| (at, packet.first + i)));
     }
-    fn drop(&mut self, _pipe: PipeId, _at: Time, cause: DropCause, packet: TestPacket) {
+    fn drop(&mut self, _pipe: PipeId, _at: Instant, cause: DropCause, packet: TestPacket) {
         self.dropped.extend((0..u64::from(packet.segments)).map(|i| (cause, packet.first + i)));
     }
 }
@@ -45,9 +45,9 @@ fn dumbbell(spec: PipeSpec, seed: u64) -> Network<TestPacket> {
 /// of segments.
 fn play(network: &mut Network<TestPacket>, sends: &[(u64, u32, u32, u32)]) -> (Log, u64) {
     let mut log = Log::default();
-    let (mut now, mut number) = (Time(0), 0);
+    let (mut now, mut number) = (Instant::ZERO, 0);
     for &(gap, segments, bytes, last_bytes) in sends {
-        now += Time(gap);
+        now += Time::from_nanos(gap);
         network.run_until(now, &mut log);
         let last_bytes = last_bytes.min(bytes);
         let bytes = if segments == 1 { last_bytes } else { bytes };
@@ -74,7 +74,7 @@ fn specs() -> impl Strategy<Value = PipeSpec> {
     let burst = proptest::option::weighted(0.3, 1u64..200_000);
     (rate, 0u64..50_000_000, queue, loss, burst).prop_map(|(rate, delay, queue, loss, burst)| PipeSpec {
         rate: rate.map_or(Rate::Unlimited, |r| Rate::Constant(BitRate(r))),
-        delay: Time(delay),
+        delay: Time::from_nanos(delay),
         queue,
         loss: LossModel::Independent(loss),
         burst: burst.map(Bytes),
@@ -122,14 +122,15 @@ proptest! {
     /// Without a rate each packet takes exactly the delay.
     #[test]
     fn delay_is_exact(delay in 0u64..1_000_000_000, sends in sends()) {
-        let spec = PipeSpec { delay: Time(delay), queue: QueueLimit::Bytes(Bytes(100)), ..PipeSpec::default() };
+        let queue = QueueLimit::Bytes(Bytes(100));
+        let spec = PipeSpec { delay: Time::from_nanos(delay), queue, ..PipeSpec::default() };
         let (log, sent) = play(&mut dumbbell(spec, 1), &sends);
         prop_assert_eq!(log.delivered.len() as u64, sent, "a delay alone must never drop");
         let mut now = 0;
         let mut starts = Vec::new();
         for &(gap, ..) in &sends {
             now += gap;
-            starts.push(Time(now + delay));
+            starts.push(Instant::from_nanos(now + delay));
         }
         prop_assert_eq!(log.packets.iter().map(|p| p.0).collect::<Vec<_>>(), starts);
     }
@@ -137,7 +138,7 @@ proptest! {
     /// A train of n segments behaves as n packets sent at the same instant.
     #[test]
     fn a_train_behaves_as_its_segments(mut spec in specs(), sends in sends(), seed in any::<u64>()) {
-        spec.delay = Time(1_000_000);
+        spec.delay = Time::from_millis(1);
         let (trains, _) = play(&mut dumbbell(spec.clone(), seed), &sends);
         let single: Vec<_> = sends.iter().flat_map(|&(gap, segments, bytes, last)| {
             let last = last.min(bytes);
@@ -206,7 +207,7 @@ fn a_rate_is_exact_over_ten_seconds_at_every_packet_size() {
         let count = 10 * 125_000_000 / wire;
         for number in 0..u64::from(count) {
             let packet = TestPacket::single(number, bytes);
-            network.send(0, Time(0), Destination::Station(1), packet, &mut log);
+            network.send(0, Instant::ZERO, Destination::Station(1), packet, &mut log);
         }
         network.run_until(END, &mut log);
         let last = log.packets.last().unwrap().0.as_secs_f64();
@@ -225,10 +226,10 @@ fn a_train_crosses_a_second_hop_without_being_stored() {
     let mut network = topology.build(1).unwrap();
     let mut log = Log::default();
     let train = TestPacket { first: 0, segments: 44, bytes: 1486, last_bytes: 1486 };
-    network.send(0, Time(0), Destination::Station(1), train, &mut log);
+    network.send(0, Instant::ZERO, Destination::Station(1), train, &mut log);
     network.run_until(END, &mut log);
     // 44 packets of 12 us on the first hop, and the last packet's 12 us on the second.
-    assert_eq!(log.packets[0].0, Time(45 * 12_000));
+    assert_eq!(log.packets[0].0, Instant::from_nanos(45 * 12_000));
     let second = network.sample(PipeId { link: 2, direction: Direction::Forward }, END);
     assert_eq!(second.max_queue_bytes, 1500, "the second hop must receive packets, not a train");
 }
@@ -245,14 +246,14 @@ fn a_train_from_a_slow_link_does_not_delay_other_packets() {
     let mut network = topology.build(1).unwrap();
     let mut log = Log::default();
     let train = TestPacket { first: 0, segments: 44, bytes: 1486, last_bytes: 1486 };
-    network.send(0, Time(0), Destination::Station(2), train, &mut log);
-    network.run_until(Time(1_000_000), &mut log);
-    network.send(1, Time(1_000_000), Destination::Station(2), TestPacket::single(100, 84), &mut log);
+    network.send(0, Instant::ZERO, Destination::Station(2), train, &mut log);
+    network.run_until(Instant::from_millis(1), &mut log);
+    network.send(1, Instant::from_millis(1), Destination::Station(2), TestPacket::single(100, 84), &mut log);
     network.run_until(END, &mut log);
     // The small packet leaves at once, the train's last segment one transmission time after its arrival: 44 x
     // 120 us + 12 us.
-    assert_eq!(log.packets[0], (Time(1_000_784), TestPacket::single(100, 84)));
-    assert_eq!(log.packets[1].0, Time(5_292_000));
+    assert_eq!(log.packets[0], (Instant::from_nanos(1_000_784), TestPacket::single(100, 84)));
+    assert_eq!(log.packets[1].0, Instant::from_nanos(5_292_000));
     let out = network.sample(PipeId { link: 2, direction: Direction::Forward }, END);
     assert!(out.max_queue_bytes <= 3000, "{} B: the train's segments arrive one by one", out.max_queue_bytes);
 }
@@ -279,14 +280,19 @@ fn broadcasts_reach_every_other_host_once() {
     for host in 0..4 {
         topology.add_link(Node::Host(host), Node::Switch(host / 2), ideal(), ideal());
     }
-    topology.add_link(Node::Switch(0), Node::Switch(1), PipeSpec { delay: Time(5), ..ideal() }, ideal());
+    topology.add_link(
+        Node::Switch(0),
+        Node::Switch(1),
+        PipeSpec { delay: Time::from_nanos(5), ..ideal() },
+        ideal(),
+    );
     let mut network = topology.build(1).unwrap();
-    let mut delivered: Vec<(u32, Time, TestPacket)> = Vec::new();
-    network.send(1, Time(0), Destination::All, TestPacket::single(0, 28), &mut delivered);
+    let mut delivered: Vec<(u32, Instant, TestPacket)> = Vec::new();
+    network.send(1, Instant::ZERO, Destination::All, TestPacket::single(0, 28), &mut delivered);
     network.run_until(END, &mut delivered);
-    let mut hosts: Vec<(u32, Time)> = delivered.iter().map(|d| (d.0, d.1)).collect();
+    let mut hosts: Vec<(u32, Instant)> = delivered.iter().map(|d| (d.0, d.1)).collect();
     hosts.sort_unstable();
-    assert_eq!(hosts, [(0, Time(0)), (2, Time(5)), (3, Time(5))]);
+    assert_eq!(hosts, [(0, Instant::ZERO), (2, Instant::from_nanos(5)), (3, Instant::from_nanos(5))]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use etherparse::{
     defrag::IpDefragPool,
 };
 use net::{Destination, DropCause, Node, PipeSpec, Topology, ip::ethernet};
-use units::Time;
+use units::Instant;
 
 fn narrow(mtu: u32) -> PipeSpec {
     PipeSpec { mtu: Some(mtu), ..PipeSpec::default() }
@@ -384,9 +384,9 @@ fn a_change_of_mtu_affects_the_router_at_once() {
     let frame = || udp_v4(&[1; 1000], |h| h.dont_fragment = true);
     assert_eq!(send(&mut network, H0, frame()).delivered[0].0, H1);
     let pipe = net::PipeId { link: 2, direction: net::Direction::Forward };
-    network.change_pipe(pipe, Time(1), &narrow(700));
+    network.change_pipe(pipe, Instant::from_nanos(1), &narrow(700));
     let mut log = chain::Log::default();
-    network.send(H0, Time(1), Destination::Station(R0_LEFT), chain::Bytes(frame()), &mut log);
+    network.send(H0, Instant::from_nanos(1), Destination::Station(R0_LEFT), chain::Bytes(frame()), &mut log);
     assert_eq!(
         read(&log.delivered[0].2).kind,
         "DestinationUnreachable(FragmentationNeeded { next_hop_mtu: 700 })"

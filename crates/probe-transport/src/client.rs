@@ -4,7 +4,7 @@ use std::{
     io::{ErrorKind, Read, Write},
     net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket},
     sync::atomic::{AtomicBool, Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use iperf3::{
@@ -16,7 +16,7 @@ use iperf3::{
 use probe::{Budget, Method, MtuResult, MtuSearch, ProbeLimits, ProbeLoad, Step, Train, TrainObservation};
 use socket2::Socket;
 use traffic::{Attempted, Stop, path_mtu::mtu_of, udp::NumberWidth};
-use units::{BitRate, Time};
+use units::{BitRate, Instant, Time};
 
 use super::{
     Error, ProbeSecret,
@@ -69,7 +69,7 @@ pub struct Session {
     mtu: u32,
     max_rate: BitRate,
     budget: Budget,
-    begin: Instant,
+    begin: std::time::Instant,
     pub(super) trains: u32,
     peer: SocketAddr,
     /// The clock of the arrivals: the network card's only if the card timestamped every train.
@@ -99,7 +99,7 @@ impl Session {
             mtu: 0,
             max_rate: options.max_rate,
             budget: Budget::new(options.max_rate),
-            begin: Instant::now(),
+            begin: std::time::Instant::now(),
             trains: 0,
             peer,
             stamps: None,
@@ -155,7 +155,7 @@ impl Session {
 
     /// The load so far.
     pub fn load(&self) -> ProbeLoad {
-        self.budget.load(self.now())
+        self.budget.load(self.now().since_origin())
     }
 
     /// Runs a method to its end, or until `stop` is set; `doing` is called with a description of each step.
@@ -185,8 +185,8 @@ impl Session {
         Ok(method.result())
     }
 
-    fn now(&self) -> Time {
-        Time(self.begin.elapsed().as_nanos() as u64)
+    fn now(&self) -> Instant {
+        Instant::from_nanos(self.begin.elapsed().as_nanos() as u64)
     }
 
     /// Sends a train `gap` from now, or when the load allows it.
@@ -206,11 +206,11 @@ impl Session {
             .budget
             .earliest(self.now() + gap, train)
             .map_err(|too_large| Error::TooLarge { needs: too_large.required_rate })?;
-        while let Some(left) = at.0.checked_sub(self.now().0).filter(|left| *left > 0) {
+        while let Some(left) = at.checked_since(self.now()).filter(|left| *left > Time::ZERO) {
             if stop.load(Ordering::Acquire) {
                 return Err(interrupted());
             }
-            std::thread::sleep(Duration::from_nanos(left).min(STOP_CHECK_INTERVAL));
+            std::thread::sleep(left.to_duration().min(STOP_CHECK_INTERVAL));
         }
         let (number, begin) = (self.trains, self.now());
         self.trains += 1;
@@ -270,7 +270,7 @@ impl Session {
         timeout: Duration,
         stop: &AtomicBool,
     ) -> Result<(), Error> {
-        let begin = Instant::now();
+        let begin = std::time::Instant::now();
         let mut have = 0;
         while have < into.len() {
             match self.control.read(&mut into[have..]) {

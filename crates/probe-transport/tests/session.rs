@@ -96,7 +96,7 @@ fn a_grid_gets_arrivals_and_requests_get_replies() {
     let measure = |mut session: Session| {
         let plan = UdpmonPlan {
             sizes: vec![200, 700, 1500],
-            spacings: Some(vec![Time(0), Time(200_000)]),
+            spacings: Some(vec![Time::ZERO, Time::from_nanos(200_000)]),
             packets: 50,
             rounds: 2,
             requests: 5,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use serde::Serialize;
-use units::{BitRate, Time};
+use units::{BitRate, Instant, Time};
 
 use crate::Train;
 
@@ -45,17 +45,17 @@ impl Budget {
         Budget { max_bytes_per_second: max_rate.0 / 8, recent: VecDeque::new(), load: ProbeLoad::default() }
     }
 
-    /// The earliest time, not before `now`, at which `train` may begin.
+    /// The earliest instant, not before `now`, at which `train` may begin.
     ///
     /// # Errors
     /// If the train alone exceeds the limit.
-    pub fn earliest(&mut self, now: Time, train: &Train) -> Result<Time, TrainTooLarge> {
+    pub fn earliest(&mut self, now: Instant, train: &Train) -> Result<Instant, TrainTooLarge> {
         let own = train.max_bytes_per_second();
         if own > self.max_bytes_per_second {
             return Err(TrainTooLarge { required_rate: BitRate(own * 8) });
         }
         // Trains that ended a second before this train's start share no second with it.
-        let mut begin = now.0;
+        let mut begin = now.as_nanos();
         loop {
             while self.recent.front().is_some_and(|(end, _)| end + SECOND_NS <= begin) {
                 self.recent.pop_front();
@@ -63,16 +63,20 @@ impl Budget {
             let others: u64 = self.recent.iter().map(|(_, bytes)| bytes).sum();
             match self.recent.front() {
                 Some((end, _)) if others + own > self.max_bytes_per_second => begin = end + SECOND_NS,
-                _ => return Ok(Time(begin)),
+                _ => return Ok(Instant::from_nanos(begin)),
             }
         }
     }
 
     /// Records that `train` was sent from `begin` to `end`.
-    pub fn record(&mut self, begin: Time, end: Time, train: &Train) {
-        self.recent.push_back((end.0, train.max_bytes_per_second()));
-        let within: u64 =
-            self.recent.iter().filter(|(at, _)| at + SECOND_NS > begin.0).map(|(_, bytes)| bytes).sum();
+    pub fn record(&mut self, begin: Instant, end: Instant, train: &Train) {
+        self.recent.push_back((end.as_nanos(), train.max_bytes_per_second()));
+        let within: u64 = self
+            .recent
+            .iter()
+            .filter(|(at, _)| at + SECOND_NS > begin.as_nanos())
+            .map(|(_, bytes)| bytes)
+            .sum();
         let load = &mut self.load;
         load.packets += train.offsets_ns.len() as u64;
         load.bytes += train.total_bytes();
@@ -94,7 +98,7 @@ mod tests {
     #[test]
     fn a_train_that_is_too_large_reports_the_required_rate() {
         let mut budget = Budget::new(BitRate(8_000));
-        let required_rate = budget.earliest(Time(0), &Train::burst(1001, 1)).unwrap_err().required_rate;
+        let required_rate = budget.earliest(Instant::ZERO, &Train::burst(1001, 1)).unwrap_err().required_rate;
         assert_eq!(required_rate, BitRate(8_008));
     }
 
@@ -103,21 +107,21 @@ mod tests {
         #[test]
         fn no_second_exceeds_the_limit(trains in prop::collection::vec((1usize..40, 1u64..100_000_000, 0u64..500_000_000), 1..60)) {
             let mut budget = Budget::new(BitRate(8_000 * 40));
-            let mut now = Time(0);
+            let mut now = Instant::ZERO;
             let mut sent: Vec<(u64, u64)> = Vec::new();
             for (count, gap, pause) in trains {
                 let train = Train { bytes: 1000, offsets_ns: (0..count as u64).map(|i| i * gap).collect() };
                 let begin = budget.earliest(now, &train).unwrap();
-                sent.extend(train.offsets_ns.iter().map(|at| (begin.0 + at, 1000)));
-                let end = Time(begin.0 + train.duration_ns());
+                sent.extend(train.offsets_ns.iter().map(|at| (begin.as_nanos() + at, 1000)));
+                let end = begin.later_by(Time::from_nanos(train.duration_ns()));
                 budget.record(begin, end, &train);
-                now = Time(end.0 + pause);
+                now = end.later_by(Time::from_nanos(pause));
             }
             for (from, _) in &sent {
                 let within: u64 =
                     sent.iter().filter(|(at, _)| (*from..from + SECOND_NS).contains(at)).map(|(_, b)| b).sum();
                 prop_assert!(within <= 40_000, "{} bytes", within);
-                prop_assert!(within as f64 * 8.0 <= budget.load(now).highest_second_bps);
+                prop_assert!(within as f64 * 8.0 <= budget.load(now.since_origin()).highest_second_bps);
             }
         }
     }

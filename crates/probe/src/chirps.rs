@@ -109,7 +109,7 @@ impl Method for Chirps {
         };
         let packets = ((MAX_RATE / MIN_RATE).ln() / GAMMA.ln()) as usize + 1;
         let train = Train::chirp(self.bytes, packets, MIN_RATE * capacity.value, GAMMA);
-        let gap = Time(train.duration_ns() / 2 + 1_000_000);
+        let gap = Time::from_nanos(train.duration_ns() / 2 + 1_000_000);
         Step::Send(Fleet { trains: vec![train; CHIRPS], gap })
     }
 

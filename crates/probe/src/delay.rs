@@ -334,7 +334,7 @@ mod tests {
     fn queued_trips(seed: u64, skew_ppm: f64, count: usize, queue: Time) -> Vec<RoundTripTimes> {
         let mut draws = Draws::new(seed, 3);
         let other = |ns: i64| ns + 5_000_000_000 + (ns as f64 * skew_ppm / 1e6) as i64;
-        let mut queue = || draws.exponential(queue).0 as i64;
+        let mut queue = || draws.exponential(queue).as_nanos() as i64;
         (0..count as i64)
             .map(|i| {
                 let sent_ns = i * 50_000_000;

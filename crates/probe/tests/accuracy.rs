@@ -51,7 +51,7 @@ fn capacity_is_within_three_per_cent() {
 fn a_changing_rate_is_not_reported_as_a_constant_one() {
     for (seed, period) in [40, 200, 700, 2_000, 5_000].into_iter().enumerate() {
         let steps =
-            vec![(Time(0), BitRate(100_000_000)), (Time::from_millis(period / 2), BitRate(40_000_000))];
+            vec![(Time::ZERO, BitRate(100_000_000)), (Time::from_millis(period / 2), BitRate(40_000_000))];
         let link = PipeSpec {
             rate: Rate::Trace(Arc::new(RateTrace::Steps { steps, end: Time::from_millis(period) })),
             queue: QueueLimit::Bytes(Bytes(500_000)),

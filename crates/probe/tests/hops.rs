@@ -10,7 +10,7 @@ use net::{
     RoutablePacket, Router, RouterAction, RouterArrival, Topology, XcpPacket,
 };
 use probe::{HopReply, Hops, HopsResult, IpVersion};
-use units::{BitRate, Time};
+use units::{BitRate, Instant, Time};
 
 const ROUTERS: u32 = 3;
 /// Minimum share of links whose interval contains the true rate.
@@ -106,17 +106,17 @@ struct Replies {
 }
 
 impl PacketSink<HopTestPacket> for Replies {
-    fn deliver(&mut self, _station: u32, at: Time, packet: HopTestPacket) {
+    fn deliver(&mut self, _station: u32, at: Instant, packet: HopTestPacket) {
         match packet.kind {
             PacketKind::Probe { number, .. } => self.at_host.push((number, packet.bytes)),
             PacketKind::Reply { number, from, is_host } => {
-                self.replies[number] = Some((at.0, from, packet.bytes, is_host));
+                self.replies[number] = Some((at.as_nanos(), from, packet.bytes, is_host));
                 self.outstanding -= 1;
             }
             PacketKind::Cross => {}
         }
     }
-    fn drop(&mut self, _pipe: PipeId, _at: Time, cause: DropCause, packet: HopTestPacket) {
+    fn drop(&mut self, _pipe: PipeId, _at: Instant, cause: DropCause, packet: HopTestPacket) {
         self.above_mtu += usize::from(cause == DropCause::Mtu);
         self.outstanding -= usize::from(packet.kind != PacketKind::Cross);
     }
@@ -232,10 +232,10 @@ impl Chain {
             for (number, packet) in packets.iter().enumerate() {
                 let kind = PacketKind::Probe { number, ttl: packet.ttl, quoting: self.quoting };
                 let probe = HopTestPacket { kind, bytes: packet.bytes };
-                self.network.send(0, Time(begin), Destination::Station(1), probe, &mut sink);
+                self.network.send(0, Instant::from_nanos(begin), Destination::Station(1), probe, &mut sink);
             }
             while sink.outstanding > 0 {
-                let next = self.network.next_event().map_or(u64::MAX, |at| at.0);
+                let next = self.network.next_event().map_or(u64::MAX, |at| at.as_nanos());
                 self.run(next.min(self.now + 1_000_000).max(self.now + 1), &mut sink);
             }
             if sink.above_mtu > 0 {
@@ -265,9 +265,9 @@ impl Chain {
         loop {
             let link = (0..self.next_cross.len()).min_by_key(|link| self.next_cross[*link]).unwrap();
             let cross = if self.load > 0.0 { self.next_cross[link] } else { u64::MAX };
-            let wake = self.network.next_event().map_or(u64::MAX, |at| at.0);
+            let wake = self.network.next_event().map_or(u64::MAX, |at| at.as_nanos());
             self.now = end.min(cross).min(wake.max(self.now));
-            self.network.run_until(Time(self.now), sink);
+            self.network.run_until(Instant::from_nanos(self.now), sink);
             for (number, bytes) in std::mem::take(&mut sink.at_host) {
                 let kind = PacketKind::Reply { number, from: 99, is_host: true };
                 // The number of bytes that Linux quotes.
@@ -276,14 +276,21 @@ impl Chain {
                     IpVersion::V6 => Quotation::V6,
                 };
                 let reply = HopTestPacket { kind, bytes: quoting.error_bytes(bytes) };
-                self.network.send(1, Time(self.now), Destination::Station(0), reply, sink);
+                self.network.send(1, Instant::from_nanos(self.now), Destination::Station(0), reply, sink);
             }
             if self.now >= cross {
                 let packet = HopTestPacket { kind: PacketKind::Cross, bytes: self.mtu.min(1500) };
                 let station = 2 + link as u32;
-                self.network.send(station, Time(self.now), Destination::Station(station + 1), packet, sink);
+                self.network.send(
+                    station,
+                    Instant::from_nanos(self.now),
+                    Destination::Station(station + 1),
+                    packet,
+                    sink,
+                );
                 let mean = f64::from(self.mtu.min(1500) + 14) * 8e9 / (self.rates[link + 1] * self.load);
-                self.next_cross[link] = cross + self.draws.exponential(Time(mean as u64)).0.max(1);
+                self.next_cross[link] =
+                    cross + self.draws.exponential(Time::from_nanos(mean as u64)).as_nanos().max(1);
             } else if self.now >= end {
                 return;
             }

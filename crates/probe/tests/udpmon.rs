@@ -10,7 +10,7 @@ use probe::{
     GridResult, Interval, Method, ProbeLimits, ReplySize, RequestResponse, RequestResponseResult, Step,
     TrainObservation, UdpmonGrid, UdpmonPlan,
 };
-use units::{BitRate, Bytes, Time};
+use units::{BitRate, Bytes, Instant, Time};
 
 const MAX_RATE: BitRate = BitRate(1_000_000_000);
 const IDLE: CrossTraffic = CrossTraffic { load: 0.0, sizes: PacketSizes::One, burst: 1.0 };
@@ -52,7 +52,8 @@ impl<M: Method> Method for Noisy<M> {
                 if self.draws.below(400) == 0 {
                     free_at = *arrived + 200_000;
                 }
-                *arrived = free_at.max(*arrived + self.draws.exponential(Time(3_000)).0 as i64);
+                *arrived =
+                    free_at.max(*arrived + self.draws.exponential(Time::from_nanos(3_000)).as_nanos() as i64);
                 free_at = free_at.max(*arrived);
             }
         }
@@ -197,7 +198,8 @@ fn sizes_that_a_host_limits_are_excluded() {
 #[test]
 fn a_path_faster_than_the_host_gives_no_time_per_byte() {
     let mut path = VirtualPath::new(PipeSpec::default(), BitRate(100_000_000_000), IDLE, MAX_RATE, 1);
-    let given = UdpmonPlan { spacings: Some(vec![Time(20_000), Time(50_000)]), ..plan() };
+    let given =
+        UdpmonPlan { spacings: Some(vec![Time::from_nanos(20_000), Time::from_nanos(50_000)]), ..plan() };
     let result = path.run(&mut UdpmonGrid::new(given, limits(100.0)));
     assert_eq!((result.per_byte_ns, result.validity.valid), (None, false));
     assert_eq!(result.cells.len(), 12);
@@ -228,7 +230,7 @@ fn latency(packets_lost: f64) -> RequestResponseResult {
     topology.add_link(Node::Switch(1), Node::Host(1), ideal(), ideal());
     let mut network: Network<TestPacket> = topology.build(1).unwrap();
     let mut requests = RequestResponse::new(&plan(), limits(100.0), Some(121.0));
-    let mut now = Time(0);
+    let mut now = Instant::ZERO;
     while let Some(next) = requests.next_train() {
         let mut ends = Ends::default();
         let begin = now;
@@ -238,9 +240,9 @@ fn latency(packets_lost: f64) -> RequestResponseResult {
             // Replies leave when their requests arrive.
             for (station, at, packet) in std::mem::take(&mut ends.arrived) {
                 let number = packet.first as usize;
-                let left = begin.0 + next.train.offsets_ns[number];
+                let left = begin.as_nanos() + next.train.offsets_ns[number];
                 match station {
-                    0 => trips[number] = Some((at.0 - left) as f64),
+                    0 => trips[number] = Some((at.as_nanos() - left) as f64),
                     _ => {
                         let bytes = if next.replies == ReplySize::Request { packet.bytes } else { 52 };
                         let reply = TestPacket::single(packet.first, bytes);
@@ -248,11 +250,12 @@ fn latency(packets_lost: f64) -> RequestResponseResult {
                     }
                 }
             }
-            let due = sent.peek().map(|(_, offset)| begin.0 + **offset);
-            let Some(next_event) = network.next_event().map(|at| at.0).into_iter().chain(due).min() else {
+            let due = sent.peek().map(|(_, offset)| begin.as_nanos() + **offset);
+            let Some(next_event) = network.next_event().map(|at| at.as_nanos()).into_iter().chain(due).min()
+            else {
                 break;
             };
-            now = Time(next_event);
+            now = Instant::from_nanos(next_event);
             network.run_until(now, &mut ends);
             if due == Some(next_event) {
                 let (number, _) = sent.next().unwrap();
@@ -267,14 +270,14 @@ fn latency(packets_lost: f64) -> RequestResponseResult {
 
 #[derive(Default)]
 struct Ends {
-    arrived: Vec<(u32, Time, TestPacket)>,
+    arrived: Vec<(u32, Instant, TestPacket)>,
 }
 
 impl PacketSink<TestPacket> for Ends {
-    fn deliver(&mut self, station: u32, at: Time, packet: TestPacket) {
+    fn deliver(&mut self, station: u32, at: Instant, packet: TestPacket) {
         self.arrived.push((station, at, packet));
     }
-    fn drop(&mut self, _pipe: PipeId, _at: Time, _cause: DropCause, _packet: TestPacket) {}
+    fn drop(&mut self, _pipe: PipeId, _at: Instant, _cause: DropCause, _packet: TestPacket) {}
 }
 
 #[test]

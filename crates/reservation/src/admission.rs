@@ -1,6 +1,6 @@
 //! Admission of reservations: the interface that a point's limits implement.
 
-use units::Time;
+use units::{Instant, Time};
 
 use crate::{Now, PointState, Request};
 
@@ -10,7 +10,7 @@ pub struct Candidate<'a> {
     /// The request.
     pub request: &'a Request,
     /// The start of the proposed slot, UTC.
-    pub start: Time,
+    pub start: Instant,
     /// The point's time, and its clock's error.
     pub now: Now,
     /// The error of the other end's clock; zero if unknown.

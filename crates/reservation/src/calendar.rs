@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use units::Time;
+use units::{Instant, Time};
 
 use crate::{Class, Request, ReservationId, Slot};
 
@@ -27,9 +27,9 @@ pub struct Occupied {
     /// The reservation that occupies it.
     pub id: ReservationId,
     /// Start of the padded slot, UTC.
-    pub from: Time,
+    pub from: Instant,
     /// End of the padded slot, UTC; not part of it.
-    pub until: Time,
+    pub until: Instant,
     /// Its class.
     pub class: Class,
     /// Its priority.
@@ -51,7 +51,7 @@ impl Occupied {
         }
     }
 
-    fn overlaps(&self, from: Time, until: Time) -> bool {
+    fn overlaps(&self, from: Instant, until: Instant) -> bool {
         self.from < until && from < self.until
     }
 
@@ -93,9 +93,9 @@ pub struct BusySlot {
     /// The reservation.
     pub reservation: String,
     /// Start of the padded slot, UTC.
-    pub from: Time,
+    pub from: Instant,
     /// End of the padded slot, UTC.
-    pub until: Time,
+    pub until: Instant,
     /// Its class.
     pub class: Class,
     /// Its state.
@@ -112,14 +112,14 @@ pub struct BusyReport {
     /// Time in which no normal test may run.
     pub not_free_for_normal: Time,
     /// The ranges in which an exclusive test may run, from and until, UTC.
-    pub free_for_exclusive: Vec<(Time, Time)>,
+    pub free_for_exclusive: Vec<(Instant, Instant)>,
 }
 
 /// The calendar of one point.
 #[derive(Debug, Clone, Default)]
 pub struct Calendar {
     /// The occupied slots, by the start of the padded slot.
-    slots: BTreeMap<(Time, ReservationId), Occupied>,
+    slots: BTreeMap<(Instant, ReservationId), Occupied>,
     /// Length of the longest slot so far: a slot that overlaps a time begins at most this long before it.
     longest: Time,
 }
@@ -137,12 +137,12 @@ impl Eq for Calendar {}
 impl Calendar {
     /// Adds a slot.
     pub(crate) fn insert(&mut self, slot: Occupied) {
-        self.longest = self.longest.max(slot.until.saturating_sub(slot.from));
+        self.longest = self.longest.max(slot.until.saturating_since(slot.from));
         self.slots.insert((slot.from, slot.id.clone()), slot);
     }
 
     /// Removes the slot that starts at `from`.
-    pub(crate) fn remove(&mut self, id: &ReservationId, from: Time) {
+    pub(crate) fn remove(&mut self, id: &ReservationId, from: Instant) {
         self.slots.remove(&(from, id.clone()));
         if self.slots.is_empty() {
             self.longest = Time::ZERO;
@@ -155,7 +155,7 @@ impl Calendar {
     }
 
     /// The slots that overlap with a range, by their starts.
-    pub fn overlapping(&self, from: Time, until: Time) -> impl Iterator<Item = &Occupied> {
+    pub fn overlapping(&self, from: Instant, until: Instant) -> impl Iterator<Item = &Occupied> {
         let no_id = ReservationId { number: 0, origin: "".into() };
         let begin = from.saturating_sub(self.longest);
         self.slots
@@ -185,8 +185,8 @@ impl Calendar {
     ///
     /// # Errors
     /// The last conflict.
-    pub(crate) fn first_fit(&self, mut candidate: Occupied, latest: Time) -> Result<Time, Occupied> {
-        let length = candidate.until.saturating_sub(candidate.from);
+    pub(crate) fn first_fit(&self, mut candidate: Occupied, latest: Instant) -> Result<Instant, Occupied> {
+        let length = candidate.until.saturating_since(candidate.from);
         loop {
             let Some(conflict) = self.conflict(&candidate) else { return Ok(candidate.from) };
             if conflict.until > latest {
@@ -214,10 +214,10 @@ impl Calendar {
     }
 
     /// The occupancy of the point from `from` to `until`.
-    pub fn busy(&self, from: Time, until: Time) -> BusyReport {
+    pub fn busy(&self, from: Instant, until: Instant) -> BusyReport {
         let slots: Vec<&Occupied> = self.overlapping(from, until).collect();
         let blocked = |class: Class| {
-            let mut ranges: Vec<(Time, Time)> = Vec::new();
+            let mut ranges: Vec<(Instant, Instant)> = Vec::new();
             for slot in slots.iter().filter(|slot| slot.class.excludes(class)) {
                 let (start, end) = (slot.from.max(from), slot.until.min(until));
                 match ranges.last_mut() {
@@ -227,8 +227,8 @@ impl Calendar {
             }
             ranges
         };
-        let length = |ranges: &[(Time, Time)]| {
-            ranges.iter().fold(Time::ZERO, |sum, (start, end)| sum + end.saturating_sub(*start))
+        let length = |ranges: &[(Instant, Instant)]| {
+            ranges.iter().fold(Time::ZERO, |sum, (start, end)| sum + end.saturating_since(*start))
         };
         let exclusive = blocked(Class::Exclusive);
         let mut free = Vec::new();
@@ -267,8 +267,8 @@ mod tests {
     fn slot(number: u64, from: u64, until: u64, class: Class, occupancy: Occupancy) -> Occupied {
         Occupied {
             id: ReservationId { number, origin: "a".into() },
-            from: Time::from_secs(from),
-            until: Time::from_secs(until),
+            from: Instant::from_secs(from),
+            until: Instant::from_secs(until),
             class,
             priority: 0,
             occupancy,
@@ -289,11 +289,11 @@ mod tests {
     fn first_fit_finds_the_gap_and_names_the_conflict() {
         let calendar = calendar(&[exclusive(1, 10, 20), exclusive(2, 25, 40), exclusive(3, 50, 60)]);
         let fit =
-            |from, until, latest| calendar.first_fit(exclusive(9, from, until), Time::from_secs(latest));
-        assert_eq!(fit(0, 10, 100), Ok(Time::ZERO), "slots may touch");
-        assert_eq!(fit(5, 10, 100), Ok(Time::from_secs(5)));
-        assert_eq!(fit(5, 12, 100), Ok(Time::from_secs(40)), "7 s do not fit between 20 and 25");
-        assert_eq!(fit(5, 16, 100), Ok(Time::from_secs(60)), "11 s do not fit between 40 and 50");
+            |from, until, latest| calendar.first_fit(exclusive(9, from, until), Instant::from_secs(latest));
+        assert_eq!(fit(0, 10, 100), Ok(Instant::ZERO), "slots may touch");
+        assert_eq!(fit(5, 10, 100), Ok(Instant::from_secs(5)));
+        assert_eq!(fit(5, 12, 100), Ok(Instant::from_secs(40)), "7 s do not fit between 20 and 25");
+        assert_eq!(fit(5, 16, 100), Ok(Instant::from_secs(60)), "11 s do not fit between 40 and 50");
         assert_eq!(fit(5, 16, 59).unwrap_err().id.number, 3);
     }
 
@@ -341,10 +341,10 @@ mod tests {
         let normal = slot(3, 18, 22, Class::Normal, Occupancy::Booked);
         let latency = slot(4, 0, 100, Class::Background, Occupancy::Running);
         let report = calendar(&[exclusive(1, 10, 20), exclusive(2, 25, 40), normal, latency])
-            .busy(Time::from_secs(15), Time::from_secs(50));
-        let seconds = Time::from_secs;
-        assert_eq!(report.not_free_for_exclusive, seconds(22));
-        assert_eq!(report.not_free_for_normal, seconds(20));
+            .busy(Instant::from_secs(15), Instant::from_secs(50));
+        let seconds = Instant::from_secs;
+        assert_eq!(report.not_free_for_exclusive, Time::from_secs(22));
+        assert_eq!(report.not_free_for_normal, Time::from_secs(20));
         assert_eq!(report.free_for_exclusive, [(seconds(22), seconds(25)), (seconds(40), seconds(50))]);
         assert_eq!(report.slots.len(), 4);
     }

@@ -1,7 +1,7 @@
 //! The events that a point writes to durable storage.
 
 use serde::{Deserialize, Serialize};
-use units::Time;
+use units::Instant;
 
 use crate::{Occurrence, Outcome, Reason, Request, Reservation, ReservationId, Role, Slot, Task, TaskName};
 
@@ -19,7 +19,7 @@ pub enum Event {
         /// The recurring test that it belongs to.
         task: Option<Occurrence>,
         /// Time of the event, UTC.
-        at: Time,
+        at: Instant,
     },
     /// The reservation holds a slot for a limited time.
     Held {
@@ -30,7 +30,7 @@ pub enum Event {
         /// The slot.
         slot: Slot,
         /// When the hold ends, UTC.
-        expires: Time,
+        expires: Instant,
     },
     /// The lead has decided for the slot that the peer holds.
     Confirming {
@@ -39,7 +39,7 @@ pub enum Event {
         /// The slot, with the padding of both ends.
         slot: Slot,
         /// When the lead gives up, UTC.
-        expires: Time,
+        expires: Instant,
     },
     /// Both ends have the slot.
     Booked {
@@ -67,7 +67,7 @@ pub enum Event {
         /// Whether the other end has to be notified.
         notify: bool,
         /// Time of the event, UTC.
-        at: Time,
+        at: Instant,
     },
     /// The other end has been notified of the end, or need no longer be notified.
     Notified {

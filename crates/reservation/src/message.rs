@@ -1,7 +1,7 @@
 //! The messages between points. All messages may be lost, repeated, delayed and reordered.
 
 use serde::{Deserialize, Serialize};
-use units::Time;
+use units::{Instant, Time};
 
 use crate::{Phase, Reason, Request, ReservationId, Slot};
 
@@ -13,9 +13,9 @@ pub struct Message {
     /// Number of the proposal that it belongs to. Receivers ignore messages of earlier proposals.
     pub revision: u32,
     /// The sender's UTC when it was sent.
-    pub sent: Time,
+    pub sent: Instant,
     /// `sent` of the message that this one replies to, for the measurement of the round-trip time.
-    pub echo: Option<Time>,
+    pub echo: Option<Instant>,
     /// Largest estimated error of the sender's UTC.
     pub error: Time,
     /// The content.
@@ -63,7 +63,7 @@ pub enum Body {
         /// The conflict.
         reason: Reason,
         /// The next free start, UTC; `None` if there is none in the requested time.
-        next: Option<Time>,
+        next: Option<Instant>,
     },
     /// Peer to lead: refused, and the reason.
     Refuse {

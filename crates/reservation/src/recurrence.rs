@@ -2,7 +2,7 @@
 
 use datagrams::Draws;
 use serde::{Deserialize, Serialize};
-use units::Time;
+use units::{Instant, Time};
 
 use crate::{PointName, Spec, TaskName};
 
@@ -10,7 +10,7 @@ use crate::{PointName, Spec, TaskName};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recurrence {
     /// Nominal start of the first occurrence, UTC.
-    pub first: Time,
+    pub first: Instant,
     /// Time between nominal starts.
     pub every: Time,
     /// Maximum time from the nominal start of an occurrence to its start.
@@ -19,14 +19,14 @@ pub struct Recurrence {
     /// measure at the full hour.
     pub random_start: bool,
     /// Latest nominal start of an occurrence, UTC.
-    pub until: Option<Time>,
+    pub until: Option<Instant>,
     /// Maximum number of occurrences.
     pub max_runs: Option<u64>,
 }
 
 impl Recurrence {
     /// Nominal start of an occurrence, if there is one of this number.
-    pub fn nominal(&self, number: u64) -> Option<Time> {
+    pub fn nominal(&self, number: u64) -> Option<Instant> {
         if self.max_runs.is_some_and(|max| number >= max) || (number > 0 && self.every == Time::ZERO) {
             return None;
         }
@@ -35,7 +35,7 @@ impl Recurrence {
     }
 
     /// The first occurrence, from number `next` on, whose latest start is not before `utc`.
-    pub fn next_possible(&self, next: u64, utc: Time) -> u64 {
+    pub fn next_possible(&self, next: u64, utc: Instant) -> u64 {
         let latest = self.first + self.slip;
         if utc <= latest || self.every == Time::ZERO {
             return next;
@@ -44,7 +44,13 @@ impl Recurrence {
     }
 
     /// The earliest and latest start of an occurrence with this nominal start.
-    pub(crate) fn window(&self, nominal: Time, number: u64, name: &TaskName, seed: u64) -> (Time, Time) {
+    pub(crate) fn window(
+        &self,
+        nominal: Instant,
+        number: u64,
+        name: &TaskName,
+        seed: u64,
+    ) -> (Instant, Instant) {
         if !self.random_start {
             return (nominal, nominal + self.slip);
         }
@@ -53,7 +59,7 @@ impl Recurrence {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
         });
         let mut draws = Draws::new(seed ^ hash ^ number.rotate_left(32), number as u32);
-        (nominal + Time(draws.below(self.slip.as_nanos().saturating_add(1))), nominal + self.slip)
+        (nominal + Time::from_nanos(draws.below(self.slip.as_nanos().saturating_add(1))), nominal + self.slip)
     }
 }
 
@@ -85,11 +91,11 @@ mod tests {
 
     fn hourly() -> Recurrence {
         Recurrence {
-            first: Time::from_secs(1_000_000),
+            first: Instant::from_secs(1_000_000),
             every: Time::from_secs(3600),
             slip: Time::from_secs(600),
             random_start: false,
-            until: Some(Time::from_secs(1_000_000 + 5 * 3600)),
+            until: Some(Instant::from_secs(1_000_000 + 5 * 3600)),
             max_runs: None,
         }
     }
@@ -97,27 +103,27 @@ mod tests {
     #[test]
     fn occurrences_are_skipped_after_their_latest_start() {
         let hourly = hourly();
-        let at = |offset: u64| hourly.next_possible(0, Time::from_secs(1_000_000 + offset));
+        let at = |offset: u64| hourly.next_possible(0, Instant::from_secs(1_000_000 + offset));
         assert_eq!((at(0), at(600), at(601), at(4200), at(4201)), (0, 0, 1, 1, 2));
-        assert_eq!(hourly.next_possible(4, Time::ZERO), 4, "a clock stepped back repeats no occurrence");
+        assert_eq!(hourly.next_possible(4, Instant::ZERO), 4, "a clock stepped back repeats no occurrence");
     }
 
     #[test]
     fn a_recurrence_ends_at_a_time_or_after_a_number_of_runs() {
-        assert_eq!(hourly().nominal(5), Some(Time::from_secs(1_000_000 + 5 * 3600)));
+        assert_eq!(hourly().nominal(5), Some(Instant::from_secs(1_000_000 + 5 * 3600)));
         assert_eq!(hourly().nominal(6), None);
         assert_eq!(Recurrence { max_runs: Some(2), ..hourly() }.nominal(2), None);
         let once = Recurrence { every: Time::ZERO, ..hourly() };
         assert_eq!((once.nominal(0), once.nominal(1)), (Some(once.first), None));
-        assert_eq!(once.next_possible(0, Time::from_secs(2_000_000)), 0);
+        assert_eq!(once.next_possible(0, Instant::from_secs(2_000_000)), 0);
     }
 
     #[test]
     fn random_starts_fill_the_slip_and_repeat_with_the_seed() {
         let random = Recurrence { random_start: true, ..hourly() };
-        let start = |seed, number| random.window(Time::ZERO, number, &"mesh".into(), seed).0;
-        let starts: Vec<Time> = (0..1000).map(|number| start(7, number)).collect();
-        assert!(starts.iter().all(|start| *start <= random.slip));
+        let start = |seed, number| random.window(Instant::ZERO, number, &"mesh".into(), seed).0;
+        let starts: Vec<Instant> = (0..1000).map(|number| start(7, number)).collect();
+        assert!(starts.iter().all(|start| start.since_origin() <= random.slip));
         let mean = starts.iter().map(|start| start.as_secs_f64()).sum::<f64>() / 1000.0;
         // Uniform in 600 s: standard error 5.5 s.
         assert!((mean - 300.0).abs() < 25.0, "{mean}");

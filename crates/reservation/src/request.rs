@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use units::{BitRate, Time};
+use units::{BitRate, Instant, Time};
 
 use crate::{PointName, ReservationId};
 
@@ -91,9 +91,9 @@ pub struct Spec {
     /// The duration of the test.
     pub duration: Time,
     /// The earliest start, UTC.
-    pub earliest: Time,
+    pub earliest: Instant,
     /// The latest start, UTC.
-    pub latest: Time,
+    pub latest: Instant,
 }
 
 /// A [`Spec`] with the points that take part.

@@ -1,7 +1,7 @@
 //! The state of a reservation at one point.
 
 use serde::{Deserialize, Serialize};
-use units::Time;
+use units::{Instant, Time};
 
 use crate::{Occurrence, Outcome, PointName, Reason, Request};
 
@@ -22,7 +22,7 @@ pub enum Role {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slot {
     /// Start of the test, UTC.
-    pub start: Time,
+    pub start: Instant,
     /// Length of the test.
     pub duration: Time,
     /// Kept free before and after: both clocks' errors, two round trips, and the start of the programs.
@@ -31,12 +31,12 @@ pub struct Slot {
 
 impl Slot {
     /// Start of the padded slot, UTC.
-    pub fn from(&self) -> Time {
+    pub fn from(&self) -> Instant {
         self.start.saturating_sub(self.padding)
     }
 
     /// End of the padded slot, UTC.
-    pub fn until(&self) -> Time {
+    pub fn until(&self) -> Instant {
         self.start + self.duration + self.padding
     }
 }
@@ -50,12 +50,12 @@ pub enum Phase {
     /// Holds a slot; the hold expires by itself.
     Held {
         /// When it ends, UTC. While the point runs, its steady clock decides.
-        expires: Time,
+        expires: Instant,
     },
     /// Lead: has committed to the slot, and waits until the peer books it.
     Confirming {
         /// When the lead gives up, UTC.
-        expires: Time,
+        expires: Instant,
     },
     /// Both ends have the slot.
     Booked,
@@ -85,9 +85,9 @@ pub struct Reservation {
     /// Whether the other end has yet to be notified of the end.
     pub must_notify: bool,
     /// When it was created, UTC.
-    pub created: Time,
+    pub created: Instant,
     /// When it ended, UTC.
-    pub ended: Option<Time>,
+    pub ended: Option<Instant>,
 }
 
 impl Reservation {

@@ -4,9 +4,9 @@ use reservation::{
     Admission, AdmitAll, Body, Candidate, Class, Now, Outcome, Phase, Point, Reason, Recurrence,
     ReservationId, Role, Settings, Spec, Task,
 };
-use units::Time;
+use units::{Instant, Time};
 
-use crate::simulation::{EPOCH, Network, Simulation, name, throughput};
+use crate::simulation::{EPOCH, Network, Simulation, name, throughput, utc_at};
 
 fn simulation(count: usize) -> Simulation {
     Simulation::new(count, 3, Network::default(), &Settings::default())
@@ -86,7 +86,7 @@ fn without_a_common_slot_the_conflict_is_named() {
         ),
         "{text}"
     );
-    let busy = point(&simulation, 1).calendar().busy(EPOCH + start, EPOCH + start + seconds(1000));
+    let busy = point(&simulation, 1).calendar().busy(utc_at(start), utc_at(start) + seconds(1000));
     assert_eq!(busy.slots.len(), 1);
     assert_eq!(busy.not_free_for_exclusive, busy.slots[0].until.since(busy.slots[0].from));
     assert_eq!(busy.free_for_exclusive.len(), 2);
@@ -318,7 +318,7 @@ fn recurring_tests_run_with_slip_and_end() {
     let mut simulation = simulation(2);
     let start = simulation.now;
     let recurrence = Recurrence {
-        first: EPOCH + start + seconds(100),
+        first: utc_at(start) + seconds(100),
         every: seconds(600),
         slip: seconds(300),
         random_start: true,
@@ -333,14 +333,14 @@ fn recurring_tests_run_with_slip_and_end() {
     let starts: Vec<Time> = point(&simulation, 0)
         .reservations()
         .filter(|known| known.phase == Phase::Ended(Outcome::Finished))
-        .map(|known| known.slot.unwrap().start.since(EPOCH + start))
+        .map(|known| known.slot.unwrap().start.since(utc_at(start)))
         .collect();
     assert_eq!(starts.len(), 10, "a restart neither repeats nor omits an occurrence: {starts:?}");
     for (number, start) in starts.iter().enumerate() {
-        let late = start.since(seconds(100 + 600 * number as u64));
+        let late = start.minus(seconds(100 + 600 * number as u64));
         assert!(late <= seconds(302), "{late}");
     }
-    assert!(starts.windows(2).any(|pair| pair[1].since(pair[0]).abs_diff(seconds(600)) > seconds(30)));
+    assert!(starts.windows(2).any(|pair| pair[1].minus(pair[0]).abs_diff(seconds(600)) > seconds(30)));
     assert!(point(&simulation, 0).reservations().all(|known| known.task.is_some()));
 }
 
@@ -407,21 +407,21 @@ impl Admission for Closed {
 /// A point cannot fill the storage of another one with requests that are refused.
 #[test]
 fn a_refused_request_of_a_third_party_is_not_stored() {
-    let now = Now { steady: seconds(5), utc: EPOCH, error: Time::from_millis(1) };
+    let now = Now { steady: Instant::from_secs(5), utc: EPOCH, error: Time::from_millis(1) };
     let mut lead = Point::new(name(0), Settings::default());
-    let booked = throughput(1, seconds(100), 0, 30);
+    let booked = throughput(1, Instant::from_secs(100), 0, 30);
     let (own, step) = lead.reserve(now, booked.clone(), &AdmitAll);
     assert!(!step.events.is_empty());
     let known = lead.reservations().count();
-    let free = throughput(1, seconds(500), 0, 30);
+    let free = throughput(1, Instant::from_secs(500), 0, 30);
     type Case<'a> = (&'a dyn Fn(&mut Spec), &'a dyn Admission, &'a str);
     let cases: [Case<'_>; 6] = [
         (&|_| {}, &Closed, "closed"),
         (&|spec| *spec = booked.clone(), &AdmitAll, "no free slot"),
-        (&|spec| spec.latest = Time::MAX, &AdmitAll, "its latest start is more than"),
+        (&|spec| spec.latest = Instant::NEVER, &AdmitAll, "its latest start is more than"),
         (&|spec| spec.user = Some("x".repeat(1 << 20)), &AdmitAll, "one of its texts is longer"),
         (&|spec| spec.test.parameters = "x".repeat(1 << 20), &AdmitAll, "one of its texts is longer"),
-        (&|spec| spec.earliest = Time::ZERO, &AdmitAll, "its latest start is more than"),
+        (&|spec| spec.earliest = Instant::ZERO, &AdmitAll, "its latest start is more than"),
     ];
     let mut requester = Point::new(name(2), Settings::default());
     for (change, admission, expected) in cases {
@@ -443,9 +443,9 @@ fn a_refused_request_of_a_third_party_is_not_stored() {
 /// The latest start, which a requester chooses, does not keep an ended reservation in memory.
 #[test]
 fn ended_reservations_are_forgotten_whatever_their_latest_start() {
-    let mut now = Now { steady: seconds(5), utc: EPOCH, error: Time::from_millis(1) };
+    let mut now = Now { steady: Instant::from_secs(5), utc: EPOCH, error: Time::from_millis(1) };
     let mut point = Point::new(name(0), Settings::default());
-    let spec = throughput(1, seconds(100), 300 * 86_400, 30);
+    let spec = throughput(1, Instant::from_secs(100), 300 * 86_400, 30);
     let (id, _) = point.reserve(now, spec, &AdmitAll);
     let _ = point.cancel(now, &id, &"x".repeat(1 << 20), &AdmitAll);
     assert!(point.explain(&id).unwrap().len() < 3000);
@@ -457,11 +457,11 @@ fn ended_reservations_are_forgotten_whatever_their_latest_start() {
 /// Reservations that end at once are remembered: their number is limited too.
 #[test]
 fn another_point_cannot_fill_the_memory_with_cancelled_reservations() {
-    let now = Now { steady: seconds(5), utc: EPOCH, error: Time::from_millis(1) };
+    let now = Now { steady: Instant::from_secs(5), utc: EPOCH, error: Time::from_millis(1) };
     let mut peer = Point::new(name(1), Settings { max_known: 10, ..Settings::default() });
     let mut lead = Point::new(name(0), Settings::default());
     for number in 1..=12 {
-        let (id, step) = lead.reserve(now, throughput(1, seconds(1000), 0, 30), &AdmitAll);
+        let (id, step) = lead.reserve(now, throughput(1, Instant::from_secs(1000), 0, 30), &AdmitAll);
         let mut messages = step.messages;
         messages.extend(lead.cancel(now, &id, "", &AdmitAll).messages);
         let mut replies = Vec::new();
@@ -475,13 +475,13 @@ fn another_point_cannot_fill_the_memory_with_cancelled_reservations() {
     // Its own are not limited, and those of the other point are again accepted when the old ones are
     // forgotten.
     for _ in 0..20 {
-        let (id, _) = peer.reserve(now, throughput(0, seconds(1000), 0, 30), &AdmitAll);
+        let (id, _) = peer.reserve(now, throughput(0, Instant::from_secs(1000), 0, 30), &AdmitAll);
         let _ = peer.cancel(now, &id, "", &AdmitAll);
     }
     let later = Now { utc: EPOCH + seconds(30 * 86_400), ..now };
     let _ = peer.handle_timeout(later, &AdmitAll);
     assert_eq!(peer.reservations().count(), 0);
-    let (_, step) = lead.reserve(later, throughput(1, seconds(31 * 86_400), 0, 30), &AdmitAll);
+    let (_, step) = lead.reserve(later, throughput(1, Instant::from_secs(31 * 86_400), 0, 30), &AdmitAll);
     let (_, proposal) = step.messages.into_iter().next().unwrap();
     let _ = peer.handle_message(later, &name(0), proposal, &AdmitAll);
     assert_eq!(peer.reservations().count(), 1);

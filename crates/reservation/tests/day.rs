@@ -4,7 +4,7 @@
 use reservation::{Class, Recurrence, Settings, Spec, Task};
 use units::Time;
 
-use crate::simulation::{EPOCH, Network, Simulation, name, throughput};
+use crate::simulation::{Network, Simulation, name, throughput, utc_at};
 
 const POINTS: usize = 50;
 const DAY: Time = Time::from_secs(86_400);
@@ -29,11 +29,11 @@ fn nothing_is_booked_twice_in_a_day_of_a_mesh_of_50_points() {
                 lead: name(from),
                 spec: Spec { class: Class::Exclusive, ..throughput(to, start, 0, 20) },
                 recurrence: Recurrence {
-                    first: EPOCH + start,
+                    first: utc_at(start),
                     every: EVERY,
                     slip: EVERY / 2,
                     random_start: true,
-                    until: Some(EPOCH + start + DAY),
+                    until: Some(utc_at(start) + DAY),
                     max_runs: None,
                 },
             };

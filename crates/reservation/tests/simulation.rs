@@ -14,10 +14,10 @@ use reservation::{
     Action, AdmitAll, Class, Event, Message, Now, Outcome, Phase, Point, PointName, ReservationId, Role,
     Settings, Spec, Step, Task, Test,
 };
-use units::Time;
+use units::{Instant, Time};
 
 /// True time zero, UTC.
-pub const EPOCH: Time = Time::from_secs(1_800_000_000);
+pub const EPOCH: Instant = Instant::from_secs(1_800_000_000);
 
 /// Probabilities in parts per million, and times.
 #[derive(Debug, Clone)]
@@ -76,10 +76,10 @@ pub struct Host {
     offset_ns: i64,
     error: Time,
     /// The steady clock has another origin after each start.
-    started: Time,
+    started: Instant,
     generation: u64,
     runs: BTreeMap<ReservationId, Run>,
-    held_since: BTreeMap<ReservationId, Time>,
+    held_since: BTreeMap<ReservationId, Instant>,
     /// Time in which exclusive tests ran.
     pub exclusive_time: Time,
     pub crashes: u64,
@@ -96,10 +96,10 @@ pub struct Counts {
 }
 
 pub struct Simulation {
-    pub now: Time,
+    pub now: Instant,
     pub hosts: Vec<Host>,
     by_name: BTreeMap<PointName, usize>,
-    queue: BinaryHeap<Reverse<(Time, u64)>>,
+    queue: BinaryHeap<Reverse<(Instant, u64)>>,
     happenings: BTreeMap<u64, TimedEvent>,
     next: u64,
     pub draws: Draws,
@@ -130,7 +130,7 @@ impl Simulation {
                     settings: settings.clone(),
                     offset_ns,
                     error,
-                    started: Time::ZERO,
+                    started: Instant::ZERO,
                     generation: 0,
                     runs: BTreeMap::new(),
                     held_since: BTreeMap::new(),
@@ -140,7 +140,7 @@ impl Simulation {
             })
             .collect();
         Simulation {
-            now: Time::from_secs(10_000),
+            now: Instant::from_secs(10_000),
             by_name: hosts.iter().enumerate().map(|(number, host)| (host.name.clone(), number)).collect(),
             hosts,
             queue: BinaryHeap::new(),
@@ -155,7 +155,7 @@ impl Simulation {
         }
     }
 
-    fn at(&mut self, time: Time, what: TimedEvent) {
+    fn at(&mut self, time: Instant, what: TimedEvent) {
         self.next += 1;
         self.happenings.insert(self.next, what);
         self.queue.push(Reverse((time, self.next)));
@@ -164,22 +164,22 @@ impl Simulation {
     /// The clocks of a host.
     pub fn clocks(&self, host: usize) -> Now {
         let host = &self.hosts[host];
-        let utc = EPOCH + self.now;
-        let utc = Time(utc.as_nanos().wrapping_add_signed(host.offset_ns));
-        Now { steady: self.now.since(host.started), utc, error: host.error }
+        let utc = utc_at(self.now);
+        let utc = Instant::from_nanos(utc.as_nanos().wrapping_add_signed(host.offset_ns));
+        Now { steady: Instant::ZERO + self.now.since(host.started), utc, error: host.error }
     }
 
     /// A user of a host requests a test at a time.
-    pub fn request_at(&mut self, time: Time, host: usize, lead: usize, spec: Spec) {
+    pub fn request_at(&mut self, time: Instant, host: usize, lead: usize, spec: Spec) {
         let lead = self.hosts[lead].name.clone();
         self.at(time, TimedEvent::Request { host, lead, spec: Box::new(spec) });
     }
 
-    pub fn step_clock_at(&mut self, time: Time, host: usize, by_ns: i64) {
+    pub fn step_clock_at(&mut self, time: Instant, host: usize, by_ns: i64) {
         self.at(time, TimedEvent::StepClock { host, by_ns });
     }
 
-    pub fn partition_at(&mut self, from: Time, until: Time, side: Vec<bool>) {
+    pub fn partition_at(&mut self, from: Instant, until: Instant, side: Vec<bool>) {
         self.at(from, TimedEvent::Partition { side });
         self.at(until, TimedEvent::Heal);
     }
@@ -200,7 +200,7 @@ impl Simulation {
 
     /// Kills a process at once.
     pub fn kill(&mut self, host: usize) {
-        let downtime = Time(self.draws.below(self.network.max_downtime.as_nanos()) + 1);
+        let downtime = Time::from_nanos(self.draws.below(self.network.max_downtime.as_nanos()) + 1);
         let state = &mut self.hosts[host];
         state.point = None;
         state.runs.clear();
@@ -211,7 +211,7 @@ impl Simulation {
     }
 
     /// Runs until a time.
-    pub fn run_until(&mut self, end: Time) {
+    pub fn run_until(&mut self, end: Instant) {
         while let Some(Reverse((time, _))) = self.queue.peek()
             && *time <= end
         {
@@ -380,7 +380,7 @@ impl Simulation {
                 continue;
             }
             let jitter = self.network.max_delay.saturating_sub(self.network.min_delay);
-            let delay = self.network.min_delay + Time(self.draws.below(jitter.as_nanos() + 1));
+            let delay = self.network.min_delay + Time::from_nanos(self.draws.below(jitter.as_nanos() + 1));
             let message = Box::new(message.clone());
             self.at(self.now + delay, TimedEvent::Deliver { to: target, from: from.clone(), message });
         }
@@ -426,9 +426,9 @@ impl Simulation {
         state.generation += 1;
         let generation = state.generation;
         let Some(due) = state.point.as_ref().and_then(|point| point.next_timeout(now)) else { return };
-        let wait = due.saturating_sub(now.steady);
+        let wait = due.saturating_since(now.steady);
         // Timers fire a little late.
-        let late = Time(1 + self.draws.below(1_000_000));
+        let late = Time::from_nanos(1 + self.draws.below(1_000_000));
         self.at(self.now + wait + late, TimedEvent::Wake { host, generation });
     }
 
@@ -458,8 +458,13 @@ impl Simulation {
     }
 }
 
+/// UTC at an instant of a simulation.
+pub fn utc_at(now: Instant) -> Instant {
+    EPOCH + now.since_origin()
+}
+
 /// An exclusive throughput test of `seconds`.
-pub fn throughput(peer: usize, earliest: Time, window_s: u64, seconds: u64) -> Spec {
+pub fn throughput(peer: usize, earliest: Instant, window_s: u64, seconds: u64) -> Spec {
     Spec {
         peer: Some(name(peer)),
         user: None,
@@ -467,7 +472,7 @@ pub fn throughput(peer: usize, earliest: Time, window_s: u64, seconds: u64) -> S
         class: Class::Exclusive,
         priority: 0,
         duration: Time::from_secs(seconds),
-        earliest: EPOCH + earliest,
-        latest: EPOCH + earliest + Time::from_secs(window_s),
+        earliest: utc_at(earliest),
+        latest: utc_at(earliest) + Time::from_secs(window_s),
     }
 }

@@ -70,7 +70,7 @@ impl Amount {
         match self.unit {
             Unit::Bytes => joined(Bytes(value as u64).to_string()),
             Unit::Rate => joined(BitRate(value as u64).to_string()),
-            Unit::Time => joined(Time((value * 1e9).round() as u64).to_string()),
+            Unit::Time => joined(Time::from_nanos((value * 1e9).round() as u64).to_string()),
             Unit::Packets => format!("{value}p"),
             Unit::Percent => format!("{}%", twelve_digits(value * 100.0)),
             Unit::Whole => value.to_string(),

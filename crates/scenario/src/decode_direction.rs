@@ -12,6 +12,7 @@ use crate::{
     tree::{Entry, Node, Table, Value},
 };
 use net::{Distribution, Jitter, OPPORTUNITY_BYTES, PipeSpec, QueueLimit, Rate, RateTrace, Reorder};
+use units::Time;
 
 pub(crate) const DIRECTION: Keys = Keys {
     what: "a link's direction",
@@ -156,7 +157,7 @@ fn decode_jitter(reader: &mut Reader) -> Option<Jitter> {
             }
         }
     }
-    let spread = spread.filter(|spread| spread.0 > 0)?;
+    let spread = spread.filter(|spread| *spread > Time::ZERO)?;
     Some(Jitter { spread, distribution, reorders })
 }
 

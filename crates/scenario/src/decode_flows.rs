@@ -1,6 +1,6 @@
 //! Decodes flows.
 
-use units::{Bytes, Time};
+use units::{Bytes, Instant, Time};
 
 use crate::{
     decode_bulk::{QUIC, STREAM, TSUNAMI, UDT, decode_quic, decode_stream, decode_tsunami, decode_udt},
@@ -69,7 +69,7 @@ const MAX_DATAGRAM: Bytes = MAX_PING_PAYLOAD;
 /// Shortest time between two datagrams: the resolution of the clock.
 const MIN_SPACING_NS: u128 = 1;
 /// Shortest burst.
-const MIN_BURST: Time = Time(10_000);
+const MIN_BURST: Time = Time::from_nanos(10_000);
 const MIN_PING_INTERVAL: Time = Time::from_millis(1);
 
 /// Decodes the flows of a normalised tree.
@@ -104,8 +104,8 @@ fn decode_flow(node: &Node, files: &Files, problems: &mut Problems) -> Option<Fl
         let span = reader.node("name").map_or(node.span, |n| n.span);
         check_name(NamedKind::Flow, &name, span, reader.problems());
     }
-    let start = reader.time("start").unwrap_or_default();
-    let stop = reader.time("stop");
+    let start = reader.instant("start").unwrap_or_default();
+    let stop = reader.instant("stop");
     if stop.is_some_and(|stop| stop <= start) {
         reader.report("stop", "the flow stops before it starts", format!("write a time after {start}"));
     }
@@ -152,8 +152,8 @@ fn write_size(reader: &mut Reader) -> Option<Bytes> {
 }
 
 /// When the receiving application stops reading, and when it resumes.
-fn reader_pause(reader: &mut Reader) -> (Option<Time>, Option<Time>) {
-    let (stops, resumes) = (reader.time("reader_stops"), reader.time("reader_resumes"));
+fn reader_pause(reader: &mut Reader) -> (Option<Instant>, Option<Instant>) {
+    let (stops, resumes) = (reader.instant("reader_stops"), reader.instant("reader_resumes"));
     if reader.node("reader_resumes").is_some() && reader.node("reader_stops").is_none() {
         reader.report("reader_resumes", "the reader never stops", "add \"reader_stops\"");
     }

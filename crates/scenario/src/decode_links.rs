@@ -83,7 +83,7 @@ fn decode_changes(link: &mut Reader, files: &Files) -> Vec<LinkChange> {
     for item in items {
         let Some(mut reader) = Reader::new(item, &CHANGE, link.problems()) else { continue };
         reader.required("at", "\"30s\"");
-        let at = reader.time("at");
+        let at = reader.instant("at");
         if SIDES.iter().all(|side| reader.node(side).is_none()) {
             let help = "write for example both = { delay = \"50ms\" }";
             reader.report("", "this change has no effect", help);

@@ -1,7 +1,7 @@
 //! Decodes the loss of a direction: a share, or a table of a loss model.
 
 use net::{GilbertElliott, LossModel, LossUnit};
-use units::Time;
+use units::{Instant, Time};
 
 use crate::{
     error::Problems,
@@ -151,12 +151,12 @@ fn packets(reader: &mut Reader) -> Option<Vec<u64>> {
     Some(all)
 }
 
-fn loss_times(reader: &mut Reader) -> Option<Vec<Time>> {
+fn loss_times(reader: &mut Reader) -> Option<Vec<Instant>> {
     let node = reader.required("at", "[\"5s\"]")?;
     let mut all = Vec::new();
     for (text, span) in texts(node, "at", reader.problems()) {
         match text.parse::<Time>() {
-            Ok(time) if time <= MAX_TIME => all.push(time),
+            Ok(time) if time <= MAX_TIME => all.push(Instant::ZERO + time),
             Ok(_) => reader.problems().add_help(span, "\"at\" exceeds 30 days", "write a shorter time"),
             Err(e) => reader.problems().add(span, format!("at: {e}")),
         }

@@ -41,7 +41,7 @@ pub(crate) const TOP: Keys = Keys {
 pub(crate) const SWITCHES: Keys = Keys { what: "switches", known: &["names"], nested: None };
 
 const DEFAULT_SAMPLE: Time = Time::from_millis(10);
-const MIN_SAMPLE: Time = Time(1_000);
+const MIN_SAMPLE: Time = Time::from_nanos(1_000);
 const MAX_SAMPLE: Time = Time::from_secs(10);
 
 /// Decodes the scenario `name` from a normalised tree. Reports and skips wrong values.

@@ -16,7 +16,7 @@ pub(crate) const INLINE: Keys = Keys { what: "a trace", known: &["mahimahi"], ne
 const STEPS_EXAMPLE: &str = "write for example trace = [[0, \"10mbit\"], [\"5s\", \"2mbit\"]]";
 /// Maximum number of lines, as in `net`; records contain whole traces.
 const MAX_OPPORTUNITIES: usize = 10_000_000;
-const MAX_MS: u64 = MAX_TIME.0 / 1_000_000;
+const MAX_MS: u64 = MAX_TIME.as_millis();
 
 /// The formats of trace files.
 #[derive(Clone, Copy, PartialEq)]
@@ -101,7 +101,7 @@ fn steps(items: &[Node], period: Option<Time>, whole: &Node, reader: &mut Reader
     for item in items {
         let (time, rate) = step(item, reader.problems())?;
         let mistake = match steps.last() {
-            None if time != Time(0) => Some("the first step of a trace must be at 0"),
+            None if time != Time::ZERO => Some("the first step of a trace must be at 0"),
             Some((before, _)) if *before >= time => Some("the steps of a trace must have ascending times"),
             _ => None,
         };
@@ -140,7 +140,7 @@ fn step(node: &Node, problems: &mut Problems) -> Option<(Time, BitRate)> {
         return None;
     };
     let time = match &time.value {
-        Value::Integer(0) => Time(0),
+        Value::Integer(0) => Time::ZERO,
         _ => quantity::<Time>(time, "time", problems)?,
     };
     let rate = quantity::<BitRate>(rate, "rate", problems)?;

@@ -80,8 +80,8 @@ pub const COST_PRESETS: &[CostPreset] = &[
             per_frame: nanos(50),
             per_byte: Picoseconds(200),
             per_interrupt: nanos(1500),
-            rx: Moderation { delay: Time(50_000), frames: None },
-            tx: Moderation { delay: Time(50_000), frames: None },
+            rx: Moderation { delay: Time::from_nanos(50_000), frames: None },
+            tx: Moderation { delay: Time::from_nanos(50_000), frames: None },
             // PCI Express 2.0 with 8 lanes.
             bus: Some(BitRate(32_000_000_000)),
             ..HostCost::default()
@@ -94,8 +94,8 @@ pub const COST_PRESETS: &[CostPreset] = &[
             per_frame: nanos(50),
             per_byte: Picoseconds(140),
             per_interrupt: nanos(1000),
-            rx: Moderation { delay: Time(20_000), frames: None },
-            tx: Moderation { delay: Time(20_000), frames: None },
+            rx: Moderation { delay: Time::from_nanos(20_000), frames: None },
+            tx: Moderation { delay: Time::from_nanos(20_000), frames: None },
             // PCI Express 3.0 with 16 lanes.
             bus: Some(BitRate(126_000_000_000)),
             ..HostCost::default()
@@ -104,7 +104,7 @@ pub const COST_PRESETS: &[CostPreset] = &[
 ];
 
 /// Longest interrupt delay: cards count it in 16 bits of about a microsecond.
-pub(crate) const MAX_MODERATION: Time = Time(65_535 * 1_024);
+pub(crate) const MAX_MODERATION: Time = Time::from_nanos(65_535 * 1_024);
 /// Frames before an interrupt.
 pub(crate) const MODERATION_FRAMES: RangeInclusive<u64> = 1..=65_535;
 /// Longest cost of one packet, byte or interrupt: catches a wrong unit.

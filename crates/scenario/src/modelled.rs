@@ -4,6 +4,7 @@
 //! the keys that the decoders read.
 
 use net::{Discipline, LossModel, PipeSpec};
+use units::Time;
 
 use crate::{
     host_cost::HostCost,
@@ -143,7 +144,7 @@ pub const FEATURES: &[Feature] = &[
         table: HOST,
         key: "turnaround",
         handling: [Full, Full, Not(OWN_TIME)],
-        used: |s| hosts(s, "turnaround", |host| host.turnaround.0 > 0),
+        used: |s| hosts(s, "turnaround", |host| host.turnaround > Time::ZERO),
     },
     Feature {
         table: HOST,
@@ -294,7 +295,7 @@ const NOT_BY_HOSTS: &[(&str, UsedPaths)] = &[
     }),
     ("each host has its own kernel and device", |s| hosts(s, "kernel", |host| host.kernel.is_some())),
     (ALWAYS_LOCAL_CONGESTION, |s| hosts(s, "local_congestion", |host| !host.local_congestion)),
-    (HARDWARE_TIME, |s| hosts(s, "turnaround", |host| host.turnaround.0 > 0)),
+    (HARDWARE_TIME, |s| hosts(s, "turnaround", |host| host.turnaround > Time::ZERO)),
     (HARDWARE_TIME, |s| hosts(s, "receive_jitter", |host| host.receive_jitter.is_some())),
     (HARDWARE_TIME, |s| hosts(s, "cost", |host| host.cost != HostCost::default())),
     ("a real device merges up to its own limit, or not at all", |s| {

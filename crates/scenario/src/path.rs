@@ -248,7 +248,7 @@ mod tests {
             web100: false,
             hz: None,
             local_congestion: true,
-            turnaround: Time(0),
+            turnaround: Time::ZERO,
             receive_jitter: None,
             cost: crate::HostCost::default(),
             sysctl: Default::default(),

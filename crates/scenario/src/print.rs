@@ -22,7 +22,7 @@ impl Scenario {
     pub fn to_toml(&self) -> String {
         let mut out = String::new();
         put(&mut out, "title", quote(&self.title));
-        if self.duration > Time(0) {
+        if self.duration > Time::ZERO {
             put(&mut out, "duration", quote(self.duration));
         }
         put(&mut out, "sample", quote(self.sample));
@@ -65,7 +65,7 @@ fn put_host(out: &mut String, host: &Host) {
     put_some(out, "kernel", host.kernel.map(|(major, minor)| quote(format!("{major}.{minor}{suffix}"))));
     put_some(out, "hz", host.hz);
     put_some(out, "local_congestion", (!host.local_congestion).then_some(false));
-    put_some(out, "turnaround", (host.turnaround > Time(0)).then(|| quote(host.turnaround)));
+    put_some(out, "turnaround", (host.turnaround > Time::ZERO).then(|| quote(host.turnaround)));
     put_some(out, "receive_jitter", host.receive_jitter.map(quote));
     put_cost(out, &host.cost);
     put_routes(out, &host.routes);
@@ -128,7 +128,7 @@ fn put_nic(out: &mut String, nic: &Nic) {
 
 fn put_cost(out: &mut String, cost: &HostCost) {
     let time = |name: &str, time: Picoseconds| (time.0 > 0).then(|| format!("{name} = {}", quote(time)));
-    let delay = |name: &str, time: Time| (time.0 > 0).then(|| format!("{name} = {}", quote(time)));
+    let delay = |name: &str, time: Time| (time > Time::ZERO).then(|| format!("{name} = {}", quote(time)));
     let count = |name: &str, count: Option<u32>| count.map(|count| format!("{name} = {count}"));
     let fields = [
         time("per_packet", cost.per_packet),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use units::{BitRate, Bytes, KernelRequirement, KernelVersion, ParseError, Time};
+use units::{BitRate, Bytes, Instant, KernelRequirement, KernelVersion, ParseError, Time};
 
 use crate::{
     error::Problems,
@@ -63,7 +63,7 @@ pub struct Published {
     /// The metric.
     pub figure: MetricPath,
     /// The part of the run over which a goodput is taken; `None`: the part that the metric itself defines.
-    pub between: Option<(Time, Time)>,
+    pub between: Option<(Instant, Instant)>,
     /// The divisor, if the published figure is a ratio.
     pub over: Option<MetricPath>,
     /// The window, for a closed form that depends on one.
@@ -166,7 +166,7 @@ impl Comparison {
 impl Published {
     /// The metric's path, as in `flows.bulk.goodput`, or `flows.a.goodput / flows.b.goodput`.
     pub fn metric_path(&self) -> String {
-        let part = |(from, to): &(Time, Time)| format!(" from {from} to {to}");
+        let part = |(from, to): &(Instant, Instant)| format!(" from {from} to {to}");
         let figure = format!("{}{}", self.figure, self.between.as_ref().map(part).unwrap_or_default());
         let figure = match &self.over {
             None => figure,
@@ -385,7 +385,7 @@ fn decode_across(variants: &[&str], base: &Scenario, reader: &mut Reader) -> Acr
 }
 
 /// Decodes the part of a run over which a flow's goodput is taken.
-fn decode_between(figure: Option<&MetricPath>, reader: &mut Reader) -> Option<(Time, Time)> {
+fn decode_between(figure: Option<&MetricPath>, reader: &mut Reader) -> Option<(Instant, Instant)> {
     const HELP: &str = "write for example between = [\"5s\", \"5.08s\"]";
     let ends = reader.texts("between");
     reader.node("between")?;
@@ -399,7 +399,7 @@ fn decode_between(figure: Option<&MetricPath>, reader: &mut Reader) -> Option<(T
     }
     let times: Vec<Time> = ends.iter().filter_map(|(text, _)| text.parse().ok()).collect();
     match times[..] {
-        [from, to] if from < to => Some((from, to)),
+        [from, to] if from < to => Some((Instant::ZERO + from, Instant::ZERO + to)),
         _ => {
             reader.report("between", "\"between\" is a start and a later end", HELP);
             None

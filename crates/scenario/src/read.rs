@@ -2,7 +2,7 @@
 
 use std::{ops::RangeInclusive, str::FromStr};
 
-use units::{BitRate, Bytes, ParseError, Time};
+use units::{BitRate, Bytes, Instant, ParseError, Time};
 
 use crate::{
     error::Problems,
@@ -134,6 +134,11 @@ impl<'a> Reader<'a> {
             return None;
         }
         Some(time)
+    }
+
+    /// A time since the run's start, which may be zero.
+    pub fn instant(&mut self, key: &str) -> Option<Instant> {
+        self.time(key).map(|since_start| Instant::ZERO + since_start)
     }
 
     /// A time above zero.

@@ -156,7 +156,7 @@ impl SimplePath {
         let percent = self.loss_percent();
         let lossy = if self.loss > 0.0 { format!(", {percent}% loss") } else { String::new() };
         let (rate, rtt, queue, buffer) = (self.rate, self.rtt, self.queue(), self.buffer());
-        let half = Time(rtt.0 / 2);
+        let half = rtt / 2;
         write!(
             text,
             r#"# Two hosts, h1 and h2, and one link between them. The keys are explained in docs/scenario.md.

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 pub use datagrams::{BurstLengths, Bursts};
 pub use net::Cidr;
 use net::{Direction, PipeSpec};
-use units::{BitRate, Bytes, Time};
+use units::{BitRate, Bytes, Instant, Time};
 
 use crate::{cc::Cc, host_cost::HostCost, host_location::HostLocation};
 
@@ -45,6 +45,11 @@ pub struct Scenario {
 }
 
 impl Scenario {
+    /// When a run ends.
+    pub fn end(&self) -> Instant {
+        Instant::ZERO + self.duration
+    }
+
     /// The host called `name`.
     pub fn host(&self, name: &str) -> Option<&Host> {
         self.hosts.iter().find(|h| h.name == name)
@@ -190,7 +195,7 @@ pub struct Link {
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkChange {
     /// Since the run's start.
-    pub at: Time,
+    pub at: Instant,
     /// From the first end to the second.
     pub forward: PipeSpec,
     /// From the second end to the first.
@@ -245,9 +250,9 @@ pub struct FlowSpec {
     /// The kind of traffic.
     pub kind: FlowKind,
     /// When it starts, since the run's start.
-    pub start: Time,
+    pub start: Instant,
     /// Its latest end; `None` means the run's end.
-    pub stop: Option<Time>,
+    pub stop: Option<Instant>,
 }
 
 /// The kind of traffic of a flow.
@@ -309,9 +314,9 @@ pub struct TcpSpec {
     /// Size of its writes.
     pub write_size: Option<Bytes>,
     /// When the receiving application stops reading, since the run's start.
-    pub reader_stops: Option<Time>,
+    pub reader_stops: Option<Instant>,
     /// When it resumes reading.
-    pub reader_resumes: Option<Time>,
+    pub reader_resumes: Option<Instant>,
 }
 
 /// Echo requests at a fixed interval.

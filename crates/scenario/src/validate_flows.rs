@@ -27,7 +27,7 @@ pub(crate) fn check_flows(
 ) {
     for (i, flow) in scenario.flows.iter().enumerate() {
         let span = |key| root.span_at(&[Key("flows"), Index(i), Key(key)]).unwrap_or(FILE_START);
-        if flow.start >= scenario.duration {
+        if flow.start >= scenario.end() {
             let help = format!("the run lasts {}", scenario.duration);
             problems.add_help(span("start"), "the flow never starts", help);
         }

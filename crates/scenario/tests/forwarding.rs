@@ -7,9 +7,9 @@ use net::{
 };
 use proptest::prelude::*;
 use scenario::{Interface, PathHop, Scenario, ScenarioFile, StaticRoute};
-use units::Time;
+use units::Instant;
 
-const END: Time = Time(u64::MAX / 4);
+const END: Instant = Instant::from_nanos(u64::MAX / 4);
 
 fn resolved(text: &str) -> Result<Scenario, String> {
     let file = ScenarioFile::parse("net.toml", text).map_err(|e| e.to_string())?;
@@ -50,14 +50,14 @@ fn topology(scenario: &Scenario) -> Topology {
 struct Log {
     delivered: Vec<u32>,
     passed: Vec<PipeId>,
-    dropped: Vec<(Time, PipeId, DropCause, u64)>,
+    dropped: Vec<(Instant, PipeId, DropCause, u64)>,
 }
 
 impl PacketSink<TestPacket> for Log {
-    fn deliver(&mut self, station: u32, _at: Time, _packet: TestPacket) {
+    fn deliver(&mut self, station: u32, _at: Instant, _packet: TestPacket) {
         self.delivered.push(station);
     }
-    fn drop(&mut self, pipe: PipeId, at: Time, cause: DropCause, packet: TestPacket) {
+    fn drop(&mut self, pipe: PipeId, at: Instant, cause: DropCause, packet: TestPacket) {
         self.dropped.push((at, pipe, cause, packet.first));
     }
     fn pass(&mut self, pipe: PipeId, _train: TrainTimes, _packet: &TestPacket) {
@@ -79,7 +79,13 @@ fn sent(topology: &Topology, from: usize, to: usize) -> Option<Vec<PathHop>> {
     let next_hop = network.next_hop(from as u32, target)?;
     let mut log = Log::default();
     let packet = TestPacket::single(1, 100);
-    network.send(station(from, next_hop.interface)?, Time(0), Destination::Station(target), packet, &mut log);
+    network.send(
+        station(from, next_hop.interface)?,
+        Instant::ZERO,
+        Destination::Station(target),
+        packet,
+        &mut log,
+    );
     network.run_until(END, &mut log);
     let hop = |p: &PipeId| PathHop { link: p.link as usize, direction: p.direction };
     (log.delivered == [target]).then(|| log.passed.iter().map(hop).collect())
@@ -188,13 +194,13 @@ ends = ["r1", "h2"]
 forward = { rate = "40mbit", queue = "20p", loss = "1%", duplicate = "1%" }
 "#;
 
-fn drops(seed: u64) -> Vec<(Time, PipeId, DropCause, u64)> {
+fn drops(seed: u64) -> Vec<(Instant, PipeId, DropCause, u64)> {
     let scenario = resolved(&LOSSY.replace("seed = 1", &format!("seed = {seed}"))).unwrap();
     let topology = topology(&scenario);
     let mut network: Network<TestPacket> = topology.build(scenario.seed).unwrap();
     let mut log = Log::default();
     for number in 0..3000u64 {
-        let now = Time(number * 200_000 + number * number % 50_000);
+        let now = Instant::from_nanos(number * 200_000 + number * number % 50_000);
         network.run_until(now, &mut log);
         network.send(0, now, Destination::Station(1), TestPacket::single(number, 1486), &mut log);
     }

@@ -5,7 +5,7 @@
 use net::{LossModel, QueueLimit, Rate};
 use proptest::prelude::*;
 use scenario::{FlowKind, Scenario, ScenarioFile};
-use units::{BitRate, Bytes, Time};
+use units::{BitRate, Bytes, Instant, Time};
 
 fn reparsed(scenario: &Scenario) -> Scenario {
     let text = scenario.to_toml();
@@ -244,8 +244,8 @@ fn every_key_of_the_network() {
     assert_eq!((h1.nic.tx_queue, h1.nic.gso, h1.nic.gro), (Some(100), Some(Bytes(1500)), Some(8)));
     assert_eq!(h1.routes.len(), 4, "two gateways and two routes: {:?}", h1.routes);
     let trunk = &scenario.links[3];
-    let times: Vec<Time> = trunk.changes.iter().map(|c| c.at).collect();
-    assert_eq!(times, [Time::from_secs(10), Time::from_secs(20)]);
+    let times: Vec<Instant> = trunk.changes.iter().map(|c| c.at).collect();
+    assert_eq!(times, [Instant::from_secs(10), Instant::from_secs(20)]);
     let [first, second] = &trunk.changes[..] else { unreachable!() };
     assert_eq!((first.forward.rate.clone(), first.forward.down), (trunk.forward.rate.clone(), true));
     assert_eq!(
@@ -292,10 +292,10 @@ proptest! {
     ) {
         let mut scenario = everything();
         scenario.title = title;
-        scenario.duration = Time(duration);
+        scenario.duration = Time::from_nanos(duration);
         scenario.hosts[1].sysctl.insert("net.core.x".into(), sysctl);
         let forward = &mut scenario.links[0].forward;
-        (forward.rate, forward.delay) = (Rate::Constant(BitRate(rate)), Time(delay));
+        (forward.rate, forward.delay) = (Rate::Constant(BitRate(rate)), Time::from_nanos(delay));
         forward.loss = LossModel::Independent(loss);
         forward.queue = QueueLimit::Bytes(Bytes(queue));
         scenario.links[0].backward.queue = QueueLimit::Packets(packets);

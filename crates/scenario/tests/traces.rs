@@ -45,7 +45,7 @@ fn up() -> Rate {
 }
 
 fn down() -> Rate {
-    let steps = vec![(Time(0), BitRate(10_000_000)), (Time::from_secs(2), BitRate(1_000_000))];
+    let steps = vec![(Time::ZERO, BitRate(10_000_000)), (Time::from_secs(2), BitRate(1_000_000))];
     Rate::Trace(Arc::new(RateTrace::Steps { steps, end: Time::from_secs(4) }))
 }
 

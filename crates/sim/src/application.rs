@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use scenario::TcpSpec;
 use tcp::Endpoint;
-use units::Time;
+use units::Instant;
 
 use crate::pace::Pace;
 
@@ -26,7 +26,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(tcp: &TcpSpec, now: Time) -> Self {
+    pub(crate) fn new(tcp: &TcpSpec, now: Instant) -> Self {
         Writer {
             remaining: tcp.size.map_or(u64::MAX, |size| size.0),
             pace: tcp.write_rate.map(|rate| Pace::new(rate, now)),
@@ -39,11 +39,11 @@ impl Writer {
     /// Writes once, if possible. `Continue`: something was written; send the resulting segments, then call
     /// again. One write at a time, because a large buffer accepts tens of thousands of segments. `Break`:
     /// when to call again without another event.
-    pub(crate) fn work(&mut self, endpoint: &mut Endpoint, now: Time) -> ControlFlow<Option<Time>> {
+    pub(crate) fn work(&mut self, endpoint: &mut Endpoint, now: Instant) -> ControlFlow<Option<Instant>> {
         if self.remaining == 0 {
             if !self.is_closed {
                 self.is_closed = true;
-                endpoint.close(now.0);
+                endpoint.close(now.as_nanos());
             }
             return ControlFlow::Break(None);
         }
@@ -56,7 +56,7 @@ impl Writer {
         if !endpoint.can_write() {
             return ControlFlow::Break(None);
         }
-        let written = endpoint.write(now.0, self.pending).min(self.pending);
+        let written = endpoint.write(now.as_nanos(), self.pending).min(self.pending);
         if written == 0 {
             return ControlFlow::Break(None);
         }
@@ -74,7 +74,7 @@ impl Writer {
         self.remaining == 0
     }
 
-    fn next_write(&self, now: Time) -> Result<u64, Time> {
+    fn next_write(&self, now: Instant) -> Result<u64, Instant> {
         let max_bytes = self.write_bytes;
         let allowed = self.pace.as_ref().map_or(Ok(max_bytes), |pace| pace.allowed(now, max_bytes))?;
         Ok(allowed.min(self.remaining))
@@ -86,13 +86,13 @@ impl Writer {
 pub(crate) struct Reader {
     pace: Option<Pace>,
     rate: Option<units::BitRate>,
-    pause: Option<(Time, Option<Time>)>,
+    pause: Option<(Instant, Option<Instant>)>,
     /// Application bytes read so far.
     pub(crate) received: u64,
 }
 
 impl Reader {
-    pub(crate) fn new(tcp: &TcpSpec, now: Time) -> Self {
+    pub(crate) fn new(tcp: &TcpSpec, now: Instant) -> Self {
         let pause = match (tcp.reader_stops, tcp.reader_resumes) {
             (None, None) => None,
             (stops, resumes) => Some((stops.unwrap_or_default(), resumes)),
@@ -107,7 +107,7 @@ impl Reader {
     }
 
     /// Reads the data that the rate and the pause allow. Returns when to call again without another event.
-    pub(crate) fn work(&mut self, endpoint: &mut Endpoint, now: Time) -> Option<Time> {
+    pub(crate) fn work(&mut self, endpoint: &mut Endpoint, now: Instant) -> Option<Instant> {
         if let Some((from, until)) = self.pause
             && now >= from
         {
@@ -125,7 +125,7 @@ impl Reader {
                     Ok(max) => max,
                     Err(at) => return Some(at),
                 };
-            let read = endpoint.read(now.0, max);
+            let read = endpoint.read(now.as_nanos(), max);
             if read == 0 {
                 break;
             }

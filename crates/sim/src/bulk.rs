@@ -7,7 +7,7 @@
 use bulk::flow::{End, Plan, Receiver, Sender, SenderCounts};
 use engine_common::UDP_HEADER_BYTES;
 use tcp::{CongestionControl, Segment};
-use units::Time;
+use units::Instant;
 
 use crate::{
     Side,
@@ -36,9 +36,9 @@ pub(crate) struct BulkFlow {
     reassembly: [Reassembly; 2],
     buffer: Vec<u8>,
     /// When data could be sent.
-    pub(crate) started: Option<Time>,
+    pub(crate) started: Option<Instant>,
     /// When the last byte arrived.
-    pub(crate) finished: Option<Time>,
+    pub(crate) finished: Option<Instant>,
     /// The sender's counts at the previous sample.
     pub(crate) sampled: SenderCounts,
 }
@@ -56,7 +56,7 @@ pub(crate) struct BulkFlowPlan {
 }
 
 impl BulkFlow {
-    pub(crate) fn new(plan: BulkFlowPlan, now: Time) -> Self {
+    pub(crate) fn new(plan: BulkFlowPlan, now: Instant) -> Self {
         let BulkFlowPlan { plan, congestion, control, addresses, number, mtus } = plan;
         BulkFlow {
             sender: Sender::with_congestion_control(&plan, congestion, now),
@@ -79,7 +79,7 @@ impl BulkFlow {
         &mut self,
         side: Side,
         datagram: &BulkDatagram,
-        now: Time,
+        now: Instant,
         links: &mut LinkLayer,
     ) {
         if self.reassembly[side as usize].completes(datagram.number, &datagram.fragments) {
@@ -89,7 +89,7 @@ impl BulkFlow {
     }
 
     /// A segment of the control connection arrives at one end.
-    pub(crate) fn on_segment(&mut self, side: Side, segment: &Segment, now: Time, links: &mut LinkLayer) {
+    pub(crate) fn on_segment(&mut self, side: Side, segment: &Segment, now: Instant, links: &mut LinkLayer) {
         if let Some(control) = &mut self.control {
             control.on_segment(side, segment, now);
             self.follow_up(side, now, links);
@@ -102,7 +102,7 @@ impl BulkFlow {
         side: Side,
         seq: u32,
         mtu: u32,
-        now: Time,
+        now: Instant,
         links: &mut LinkLayer,
     ) {
         self.mtus[side as usize] = self.mtus[side as usize].min(mtu);
@@ -113,7 +113,7 @@ impl BulkFlow {
     }
 
     /// A timer of one end is due, or one of its control connection.
-    pub(crate) fn on_timer(&mut self, side: Side, now: Time, links: &mut LinkLayer) {
+    pub(crate) fn on_timer(&mut self, side: Side, now: Instant, links: &mut LinkLayer) {
         if let Some(control) = &mut self.control
             && control.next_timer(side).is_some_and(|at| at <= now)
         {
@@ -127,7 +127,7 @@ impl BulkFlow {
 
     /// After any event at one end: moves bytes to and from the control connection, and sends the data that is
     /// due.
-    pub(crate) fn follow_up(&mut self, side: Side, now: Time, links: &mut LinkLayer) {
+    pub(crate) fn follow_up(&mut self, side: Side, now: Instant, links: &mut LinkLayer) {
         if let Some(control) = &mut self.control {
             let arrived = control.read(side, now);
             if !arrived.is_empty() {
@@ -149,12 +149,12 @@ impl BulkFlow {
     }
 
     /// When the next timer of one end is due.
-    pub(crate) fn next_timer(&self, side: Side) -> Option<Time> {
+    pub(crate) fn next_timer(&self, side: Side) -> Option<Instant> {
         let end: &dyn End = match side {
             Side::Sender => &self.sender,
             Side::Receiver => &self.receiver,
         };
-        let own = Some(end.next_timeout()).filter(|at| *at != Time::NEVER);
+        let own = Some(end.next_timeout()).filter(|at| *at != Instant::NEVER);
         let control = self.control.as_ref().and_then(|control| control.next_timer(side));
         [own, control].into_iter().flatten().min()
     }
@@ -166,7 +166,7 @@ impl BulkFlow {
         }
     }
 
-    fn send_datagrams(&mut self, side: Side, now: Time, links: &mut LinkLayer) {
+    fn send_datagrams(&mut self, side: Side, now: Instant, links: &mut LinkLayer) {
         let (route, to) = match side {
             Side::Sender => (self.addresses.forward, self.number + Side::Receiver as u32),
             Side::Receiver => (self.addresses.reverse, self.number + Side::Sender as u32),

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use datagrams::Draws;
 use scenario::{Host, TcpSpec};
 use tcp::{CongestionControl, Endpoint, Segment};
-use units::Time;
+use units::Instant;
 
 use crate::{
     Error, HostDefaults, Side, addresses::Addresses, config::config, link_layer::LinkLayer,
@@ -50,7 +50,7 @@ impl ControlConnection {
     pub(crate) fn open(
         plan: &ControlPlan<'_>,
         [sender, receiver]: [Box<dyn CongestionControl>; 2],
-        now: Time,
+        now: Instant,
     ) -> Result<Self, Error> {
         let end_config = |side: Side| -> Result<tcp::Config, Error> {
             let host = plan.hosts[side as usize];
@@ -63,7 +63,7 @@ impl ControlConnection {
         let (own, peer) = (end_config(Side::Sender)?, end_config(Side::Receiver)?);
         let timestamps = own.timestamps && peer.timestamps;
         Ok(ControlConnection {
-            endpoints: [Endpoint::listen(own, sender), Endpoint::connect(peer, receiver, now.0)],
+            endpoints: [Endpoint::listen(own, sender), Endpoint::connect(peer, receiver, now.as_nanos())],
             unwritten: Default::default(),
             unread: Default::default(),
             addresses: plan.addresses,
@@ -72,29 +72,29 @@ impl ControlConnection {
         })
     }
 
-    pub(crate) fn on_segment(&mut self, side: Side, segment: &Segment, now: Time) {
-        self.endpoints[side as usize].on_segment(now.0, segment);
+    pub(crate) fn on_segment(&mut self, side: Side, segment: &Segment, now: Instant) {
+        self.endpoints[side as usize].on_segment(now.as_nanos(), segment);
     }
 
-    pub(crate) fn on_timer(&mut self, side: Side, now: Time) {
-        self.endpoints[side as usize].on_timer(now.0);
+    pub(crate) fn on_timer(&mut self, side: Side, now: Instant) {
+        self.endpoints[side as usize].on_timer(now.as_nanos());
     }
 
-    pub(crate) fn on_packet_too_big(&mut self, side: Side, seq: u32, mtu: u32, now: Time) {
-        self.endpoints[side as usize].on_packet_too_big(now.0, seq, mtu);
+    pub(crate) fn on_packet_too_big(&mut self, side: Side, seq: u32, mtu: u32, now: Instant) {
+        self.endpoints[side as usize].on_packet_too_big(now.as_nanos(), seq, mtu);
     }
 
     /// When a timer of one end is due.
-    pub(crate) fn next_timer(&self, side: Side) -> Option<Time> {
-        self.endpoints[side as usize].next_timer().map(Time)
+    pub(crate) fn next_timer(&self, side: Side) -> Option<Instant> {
+        self.endpoints[side as usize].next_timer().map(Instant::from_nanos)
     }
 
     /// Takes all bytes that have arrived at one end.
-    pub(crate) fn read(&mut self, side: Side, now: Time) -> Vec<u8> {
+    pub(crate) fn read(&mut self, side: Side, now: Instant) -> Vec<u8> {
         let endpoint = &mut self.endpoints[side as usize];
         let mut count = 0;
         while endpoint.readable() > 0 {
-            match endpoint.read(now.0, u64::MAX) {
+            match endpoint.read(now.as_nanos(), u64::MAX) {
                 0 => break,
                 read => count += read as usize,
             }
@@ -104,12 +104,12 @@ impl ControlConnection {
     }
 
     /// Writes bytes at one end. What its socket does not take is written by the next call.
-    pub(crate) fn write(&mut self, side: Side, bytes: &[u8], now: Time) {
+    pub(crate) fn write(&mut self, side: Side, bytes: &[u8], now: Instant) {
         let (endpoint, unwritten) = (&mut self.endpoints[side as usize], &mut self.unwritten[side as usize]);
         unwritten.extend(bytes);
         while !unwritten.is_empty() && endpoint.can_write() {
             let length = unwritten.len() as u64;
-            let written = endpoint.write(now.0, length).min(length) as usize;
+            let written = endpoint.write(now.as_nanos(), length).min(length) as usize;
             if written == 0 {
                 break;
             }
@@ -118,19 +118,19 @@ impl ControlConnection {
     }
 
     /// Smoothed round-trip time, its mean deviation, and the minimum, as the flow's receiver measures them.
-    pub(crate) fn rtt_us(&self, now: Time) -> [Option<i64>; 3] {
-        let info = self.endpoints[Side::Receiver as usize].info(now.0);
+    pub(crate) fn rtt_us(&self, now: Instant) -> [Option<i64>; 3] {
+        let info = self.endpoints[Side::Receiver as usize].info(now.as_nanos());
         [Some(info.srtt_us), Some(info.rttvar_us), info.min_rtt_us].map(|us| us.map(i64::from))
     }
 
     /// Sends the segments that one end has to send now.
-    pub(crate) fn send(&mut self, side: Side, now: Time, links: &mut LinkLayer) {
+    pub(crate) fn send(&mut self, side: Side, now: Instant, links: &mut LinkLayer) {
         let (route, to) = match side {
             Side::Sender => (&self.addresses.forward, self.number + Side::Receiver as u32),
             Side::Receiver => (&self.addresses.reverse, self.number + Side::Sender as u32),
         };
         let endpoint = &mut self.endpoints[side as usize];
-        while let Some(segment) = endpoint.transmit(now.0) {
+        while let Some(segment) = endpoint.transmit(now.as_nanos()) {
             let packet = segment_packet(endpoint, segment, to, self.header);
             links.send(route, now, packet);
         }

@@ -8,7 +8,7 @@ use engine_common::{UDP_HEADER_BYTES, datagram_source, echo_timeout};
 use net::{Node, Station, TimerQueue};
 use scenario::{FlowKind, Scenario};
 use tcp::{CongestionControl, Segment};
-use units::Time;
+use units::{Instant, Time};
 
 use crate::{
     Controllers, Error, HostDefaults, Side,
@@ -48,7 +48,7 @@ pub(crate) struct FlowState {
 }
 
 /// Probes that have arrived: their numbers and arrival times.
-pub(crate) type ProbeArrivals = Vec<(u64, Time)>;
+pub(crate) type ProbeArrivals = Vec<(u64, Instant)>;
 
 /// The protocol state of a flow.
 pub(crate) enum Traffic {
@@ -71,7 +71,7 @@ pub(crate) struct Engine<'a> {
     pub(crate) links: LinkLayer,
     pub(crate) flows: Vec<FlowState>,
     timers: TimerQueue,
-    pub(crate) now: Time,
+    pub(crate) now: Instant,
     /// Indices of the flows to trace.
     pub(crate) traced: Vec<usize>,
 }
@@ -123,11 +123,20 @@ impl<'a> Engine<'a> {
             segmenting: defaults.segmenting_stations(scenario, &stations),
         };
         let links = LinkLayer::new(parts, scenario.seed);
-        Ok(Engine { scenario, defaults, controllers, links, flows, timers, now: Time(0), traced: Vec::new() })
+        Ok(Engine {
+            scenario,
+            defaults,
+            controllers,
+            links,
+            flows,
+            timers,
+            now: Instant::ZERO,
+            traced: Vec::new(),
+        })
     }
 
     /// Handles all events up to and including `until`.
-    pub(crate) fn run_until(&mut self, until: Time) -> Result<(), Error> {
+    pub(crate) fn run_until(&mut self, until: Instant) -> Result<(), Error> {
         let mut events_now = 0;
         loop {
             let next = self.links.run_network(until.min(self.timers.next())).min(self.timers.next());

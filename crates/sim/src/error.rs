@@ -43,5 +43,5 @@ pub enum Error {
     Observer(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// Livelock: virtual time does not advance. A defect of the simulator.
     #[error("the simulation does not get past {0}; please report this")]
-    Stuck(units::Time),
+    Stuck(units::Instant),
 }

@@ -103,7 +103,7 @@ impl Default for HostDefaults {
             wmem_max: tcp.wmem_max,
             segmentation: Segmentation::Whole,
             packet_memory: PacketMemory::Tap,
-            receive_jitter: Time(2_000),
+            receive_jitter: Time::from_nanos(2_000),
         }
     }
 }

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 use net::{Node, Packet, PacketShape, Station, TimerQueue};
 use scenario::{HostCost, Moderation, Scenario};
-use units::{Picoseconds, Time};
+use units::{Instant, Picoseconds, Time};
 
 use crate::{
     HostDefaults, HostSample, addresses::Route, compact_packet::CompactPacket, transmit_queue::QueuedTcp,
@@ -68,15 +68,15 @@ struct ProcessedHost {
     unannounced: VecDeque<CompactPacket>,
     unannounced_frames: u32,
     /// The time at which it announces them.
-    interrupt_at: Time,
+    interrupt_at: Instant,
     /// When the last interrupt about sent packets occurs, and the frames that it reports so far.
-    sent_interrupt_at: Time,
+    sent_interrupt_at: Instant,
     sent_frames: u32,
     processor: Server,
     /// The TCP packets that the host has not passed to its card yet.
     unsent: QueuedTcp,
     /// Packets to handle, and the time of each.
-    turning: VecDeque<(Time, CompactPacket)>,
+    turning: VecDeque<(Instant, CompactPacket)>,
     /// Received packets before and at the processor.
     waiting: usize,
     interrupts: u64,
@@ -96,10 +96,10 @@ struct Server {
 }
 
 impl Server {
-    fn push(&mut self, now: Time, time: Picoseconds, work: Work) {
+    fn push(&mut self, now: Instant, time: Picoseconds, work: Work) {
         self.queue.push_back((time, work));
         if self.queue.len() == 1 {
-            self.done_ps = self.done_ps.max(now.0 * PS_PER_NS);
+            self.done_ps = self.done_ps.max(now.as_nanos() * PS_PER_NS);
             self.begin();
         }
     }
@@ -112,13 +112,13 @@ impl Server {
     }
 
     /// Adds `time` of work that begins at once.
-    fn interrupt(&mut self, now: Time, time: Picoseconds) {
-        self.done_ps = self.done_ps.max(now.0 * PS_PER_NS) + time.0;
+    fn interrupt(&mut self, now: Instant, time: Picoseconds) {
+        self.done_ps = self.done_ps.max(now.as_nanos() * PS_PER_NS) + time.0;
         self.begun.0 += time.0;
     }
 
     /// The first packet, if it is done by `now`.
-    fn pop(&mut self, now: Time) -> Option<Work> {
+    fn pop(&mut self, now: Instant) -> Option<Work> {
         if self.next() > now {
             return None;
         }
@@ -128,13 +128,17 @@ impl Server {
     }
 
     /// When the first packet is done.
-    fn next(&self) -> Time {
-        if self.queue.is_empty() { Time::NEVER } else { Time(self.done_ps.div_ceil(PS_PER_NS)) }
+    fn next(&self) -> Instant {
+        if self.queue.is_empty() {
+            Instant::NEVER
+        } else {
+            Instant::from_nanos(self.done_ps.div_ceil(PS_PER_NS))
+        }
     }
 
     /// The busy time until `now`, without the unfinished part of work in progress.
-    fn busy_until(&self, now: Time) -> Picoseconds {
-        Picoseconds(self.begun.0 - self.done_ps.saturating_sub(now.0 * PS_PER_NS).min(self.begun.0))
+    fn busy_until(&self, now: Instant) -> Picoseconds {
+        Picoseconds(self.begun.0 - self.done_ps.saturating_sub(now.as_nanos() * PS_PER_NS).min(self.begun.0))
     }
 }
 
@@ -163,8 +167,8 @@ impl HostProcessing {
                 bus: Server::default(),
                 unannounced: VecDeque::new(),
                 unannounced_frames: 0,
-                interrupt_at: Time::NEVER,
-                sent_interrupt_at: Time::ZERO,
+                interrupt_at: Instant::NEVER,
+                sent_interrupt_at: Instant::ZERO,
                 sent_frames: 0,
                 processor: Server::default(),
                 unsent: QueuedTcp::default(),
@@ -184,12 +188,17 @@ impl HostProcessing {
     }
 
     /// When the next step of any host is due.
-    pub(crate) fn next(&self) -> Time {
+    pub(crate) fn next(&self) -> Instant {
         self.timers.next()
     }
 
     /// A packet arrives at a station. Returns it if its host takes no time.
-    pub(crate) fn receive(&mut self, station: u32, at: Time, packet: CompactPacket) -> Option<CompactPacket> {
+    pub(crate) fn receive(
+        &mut self,
+        station: u32,
+        at: Instant,
+        packet: CompactPacket,
+    ) -> Option<CompactPacket> {
         let Some(host) = self.by_station[station as usize] else { return Some(packet) };
         self.hosts[host as usize].receive(at, packet);
         self.arm(host);
@@ -197,7 +206,12 @@ impl HostProcessing {
     }
 
     /// A host sends a packet. Returns it if it can leave at once.
-    pub(crate) fn send(&mut self, route: &Route, now: Time, packet: CompactPacket) -> Option<CompactPacket> {
+    pub(crate) fn send(
+        &mut self,
+        route: &Route,
+        now: Instant,
+        packet: CompactPacket,
+    ) -> Option<CompactPacket> {
         let host = self.by_station[route.from as usize];
         let Some(host) = host.filter(|host| self.hosts[*host as usize].has_cost) else { return Some(packet) };
         self.hosts[host as usize].send(route, now, packet);
@@ -213,7 +227,7 @@ impl HostProcessing {
     }
 
     /// Executes the next step of a host that is due at `now`, if any, until a packet leaves its processing.
-    pub(crate) fn step(&mut self, now: Time) -> Option<ProcessedPacket> {
+    pub(crate) fn step(&mut self, now: Instant) -> Option<ProcessedPacket> {
         while let Some((_, host)) = self.timers.due(now) {
             let done = self.hosts[host].step(now);
             self.arm(host as u32);
@@ -225,7 +239,7 @@ impl HostProcessing {
     }
 
     /// The name and the work until `now` of each host with costs.
-    pub(crate) fn work(&self, now: Time) -> impl Iterator<Item = (&str, HostSample)> {
+    pub(crate) fn work(&self, now: Instant) -> impl Iterator<Item = (&str, HostSample)> {
         self.hosts.iter().filter(|host| host.has_cost).map(move |host| {
             let sample = HostSample {
                 time: now,
@@ -240,19 +254,19 @@ impl HostProcessing {
 
     fn arm(&mut self, host: u32) {
         let at = self.hosts[host as usize].next();
-        self.timers.arm(host as usize, (at < Time::NEVER).then_some(at));
+        self.timers.arm(host as usize, (at < Instant::NEVER).then_some(at));
     }
 }
 
 impl ProcessedHost {
-    fn next(&self) -> Time {
-        let turning = self.turning.front().map_or(Time::NEVER, |(at, _)| *at);
+    fn next(&self) -> Instant {
+        let turning = self.turning.front().map_or(Instant::NEVER, |(at, _)| *at);
         self.bus.next().min(self.interrupt_at).min(self.processor.next()).min(turning)
     }
 
-    fn receive(&mut self, at: Time, packet: CompactPacket) {
+    fn receive(&mut self, at: Instant, packet: CompactPacket) {
         if !self.has_cost {
-            return self.turning.push_back((Time(at.0 + self.turnaround.0), packet));
+            return self.turning.push_back((at.later_by(self.turnaround), packet));
         }
         let limit = self.cost.rx_queue.map(|packets| packets as usize);
         let limit = limit.or((!packet.is_tcp()).then_some(MAX_WAITING_DATAGRAMS));
@@ -267,7 +281,7 @@ impl ProcessedHost {
         }
     }
 
-    fn send(&mut self, route: &Route, now: Time, packet: CompactPacket) {
+    fn send(&mut self, route: &Route, now: Instant, packet: CompactPacket) {
         let is_full = !packet.is_tcp() && self.processor.queue.len() >= MAX_WAITING_DATAGRAMS;
         if is_full {
             self.dropped += 1;
@@ -278,7 +292,7 @@ impl ProcessedHost {
         self.processor.push(now, time, Work::Send(*route, packet));
     }
 
-    fn step(&mut self, now: Time) -> Option<ProcessedPacket> {
+    fn step(&mut self, now: Instant) -> Option<ProcessedPacket> {
         if let Some((_, packet)) = self.turning.pop_front_if(|(at, _)| *at <= now) {
             return Some(ProcessedPacket::Received { station: self.station, packet });
         }
@@ -293,7 +307,7 @@ impl ProcessedHost {
         match self.processor.pop(now) {
             Some(Work::Receive(packet)) => {
                 self.waiting -= 1;
-                self.turning.push_back((Time(now.0 + self.turnaround.0), packet));
+                self.turning.push_back((now.later_by(self.turnaround), packet));
             }
             Some(Work::Send(route, packet)) => match self.bus_time(&packet) {
                 Some(time) => self.bus.push(now, time, Work::Send(route, packet)),
@@ -305,21 +319,21 @@ impl ProcessedHost {
     }
 
     /// A received packet is in memory: the card announces it by an interrupt.
-    fn announce(&mut self, now: Time, packet: CompactPacket) {
+    fn announce(&mut self, now: Instant, packet: CompactPacket) {
         let Moderation { delay, frames } = self.cost.rx;
         self.unannounced_frames += packet.segments();
         self.unannounced.push_back(packet);
-        if self.interrupt_at == Time::NEVER {
-            self.interrupt_at = Time(now.0 + delay.0);
+        if self.interrupt_at == Instant::NEVER {
+            self.interrupt_at = now.later_by(delay);
         }
         if self.interrupt_at <= now || frames.is_some_and(|frames| self.unannounced_frames >= frames) {
             self.interrupt(now);
         }
     }
 
-    fn interrupt(&mut self, now: Time) {
+    fn interrupt(&mut self, now: Instant) {
         self.charge_interrupt(now);
-        (self.interrupt_at, self.unannounced_frames) = (Time::NEVER, 0);
+        (self.interrupt_at, self.unannounced_frames) = (Instant::NEVER, 0);
         while let Some(packet) = self.unannounced.pop_front() {
             let time = self.processor_time(&packet, self.max_gro_segs);
             self.processor.push(now, time, Work::Receive(packet));
@@ -327,21 +341,21 @@ impl ProcessedHost {
     }
 
     /// A packet leaves for the card, which reports it by an interrupt.
-    fn leave(&mut self, now: Time, route: Route, packet: CompactPacket) -> ProcessedPacket {
+    fn leave(&mut self, now: Instant, route: Route, packet: CompactPacket) -> ProcessedPacket {
         let Moderation { delay, frames } = self.cost.tx;
         let is_reported =
             now < self.sent_interrupt_at && frames.is_none_or(|frames| self.sent_frames < frames);
         if !is_reported {
             // The interrupt is charged at the first packet that it reports.
             self.charge_interrupt(now);
-            (self.sent_interrupt_at, self.sent_frames) = (Time(now.0 + delay.0), 0);
+            (self.sent_interrupt_at, self.sent_frames) = (now.later_by(delay), 0);
         }
         self.sent_frames += packet.segments();
         self.unsent.remove(&packet);
         ProcessedPacket::Sent(route, packet)
     }
 
-    fn charge_interrupt(&mut self, now: Time) {
+    fn charge_interrupt(&mut self, now: Instant) {
         self.interrupts += 1;
         self.processor.interrupt(now, self.cost.per_interrupt);
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use datagrams::Draws;
 use net::{Destination, DropCause, Network, Node, Packet, PacketSink, PipeId, Station};
-use units::Time;
+use units::{Instant, Time};
 
 use crate::{
     addresses::Route,
@@ -40,14 +40,14 @@ pub(crate) struct LinkLayer {
 #[derive(Debug)]
 pub(crate) struct Arrivals {
     /// The earliest first.
-    packets: VecDeque<(Time, CompactPacket)>,
+    packets: VecDeque<(Instant, CompactPacket)>,
     /// Hosts whose packets take time; `None` if no host's do.
     pub(crate) processing: Option<Box<HostProcessing>>,
     delay: Draws,
     /// By station: the longest time until its host's TCP handles a segment.
     jitter: Vec<Time>,
     /// By station: when its host handles the last packet.
-    last: Vec<Time>,
+    last: Vec<Instant>,
     /// Directions of links that leave routers, and these routers.
     routers: Vec<(PipeId, u32)>,
 }
@@ -63,7 +63,7 @@ impl Arrivals {
             packets: VecDeque::new(),
             processing: processing.map(Box::new),
             delay: Draws::new(seed, DELAY_STREAM),
-            last: vec![Time(0); jitter.len()],
+            last: vec![Instant::ZERO; jitter.len()],
             jitter,
             routers,
         }
@@ -72,7 +72,7 @@ impl Arrivals {
     /// Notes a packet that exceeded a link's MTU, so that the router before the link reports it.
     #[cold]
     #[inline(never)]
-    fn note_too_big(&mut self, pipe: PipeId, at: Time, packet: &CompactPacket) {
+    fn note_too_big(&mut self, pipe: PipeId, at: Instant, packet: &CompactPacket) {
         let router = self.routers.iter().find(|(out, _)| *out == pipe).map(|(_, router)| *router);
         let Some(router) = router.filter(|_| packet.may_cause_icmp_error()) else { return };
         let dropped = DroppedPacket { pipe, router, seq: packet.seq(), bytes: packet.segment_bytes() };
@@ -82,7 +82,7 @@ impl Arrivals {
 
     /// Adds a packet that is handled at `due`, after those of the same time.
     #[inline]
-    fn insert(&mut self, due: Time, packet: CompactPacket) {
+    fn insert(&mut self, due: Instant, packet: CompactPacket) {
         if self.packets.back().is_some_and(|(last, _)| *last > due) {
             return self.insert_between(due, packet);
         }
@@ -90,20 +90,20 @@ impl Arrivals {
     }
 
     #[inline(never)]
-    fn insert_between(&mut self, due: Time, packet: CompactPacket) {
+    fn insert_between(&mut self, due: Instant, packet: CompactPacket) {
         let index = self.packets.partition_point(|(other, _)| *other <= due);
         self.packets.insert(index, (due, packet));
     }
 
     /// When the next packet is handled.
     #[inline]
-    fn next(&self) -> Time {
-        self.packets.front().map_or(Time::NEVER, |(due, _)| *due)
+    fn next(&self) -> Instant {
+        self.packets.front().map_or(Instant::NEVER, |(due, _)| *due)
     }
 
     /// When the next packet is handled, or a host's processing has its next step.
     #[inline]
-    fn next_event(&self) -> Time {
+    fn next_event(&self) -> Instant {
         match &self.processing {
             None => self.next(),
             Some(processing) => self.next().min(processing.next()),
@@ -113,24 +113,24 @@ impl Arrivals {
     /// The host of a station handles a packet at `at`, or its TCP handles it up to the host's jitter later at
     /// random.
     #[inline]
-    fn hand_over(&mut self, station: u32, at: Time, packet: CompactPacket) {
+    fn hand_over(&mut self, station: u32, at: Instant, packet: CompactPacket) {
         let station = station as usize;
-        let delay = if packet.is_tcp() { self.delay.below(self.jitter[station].0 + 1) } else { 0 };
-        let due = self.last[station].max(Time(at.0 + delay));
+        let delay = if packet.is_tcp() { self.delay.below(self.jitter[station].as_nanos() + 1) } else { 0 };
+        let due = self.last[station].max(at.later_by(Time::from_nanos(delay)));
         self.last[station] = due;
         self.insert(due, packet);
     }
 
     #[cold]
     #[inline(never)]
-    fn process(&mut self, station: u32, at: Time, packet: CompactPacket) -> Option<CompactPacket> {
+    fn process(&mut self, station: u32, at: Instant, packet: CompactPacket) -> Option<CompactPacket> {
         self.processing.as_mut()?.receive(station, at, packet)
     }
 }
 
 impl PacketSink<CompactPacket> for Arrivals {
     #[inline]
-    fn deliver(&mut self, station: u32, at: Time, mut packet: CompactPacket) {
+    fn deliver(&mut self, station: u32, at: Instant, mut packet: CompactPacket) {
         if self.processing.is_some() {
             let Some(unprocessed) = self.process(station, at, packet) else { return };
             packet = unprocessed;
@@ -138,13 +138,13 @@ impl PacketSink<CompactPacket> for Arrivals {
         self.hand_over(station, at, packet);
     }
     #[inline]
-    fn drop(&mut self, pipe: PipeId, at: Time, cause: DropCause, packet: CompactPacket) {
+    fn drop(&mut self, pipe: PipeId, at: Instant, cause: DropCause, packet: CompactPacket) {
         if cause == DropCause::Mtu {
             self.note_too_big(pipe, at, &packet);
         }
     }
     #[inline]
-    fn stop_at(&self) -> Time {
+    fn stop_at(&self) -> Instant {
         self.next_event()
     }
 }
@@ -200,7 +200,7 @@ impl LinkLayer {
 
     /// Runs the network until hosts have something to do, at most until `until`. Returns when they have.
     #[inline]
-    pub(crate) fn run_network(&mut self, until: Time) -> Time {
+    pub(crate) fn run_network(&mut self, until: Instant) -> Instant {
         let next = self.transmit_queues.next().min(self.neighbours.next());
         self.network.run_until(until.min(next), &mut self.arrivals);
         next.min(self.arrivals.next_event())
@@ -208,7 +208,7 @@ impl LinkLayer {
 
     /// Handles the timers of transmit queues and address resolution that are due at `now`.
     #[inline]
-    pub(crate) fn run_timers(&mut self, now: Time) {
+    pub(crate) fn run_timers(&mut self, now: Instant) {
         if self.neighbours.next() <= now {
             while let Some((requester, target)) = self.neighbours.due(now) {
                 self.request_neighbour(requester, target, now);
@@ -225,7 +225,7 @@ impl LinkLayer {
     /// Executes the steps of hosts' processing that are due at `now`.
     #[cold]
     #[inline(never)]
-    fn run_processing(&mut self, now: Time) {
+    fn run_processing(&mut self, now: Instant) {
         while let Some(done) = self.arrivals.processing.as_mut().and_then(|hosts| hosts.step(now)) {
             match done {
                 ProcessedPacket::Received { station, packet } => {
@@ -244,11 +244,11 @@ impl LinkLayer {
     /// Sends the packets of a transmit queue that its link accepts: one packet, or all if the link has no
     /// rate.
     #[inline(never)]
-    fn drain(&mut self, station: u32, now: Time) {
+    fn drain(&mut self, station: u32, now: Instant) {
         while let Some(queue) = self.transmit_queues.at(station).filter(|queue| !queue.is_empty()) {
             let busy = self.network.drain_time(station, now);
-            if busy.0 > 0 {
-                return self.transmit_queues.arm(station, Some(Time(now.0 + busy.0)));
+            if busy > Time::ZERO {
+                return self.transmit_queues.arm(station, Some(now.later_by(busy)));
             }
             let Some((route, packet)) = queue.pop() else { break };
             self.dequeued.push_back(packet.to());
@@ -260,9 +260,9 @@ impl LinkLayer {
     /// The space in the transmit queue of a sender with this route to endpoint `to`; `None` if its host has
     /// no queue. What waits for the host's processor counts as queued: small queues hold it back too.
     #[inline]
-    pub(crate) fn queue_space(&mut self, route: &Route, to: u32, now: Time) -> Option<QueueSpace> {
+    pub(crate) fn queue_space(&mut self, route: &Route, to: u32, now: Instant) -> Option<QueueSpace> {
         let in_queue = self.transmit_queues.at(route.from).map(|queue| {
-            let link_is_free = queue.is_empty() && self.network.drain_time(route.from, now).0 == 0;
+            let link_is_free = queue.is_empty() && self.network.drain_time(route.from, now) == Time::ZERO;
             queue.space(to, link_is_free)
         });
         match &self.arrivals.processing {
@@ -283,7 +283,7 @@ impl LinkLayer {
 
     /// True if an arrival is to be handled at `now`.
     #[inline]
-    pub(crate) fn has_arrivals(&self, now: Time) -> bool {
+    pub(crate) fn has_arrivals(&self, now: Instant) -> bool {
         self.arrivals.next() <= now
     }
 
@@ -295,7 +295,7 @@ impl LinkLayer {
 
     /// A host sends a packet.
     #[inline]
-    pub(crate) fn send(&mut self, route: &Route, now: Time, packet: impl Into<CompactPacket>) {
+    pub(crate) fn send(&mut self, route: &Route, now: Instant, packet: impl Into<CompactPacket>) {
         let mut packet = packet.into();
         if !self.segmenting.is_empty() && self.segmenting[route.from as usize] {
             packet = self.send_all_but_last_segment(route, now, packet);
@@ -305,7 +305,7 @@ impl LinkLayer {
 
     /// A host sends a packet in the form that its card receives, after segmentation by the host.
     #[inline(always)]
-    fn send_processed(&mut self, route: &Route, now: Time, packet: CompactPacket) {
+    fn send_processed(&mut self, route: &Route, now: Instant, packet: CompactPacket) {
         match &mut self.arrivals.processing {
             None => self.send_through_queue(route, now, packet, false),
             Some(processing) => {
@@ -321,7 +321,7 @@ impl LinkLayer {
     fn send_all_but_last_segment(
         &mut self,
         route: &Route,
-        now: Time,
+        now: Instant,
         mut packet: CompactPacket,
     ) -> CompactPacket {
         // The fragments of other packets are one object here too.
@@ -333,12 +333,12 @@ impl LinkLayer {
     }
 
     #[inline(always)]
-    fn send_through_queue(&mut self, route: &Route, now: Time, packet: CompactPacket, is_reserved: bool) {
+    fn send_through_queue(&mut self, route: &Route, now: Instant, packet: CompactPacket, is_reserved: bool) {
         if let Some(queue) = self.transmit_queues.at(route.from) {
             let busy = self.network.drain_time(route.from, now);
-            if busy.0 > 0 || !queue.is_empty() {
+            if busy > Time::ZERO || !queue.is_empty() {
                 if queue.push(route, packet, is_reserved) {
-                    self.transmit_queues.arm(route.from, Some(Time(now.0 + busy.0)));
+                    self.transmit_queues.arm(route.from, Some(now.later_by(busy)));
                 }
                 return;
             }
@@ -347,7 +347,7 @@ impl LinkLayer {
     }
 
     #[inline(always)]
-    fn send_resolved(&mut self, route: &Route, now: Time, packet: CompactPacket) {
+    fn send_resolved(&mut self, route: &Route, now: Instant, packet: CompactPacket) {
         if self.neighbours.is_resolved(route.from, route.next) {
             let to = Destination::Station(route.to);
             self.network.send(route.from, now, to, packet, &mut self.arrivals);
@@ -358,7 +358,7 @@ impl LinkLayer {
 
     /// Holds a packet whose next hop is not resolved, and requests its address.
     #[cold]
-    fn hold_until_resolved(&mut self, route: &Route, now: Time, packet: CompactPacket) {
+    fn hold_until_resolved(&mut self, route: &Route, now: Instant, packet: CompactPacket) {
         if self.neighbours.hold((route.from, route.next), now, route.to, packet) {
             self.request_neighbour(route.from, route.next, now);
         }
@@ -366,7 +366,7 @@ impl LinkLayer {
 
     /// The next packet that has arrived for a flow. Handles control packets that come before it.
     #[inline]
-    pub(crate) fn receive(&mut self, now: Time) -> Option<CompactPacket> {
+    pub(crate) fn receive(&mut self, now: Instant) -> Option<CompactPacket> {
         while self.arrivals.next() <= now {
             let (_, packet) = self.arrivals.packets.pop_front()?;
             match packet.control() {
@@ -378,14 +378,14 @@ impl LinkLayer {
     }
 
     #[cold]
-    fn request_neighbour(&mut self, requester: u32, target: u32, now: Time) {
+    fn request_neighbour(&mut self, requester: u32, target: u32, now: Instant) {
         let request = NeighbourMessage { requester, target, is_reply: false };
         self.send_neighbour_message(requester, target, request, now);
     }
 
     #[cold]
     #[inline(never)]
-    fn handle_control(&mut self, control: ControlPacket, now: Time) {
+    fn handle_control(&mut self, control: ControlPacket, now: Instant) {
         match control {
             ControlPacket::Neighbour(message) => self.handle_neighbour_message(&message, now),
             ControlPacket::TooBig(error) => self.icmp_errors.push_back(error),
@@ -394,7 +394,7 @@ impl LinkLayer {
     }
 
     /// A router sends ICMP "packet too big" to the sender of a packet to endpoint `number`.
-    fn send_too_big(&mut self, number: u32, dropped: &DroppedPacket, now: Time) {
+    fn send_too_big(&mut self, number: u32, dropped: &DroppedPacket, now: Instant) {
         let Some(path) = self.path_mtus.path(number) else { return };
         let Some(mtu) = self.network.mtu(dropped.pipe) else { return };
         let error = TooBig { number, seq: dropped.seq, mtu };
@@ -404,7 +404,7 @@ impl LinkLayer {
     }
 
     #[cold]
-    fn handle_neighbour_message(&mut self, message: &NeighbourMessage, now: Time) {
+    fn handle_neighbour_message(&mut self, message: &NeighbourMessage, now: Instant) {
         let NeighbourMessage { requester, target, is_reply } = *message;
         let (own, other) = if is_reply { (requester, target) } else { (target, requester) };
         if !is_reply {
@@ -415,7 +415,7 @@ impl LinkLayer {
         }
     }
 
-    fn send_neighbour_message(&mut self, from: u32, to: u32, message: NeighbourMessage, now: Time) {
+    fn send_neighbour_message(&mut self, from: u32, to: u32, message: NeighbourMessage, now: Instant) {
         let packet = SimPacket { to: u32::MAX, header: REQUEST_BYTES, body: Body::Neighbour(message) };
         self.network.send(from, now, Destination::Station(to), packet.into(), &mut self.arrivals);
     }

@@ -12,12 +12,12 @@
 use std::collections::VecDeque;
 
 use net::Packet;
-use units::Time;
+use units::{Instant, Time};
 
 use crate::compact_packet::CompactPacket;
 
 /// Interval at which a request without a reply is repeated (`retrans_time`, net/ipv4/arp.c).
-const RETRANS_TIME: Time = Time(1_000_000_000);
+const RETRANS_TIME: Time = Time::from_secs(1);
 /// Number of requests before the resolution fails (`mcast_probes`).
 const MAX_REQUESTS: u32 = 3;
 /// Memory of waiting packets: `unres_qlen_bytes`, by default `SK_WMEM_DEFAULT` (256 packets of 256 bytes)
@@ -76,7 +76,7 @@ struct Resolution {
     /// Requests sent so far.
     requests: u32,
     /// When the next request is sent, or the resolution fails.
-    next_at: Time,
+    next_at: Instant,
     /// Waiting packets with their destination stations.
     waiting: VecDeque<(u32, CompactPacket)>,
     /// Their memory, bytes.
@@ -134,7 +134,7 @@ impl NeighbourTables {
     pub(crate) fn hold(
         &mut self,
         (station, neighbour): (u32, u32),
-        now: Time,
+        now: Instant,
         to: u32,
         packet: CompactPacket,
     ) -> bool {
@@ -148,7 +148,7 @@ impl NeighbourTables {
             requester: station,
             target: neighbour,
             requests: 1,
-            next_at: Time(now.0 + RETRANS_TIME.0),
+            next_at: now.later_by(RETRANS_TIME),
             waiting: VecDeque::new(),
             memory: 0,
         };
@@ -171,20 +171,20 @@ impl NeighbourTables {
 
     /// When a request is next repeated or a resolution fails; later than any event if none is pending.
     #[inline]
-    pub(crate) fn next(&self) -> Time {
+    pub(crate) fn next(&self) -> Instant {
         if self.pending.is_empty() {
-            return Time(u64::MAX);
+            return Instant::NEVER;
         }
-        self.pending.iter().map(|r| r.next_at).fold(Time(u64::MAX), Time::min)
+        self.pending.iter().map(|r| r.next_at).fold(Instant::NEVER, Instant::min)
     }
 
     /// A request to repeat now: requester and target. Ends resolutions whose requests had no reply.
-    pub(crate) fn due(&mut self, now: Time) -> Option<(u32, u32)> {
+    pub(crate) fn due(&mut self, now: Instant) -> Option<(u32, u32)> {
         while let Some(index) = self.pending.iter().position(|r| r.next_at <= now) {
             let resolution = &mut self.pending[index];
             if resolution.requests < MAX_REQUESTS {
                 resolution.requests += 1;
-                resolution.next_at = Time(now.0 + RETRANS_TIME.0);
+                resolution.next_at = now.later_by(RETRANS_TIME);
                 return Some((resolution.requester, resolution.target));
             }
             let ended = self.pending.remove(index);
@@ -208,8 +208,6 @@ mod tests {
         packet::{Body, Echo, SimPacket},
     };
 
-    const SECOND: u64 = 1_000_000_000;
-
     /// An echo request of 1500 bytes of IP, which takes 2048 + 256 bytes of memory.
     fn packet(sequence: u32) -> CompactPacket {
         let fragments = Fragments::new(1480, 1500, 20);
@@ -227,7 +225,10 @@ mod tests {
     fn held(limit: WaitingLimit) -> (Vec<u32>, WaitingDrops) {
         let mut tables = NeighbourTables::new(vec![limit; 2], false);
         for number in 0..200 {
-            assert_eq!(tables.hold((0, 1), Time(number), 1, packet(number as u32)), number == 0);
+            assert_eq!(
+                tables.hold((0, 1), Instant::from_nanos(number), 1, packet(number as u32)),
+                number == 0
+            );
         }
         let dropped = tables.dropped(0);
         (tables.resolve(0, 1).iter().map(|(_, packet)| sequence(packet)).collect(), dropped)
@@ -246,17 +247,17 @@ mod tests {
     #[test]
     fn a_resolution_fails_after_three_requests() {
         let mut tables = NeighbourTables::new(vec![WaitingLimit::Memory; 2], false);
-        assert!(tables.hold((0, 1), Time(0), 1, packet(0)));
+        assert!(tables.hold((0, 1), Instant::ZERO, 1, packet(0)));
         for second in [1, 2] {
-            assert_eq!(tables.next(), Time(second * SECOND));
-            assert_eq!(tables.due(Time(second * SECOND)), Some((0, 1)));
-            assert_eq!(tables.due(Time(second * SECOND)), None);
+            assert_eq!(tables.next(), Instant::from_secs(second));
+            assert_eq!(tables.due(Instant::from_secs(second)), Some((0, 1)));
+            assert_eq!(tables.due(Instant::from_secs(second)), None);
         }
-        assert_eq!(tables.due(Time(3 * SECOND)), None);
+        assert_eq!(tables.due(Instant::from_secs(3)), None);
         assert_eq!(tables.dropped(0), WaitingDrops { queue_full: 0, no_reply: 1 });
-        assert_eq!(tables.next(), Time(u64::MAX));
+        assert_eq!(tables.next(), Instant::NEVER);
         assert!(
-            tables.hold((0, 1), Time(4 * SECOND), 1, packet(1)),
+            tables.hold((0, 1), Instant::from_secs(4), 1, packet(1)),
             "the next packet begins another resolution"
         );
         assert_eq!(tables.resolve(0, 1).len(), 1);

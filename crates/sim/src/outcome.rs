@@ -4,7 +4,7 @@ use engine_common::{FlowTotals, LinkTotals};
 use scenario::FlowSpec;
 use schema::{Event, FlowSample, LinkSample, TraceRow};
 use tcp::CongestionControl;
-use units::{Picoseconds, Time};
+use units::{Instant, Picoseconds, Time};
 
 /// An end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +90,7 @@ pub struct HostLoad {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HostSample {
     /// Since the run's start.
-    pub time: Time,
+    pub time: Instant,
     /// Time in which its processor was busy.
     pub processor: Picoseconds,
     /// Time in which its bus was busy.

@@ -6,7 +6,7 @@ use net::{
     XcpPacket,
 };
 use tcp::{Segment, ecn};
-use units::Time;
+use units::Instant;
 
 use crate::fragments::Fragments;
 
@@ -39,7 +39,7 @@ pub(crate) enum Body {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Datagram {
     pub(crate) number: u64,
-    pub(crate) sent: Time,
+    pub(crate) sent: Instant,
     pub(crate) payload: u32,
     pub(crate) fragments: Fragments,
 }

@@ -9,10 +9,10 @@
 
 use std::collections::BTreeMap;
 
-use units::Time;
+use units::{Instant, Time};
 
 /// Lifetime of a cached path MTU (`ip_rt_mtu_expires`, `ip6_rt_mtu_expires`).
-const EXPIRES_AFTER: Time = Time(600_000_000_000);
+const EXPIRES_AFTER: Time = Time::from_secs(600);
 /// The smallest path MTU that a host accepts over IPv6 (RFC 8200 section 5).
 const MIN_MTU_V6: u32 = 1280;
 /// The smallest MTU that a link of IPv4 may have (RFC 791 section 3.2).
@@ -43,7 +43,7 @@ pub(crate) struct PathMtus {
     /// By endpoint.
     paths: Vec<Path>,
     /// By source and target: the MTU and when it expires.
-    cached: BTreeMap<(u32, u32), (u32, Time)>,
+    cached: BTreeMap<(u32, u32), (u32, Instant)>,
 }
 
 impl PathMtus {
@@ -58,17 +58,17 @@ impl PathMtus {
 
     /// The host that sends to endpoint `number` received an ICMP error with this MTU. Returns the new path
     /// MTU.
-    pub(crate) fn update(&mut self, number: u32, mtu: u32, now: Time) -> Option<u32> {
+    pub(crate) fn update(&mut self, number: u32, mtu: u32, now: Instant) -> Option<u32> {
         let Path { source, target, ip_header } = self.path(number)?;
         let min = if ip_header == 20 { MIN_MTU_V4 } else { MIN_MTU_V6 };
         let cached = self.get(number, now).unwrap_or(u32::MAX);
         let mtu = mtu.max(min).min(cached);
-        self.cached.insert((source, target), (mtu, Time(now.0 + EXPIRES_AFTER.0)));
+        self.cached.insert((source, target), (mtu, now.later_by(EXPIRES_AFTER)));
         Some(mtu)
     }
 
     /// The path MTU that the host that sends to endpoint `number` has cached.
-    pub(crate) fn get(&self, number: u32, now: Time) -> Option<u32> {
+    pub(crate) fn get(&self, number: u32, now: Instant) -> Option<u32> {
         let path = self.path(number)?;
         self.cached
             .get(&(path.source, path.target))
@@ -77,12 +77,12 @@ impl PathMtus {
     }
 
     /// When the next entry expires.
-    pub(crate) fn next_expiry(&self) -> Option<Time> {
+    pub(crate) fn next_expiry(&self) -> Option<Instant> {
         self.cached.values().map(|(_, expires)| *expires).min()
     }
 
     /// Removes expired entries.
-    pub(crate) fn expire(&mut self, now: Time) {
+    pub(crate) fn expire(&mut self, now: Instant) {
         self.cached.retain(|_, (_, expires)| now < *expires);
     }
 }
@@ -96,12 +96,15 @@ mod tests {
         let v4 = Path { source: 0, target: 3, ip_header: 20 };
         let v6 = Path { source: 5, target: 3, ip_header: 40 };
         let mut cache = PathMtus::new(vec![v4, v4, v6]);
-        assert_eq!(cache.update(0, 1400, Time(7)), Some(1400));
-        assert_eq!(cache.update(1, 1450, Time(8)), Some(1400));
-        assert_eq!(cache.update(2, 1000, Time(8)), Some(1280));
-        assert_eq!((cache.get(1, Time(9)), cache.get(2, Time(9))), (Some(1400), Some(1280)));
+        assert_eq!(cache.update(0, 1400, Instant::from_nanos(7)), Some(1400));
+        assert_eq!(cache.update(1, 1450, Instant::from_nanos(8)), Some(1400));
+        assert_eq!(cache.update(2, 1000, Instant::from_nanos(8)), Some(1280));
+        assert_eq!(
+            (cache.get(1, Instant::from_nanos(9)), cache.get(2, Instant::from_nanos(9))),
+            (Some(1400), Some(1280))
+        );
         let later = cache.next_expiry().unwrap();
-        assert_eq!(later, Time(600_000_000_008));
+        assert_eq!(later, Instant::from_nanos(600_000_000_008));
         cache.expire(later);
         assert_eq!((cache.get(0, later), cache.next_expiry()), (None, None));
     }

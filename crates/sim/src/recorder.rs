@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use engine_common::{LinkSampler, SampledPipe};
 use net::PipeCounters;
 use schema::{Event, FlowSample, LinkSample, TraceRow};
-use units::Time;
+use units::Instant;
 
 use crate::{Error, HostLoad, HostSample, Observer};
 
@@ -71,14 +71,14 @@ impl<'a> Recorder<'a> {
     }
 
     /// Adds the links' rows as of `now`; `counters` reads a direction's counters.
-    pub(crate) fn add_links(&mut self, now: Time, counters: impl FnMut(net::PipeId) -> PipeCounters) {
+    pub(crate) fn add_links(&mut self, now: Instant, counters: impl FnMut(net::PipeId) -> PipeCounters) {
         let counted = self.link_sampler.pipes().map(counters);
         self.link_sampler.add_rows(now, counted, &mut self.links, &mut self.events);
     }
 
     /// Passes new rows to the observer, if there are at least `MIN_BATCH_ROWS` or `is_end`, and reports
     /// progress. Returns false if the observer ends the run.
-    pub(crate) fn report(&mut self, now: Time, is_end: bool) -> Result<bool, Error> {
+    pub(crate) fn report(&mut self, now: Instant, is_end: bool) -> Result<bool, Error> {
         let [flows, links, events] = self.reported;
         // Sampling adds the events flow by flow. No event before `now` can follow.
         self.events[self.sorted..].sort_by_key(|event| event.time_us);
@@ -89,7 +89,7 @@ impl<'a> Recorder<'a> {
                 .rows(&self.flows[flows..], &self.links[links..], &self.events[events..])
                 .map_err(Error::Observer)?;
         }
-        Ok(self.observer.progress(now, &self.latest))
+        Ok(self.observer.progress(now.since_origin(), &self.latest))
     }
 
     /// Whether the observer requests a trace of this flow.

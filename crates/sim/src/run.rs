@@ -1,10 +1,10 @@
 //! One run from its first event to its last row.
 
-use engine_common::{FlowTotals, micros, sampled_pipes};
+use engine_common::{FlowTotals, sampled_pipes, time_us};
 use net::Node;
 use scenario::Scenario;
 use schema::{Event, EventKind};
-use units::Time;
+use units::{Instant, Time};
 
 use crate::{
     Controllers, Error, HostDefaults, Observer, Outcome, TransmitQueueDrops, UnresolvedDrops,
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Traces are passed to the observer at least this often, which bounds their memory.
-const TRACE_INTERVAL: Time = Time(10_000_000);
+const TRACE_INTERVAL: Time = Time::from_millis(10);
 
 /// Simulates a scenario.
 ///
@@ -55,7 +55,8 @@ pub fn run(
                 Traffic::Tcp(transfer) => {
                     cc = Some(transfer.sender.controller().name().to_owned());
                     bytes = transfer.received();
-                    data_segments += u64::from(transfer.sender.info(engine.now.0).data_segs_out_segs);
+                    data_segments +=
+                        u64::from(transfer.sender.info(engine.now.as_nanos()).data_segs_out_segs);
                 }
                 Traffic::Udp(udp) => bytes = udp.receiver.counts.bytes,
                 Traffic::Xcp(xcp) => bytes = xcp.received,
@@ -70,14 +71,14 @@ pub fn run(
         })
         .collect();
     let last = sample_states.iter().filter_map(|state| state.ended).max();
-    let duration = if interrupted { engine.now } else { last.unwrap_or_default() };
+    let end = if interrupted { engine.now } else { last.unwrap_or_default() };
     Ok(Outcome {
         flow_totals,
         link_totals: recorder.link_sampler.totals(),
         hosts: recorder.hosts,
         unresolved: unresolved_drops(&engine),
         transmit_queue_drops: transmit_queue_drops(&engine),
-        duration: duration.min(scenario.duration),
+        duration: end.min(scenario.end()).since_origin(),
         interrupted,
         data_segments,
         flows: recorder.flows,
@@ -130,13 +131,13 @@ fn transmit_queue_drops(engine: &Engine<'_>) -> Vec<TransmitQueueDrops> {
 }
 
 /// Runs the engine until the next sample and passes traces to the observer.
-fn run_until(engine: &mut Engine<'_>, until: Time, recorder: &mut Recorder<'_>) -> Result<(), Error> {
+fn run_until(engine: &mut Engine<'_>, until: Instant, recorder: &mut Recorder<'_>) -> Result<(), Error> {
     if engine.traced.is_empty() {
         return engine.run_until(until);
     }
     let mut rows = Vec::new();
     while engine.now < until {
-        engine.run_until(until.min(Time(engine.now.0 + TRACE_INTERVAL.0)))?;
+        engine.run_until(until.min(engine.now.later_by(TRACE_INTERVAL)))?;
         for index in engine.traced.clone() {
             rows.extend(engine.trace(index).map(|trace| trace.rows.drain(..)).into_iter().flatten());
         }
@@ -146,16 +147,15 @@ fn run_until(engine: &mut Engine<'_>, until: Time, recorder: &mut Recorder<'_>) 
 }
 
 /// When to sample next: a multiple of the interval, or the end of a flow before that.
-pub(crate) fn next_sample_time(scenario: &Scenario, engine: &Engine<'_>) -> Time {
-    let interval = scenario.sample.0.max(1);
-    let tick = Time((engine.now.0 / interval + 1).saturating_mul(interval));
+pub(crate) fn next_sample_time(scenario: &Scenario, engine: &Engine<'_>) -> Instant {
+    let tick = engine.now.next_tick(scenario.sample);
     let active = scenario.flows.iter().zip(&engine.flows).filter(|(_, flow)| !flow.is_over);
-    active.map(|(spec, _)| latest_end(scenario, spec)).fold(tick, Time::min)
+    active.map(|(spec, _)| latest_end(scenario, spec)).fold(tick, Instant::min)
 }
 
 /// The latest time at which a flow may end.
-fn latest_end(scenario: &Scenario, flow: &scenario::FlowSpec) -> Time {
-    flow.stop.unwrap_or(scenario.duration).min(scenario.duration)
+fn latest_end(scenario: &Scenario, flow: &scenario::FlowSpec) -> Instant {
+    flow.stop.unwrap_or(scenario.end()).min(scenario.end())
 }
 
 /// Adds a flow's rows and events since its previous sample, and ends the flow if it has finished or its time
@@ -172,7 +172,7 @@ pub(crate) fn sample_flow(
         return;
     }
     let event =
-        |at: Time, kind, value| Event { time_us: micros(at), subject: spec.name.clone(), kind, value };
+        |at: Instant, kind, value| Event { time_us: time_us(at), subject: spec.name.clone(), kind, value };
     let is_time_over = now >= latest_end(scenario, spec);
     let (mut started, mut finished) = (None, None);
     match &mut engine.flows[index].traffic {

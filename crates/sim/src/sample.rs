@@ -1,10 +1,10 @@
 //! Samples flows as the lab's sampler does: a row from both ends' `tcp_info`, and the events since the
 //! previous sample.
 
-use engine_common::{bulk_events, bulk_row, datagram_row, micros};
+use engine_common::{bulk_events, bulk_row, datagram_row, micros, time_us};
 use schema::{Event, EventKind, FlowSample};
 use tcp::EndpointInfo;
-use units::Time;
+use units::Instant;
 
 use crate::{bulk::BulkFlow, ping::Ping, transfer::Transfer, udp::DatagramFlow, xcp::XcpFlow};
 
@@ -14,8 +14,8 @@ pub(crate) struct SampleState {
     received: u64,
     /// When the flow was last sampled.
     sampled_us: Option<i64>,
-    pub(crate) started: Option<Time>,
-    pub(crate) ended: Option<Time>,
+    pub(crate) started: Option<Instant>,
+    pub(crate) ended: Option<Instant>,
 }
 
 impl SampleState {
@@ -32,20 +32,22 @@ impl SampleState {
 pub(crate) fn sample_transfer(
     name: &str,
     transfer: &mut Transfer,
-    now: Time,
+    now: Instant,
     state: &mut SampleState,
     events: &mut Vec<Event>,
 ) -> Option<FlowSample> {
     while let Some(event) = transfer.sender.next_event() {
-        record_events(&event, |at, kind, value| add_event(events, name, Time(at), kind, value));
+        record_events(&event, |at, kind, value| {
+            add_event(events, name, Instant::from_nanos(at), kind, value)
+        });
     }
     if !transfer.is_connected() {
         return None;
     }
-    let (sender, receiver) = (transfer.sender.info(now.0), transfer.receiver.info(now.0));
+    let (sender, receiver) = (transfer.sender.info(now.as_nanos()), transfer.receiver.info(now.as_nanos()));
     let mut row = row(&sender, &receiver);
     row.flow = name.into();
-    row.time_us = micros(now);
+    row.time_us = time_us(now);
     row.goodput_bps = state.goodput_bps(row.time_us, transfer.received());
     Some(row)
 }
@@ -56,9 +58,9 @@ pub(crate) fn sample_ping<'a>(
     ping: &'a mut Ping,
 ) -> impl Iterator<Item = FlowSample> + use<'a> {
     ping.replies.drain(..).map(|(at, rtt)| FlowSample {
-        time_us: micros(at),
+        time_us: time_us(at),
         flow: name.into(),
-        srtt_us: i64::try_from(rtt.0 / 1000).ok(),
+        srtt_us: i64::try_from(rtt.as_micros()).ok(),
         ..FlowSample::default()
     })
 }
@@ -67,12 +69,12 @@ pub(crate) fn sample_ping<'a>(
 pub(crate) fn sample_datagrams(
     name: &str,
     flow: &mut DatagramFlow,
-    now: Time,
+    now: Instant,
     state: &mut SampleState,
 ) -> FlowSample {
     let (source, counts) = (&flow.source, &mut flow.receiver.counts);
     FlowSample {
-        goodput_bps: state.goodput_bps(micros(now), counts.bytes),
+        goodput_bps: state.goodput_bps(time_us(now), counts.bytes),
         ..datagram_row(name, now, (source.sent, source.sent_bytes), counts)
     }
 }
@@ -81,7 +83,7 @@ pub(crate) fn sample_datagrams(
 pub(crate) fn sample_xcp(
     name: &str,
     xcp: &mut XcpFlow,
-    now: Time,
+    now: Instant,
     state: &mut SampleState,
     events: &mut Vec<Event>,
 ) -> FlowSample {
@@ -89,7 +91,7 @@ pub(crate) fn sample_xcp(
         add_event(events, name, at, kind, value);
     }
     let count = |number: u64| i64::try_from(number).ok();
-    let time_us = micros(now);
+    let time_us = time_us(now);
     let window = &xcp.window;
     let rtt = window.rtt();
     FlowSample {
@@ -119,7 +121,7 @@ pub(crate) fn sample_xcp(
 pub(crate) fn sample_bulk(
     name: &str,
     bulk: &mut BulkFlow,
-    now: Time,
+    now: Instant,
     state: &mut SampleState,
     events: &mut Vec<Event>,
 ) -> Option<FlowSample> {
@@ -136,8 +138,8 @@ pub(crate) fn sample_bulk(
 }
 
 /// Adds an event. Losses at the same instant become one row; so do retransmissions.
-fn add_event(events: &mut Vec<Event>, name: &str, at: Time, kind: EventKind, value: i64) {
-    let time_us = micros(at);
+fn add_event(events: &mut Vec<Event>, name: &str, at: Instant, kind: EventKind, value: i64) {
+    let time_us = time_us(at);
     let is_summed = matches!(kind, EventKind::Lost | EventKind::Retransmit);
     // During recovery losses and retransmissions alternate, so the row may be the last but one.
     let same = events

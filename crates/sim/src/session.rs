@@ -1,10 +1,10 @@
 //! A simulation for measurements on request, one after another in the same virtual time, as between real
 //! hosts. The scenario's own flows are the cross traffic.
 
-use engine_common::{UDP_HEADER_BYTES, micros};
+use engine_common::{UDP_HEADER_BYTES, time_us};
 use scenario::{FlowKind, FlowSpec, PingSpec, Scenario};
 use schema::{Event, FlowSample};
-use units::Time;
+use units::{Instant, Time};
 
 use crate::{
     Controllers, Error, HostDefaults,
@@ -53,13 +53,13 @@ impl<'a> MeasurementSession<'a> {
     /// Adds `count` reserved flows from one host to another to a scenario, for measurements, and removes its
     /// end.
     pub fn reserve(mut scenario: Scenario, from: &str, to: &str, count: usize) -> Scenario {
-        scenario.duration = Time(u64::MAX / 4);
+        scenario.duration = Time::from_nanos(u64::MAX / 4);
         scenario.flows.extend((0..count).map(|number| FlowSpec {
             name: format!("measured-{number}"),
             from: from.into(),
             to: to.into(),
             kind: FlowKind::Ping(PingSpec::default()),
-            start: Time(u64::MAX),
+            start: Instant::NEVER,
             stop: None,
         }));
         scenario
@@ -89,7 +89,7 @@ impl<'a> MeasurementSession<'a> {
     }
 
     /// The virtual time since the simulation's start.
-    pub fn now(&self) -> Time {
+    pub fn now(&self) -> Instant {
         self.engine.now
     }
 
@@ -98,7 +98,7 @@ impl<'a> MeasurementSession<'a> {
     /// # Errors
     /// See [`Error`].
     pub fn advance(&mut self, time: Time) -> Result<(), Error> {
-        let until = Time(self.engine.now.0 + time.0);
+        let until = self.engine.now.later_by(time);
         self.sample_until(until, usize::MAX).map(|_| ())
     }
 
@@ -114,7 +114,7 @@ impl<'a> MeasurementSession<'a> {
         let start = self.engine.now;
         let dropped_before = self.dropped_by_host_of(index);
         self.engine.start_as(index, kind)?;
-        let (mut rows, mut events) = self.sample_until(Time(start.0 + time.0), index)?;
+        let (mut rows, mut events) = self.sample_until(start.later_by(time), index)?;
         let (mut cc, mut bytes) = (None, 0);
         match &mut self.engine.flows[index].traffic {
             Traffic::Tcp(transfer) => {
@@ -127,9 +127,9 @@ impl<'a> MeasurementSession<'a> {
             Traffic::None | Traffic::Ping(_) | Traffic::Probes(_) => {}
         }
         self.engine.end(index);
-        let since = |at: Time| Time(at.0.saturating_sub(start.0));
-        rows.iter_mut().for_each(|row| row.time_us -= micros(start));
-        events.iter_mut().for_each(|event| event.time_us -= micros(start));
+        let since = |at: Instant| at.saturating_since(start);
+        rows.iter_mut().for_each(|row| row.time_us -= time_us(start));
+        events.iter_mut().for_each(|event| event.time_us -= time_us(start));
         let state = &self.sample_states[index];
         Ok(MeasuredFlow {
             rows,
@@ -167,7 +167,7 @@ impl<'a> MeasurementSession<'a> {
         let addresses = self.engine.flows[index].addresses;
         let payload = bytes.saturating_sub(addresses.ip_header + UDP_HEADER_BYTES);
         for at in at {
-            let at = Time(start.0 + at.0);
+            let at = start.later_by(*at);
             self.sample_until(at, usize::MAX)?;
             let fragments = Fragments::new(payload + UDP_HEADER_BYTES, u32::MAX, addresses.ip_header);
             let probe = Datagram { number: self.probes_sent, sent: at, payload, fragments };
@@ -178,16 +178,15 @@ impl<'a> MeasurementSession<'a> {
         }
         let last_sent = self.engine.now;
         let mut arrival_times = vec![None; at.len()];
-        let step = Time(PROBE_TIMEOUT.0 / 200);
-        while arrival_times.iter().any(Option::is_none)
-            && self.engine.now < Time(last_sent.0 + PROBE_TIMEOUT.0)
+        let step = PROBE_TIMEOUT / 200;
+        while arrival_times.iter().any(Option::is_none) && self.engine.now < last_sent.later_by(PROBE_TIMEOUT)
         {
-            self.sample_until(Time(self.engine.now.0 + step.0), usize::MAX)?;
+            self.sample_until(self.engine.now.later_by(step), usize::MAX)?;
             let Traffic::Probes(arrivals) = &mut self.engine.flows[index].traffic else { break };
             for (number, at) in arrivals.drain(..) {
                 // Probes of earlier trains have timed out.
                 if let Some(index) = number.checked_sub(first) {
-                    arrival_times[index as usize] = Some(Time(at.0 - start.0));
+                    arrival_times[index as usize] = Some(at.since(start));
                 }
             }
         }
@@ -195,7 +194,7 @@ impl<'a> MeasurementSession<'a> {
     }
 
     /// Runs until `until` or the end of the flow with index `flow`. Returns that flow's samples and events.
-    fn sample_until(&mut self, until: Time, flow: usize) -> Result<(Vec<FlowSample>, Vec<Event>), Error> {
+    fn sample_until(&mut self, until: Instant, flow: usize) -> Result<(Vec<FlowSample>, Vec<Event>), Error> {
         let mut observer = ();
         let mut recorder = Recorder::new(&[], &mut observer);
         let scenario = self.engine.scenario;

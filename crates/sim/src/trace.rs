@@ -1,9 +1,9 @@
 //! The trace of a flow's sender: a row for each segment sent and each ACK received.
 
-use engine_common::micros;
+use engine_common::time_us;
 use schema::{TraceKind, TraceRow};
 use tcp::{Endpoint, Segment, TcpSock};
-use units::Time;
+use units::Instant;
 
 /// The trace of one flow.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl Trace {
     }
 
     /// Adds a row for a segment that the sender transmits; ignores segments without data.
-    pub(crate) fn on_segment_sent(&mut self, now: Time, sk: &TcpSock, segment: &Segment) {
+    pub(crate) fn on_segment_sent(&mut self, now: Instant, sk: &TcpSock, segment: &Segment) {
         if segment.len == 0 {
             return;
         }
@@ -40,7 +40,7 @@ impl Trace {
     }
 
     /// Adds a row for an ACK that the sender has processed.
-    pub(crate) fn on_ack(&mut self, now: Time, sk: &TcpSock, ack: u32, sack_blocks: usize) {
+    pub(crate) fn on_ack(&mut self, now: Instant, sk: &TcpSock, ack: u32, sack_blocks: usize) {
         let kind = if sack_blocks > 0 { TraceKind::Sack } else { TraceKind::Ack };
         // A FIN consumes a sequence number, but is not a byte of data.
         let ack_bytes = Some(self.stream_offset(ack).min(self.sent) as i64);
@@ -48,9 +48,9 @@ impl Trace {
         self.rows.push(TraceRow { ack_bytes, sack_blocks: Some(sack_blocks as i64), ..row });
     }
 
-    fn row(&self, now: Time, sk: &TcpSock, kind: TraceKind) -> TraceRow {
+    fn row(&self, now: Instant, sk: &TcpSock, kind: TraceKind) -> TraceRow {
         TraceRow {
-            time_us: micros(now),
+            time_us: time_us(now),
             flow: self.flow.clone(),
             kind,
             snd_cwnd_segs: Some(i64::from(sk.snd_cwnd)),

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use datagrams::Draws;
 use scenario::TcpSpec;
 use tcp::{CongestionControl, Endpoint, Segment, TcpState};
-use units::Time;
+use units::Instant;
 
 use crate::{
     Error, HostDefaults, Side,
@@ -34,9 +34,9 @@ pub(crate) struct Transfer {
     /// The trace of the sender, if the flow is traced.
     pub(crate) trace: Option<Box<Trace>>,
     /// When the sender was connected.
-    pub(crate) started: Option<Time>,
+    pub(crate) started: Option<Instant>,
     /// When the last byte was read.
-    pub(crate) finished: Option<Time>,
+    pub(crate) finished: Option<Instant>,
 }
 
 /// The parameters of a transfer at its start.
@@ -62,7 +62,7 @@ impl Transfer {
     pub(crate) fn connect(
         plan: &TransferPlan<'_>,
         [sender, receiver]: [Box<dyn CongestionControl>; 2],
-        now: Time,
+        now: Instant,
     ) -> Result<Transfer, Error> {
         let TransferPlan { defaults, hosts, tcp, addresses, number, path_mtus, seed, traced } = plan;
         let end_config = |side: Side| -> Result<tcp::Config, Error> {
@@ -77,7 +77,7 @@ impl Transfer {
         let (own, peer) = (end_config(Side::Sender)?, end_config(Side::Receiver)?);
         let timestamps = own.timestamps && peer.timestamps;
         let max_gro_segs = hosts.map(|host| defaults.max_gro_segs(host));
-        let mut sender = Endpoint::connect(own, sender, now.0);
+        let mut sender = Endpoint::connect(own, sender, now.as_nanos());
         sender.keep_events(true);
         let trace = traced.map(|name| Box::new(Trace::new(name, &sender)));
         Ok(Transfer {
@@ -98,7 +98,13 @@ impl Transfer {
 
     /// A segment arrives at one end. Call [`Self::run_application`] afterwards: it sends the response.
     #[inline]
-    pub(crate) fn on_segment(&mut self, side: Side, mut segment: Segment, now: Time, links: &mut LinkLayer) {
+    pub(crate) fn on_segment(
+        &mut self,
+        side: Side,
+        mut segment: Segment,
+        now: Instant,
+        links: &mut LinkLayer,
+    ) {
         if segment.segs() > self.max_gro_segs[side as usize] {
             segment = self.process_all_but_last_part(side, segment, now, links);
         }
@@ -112,7 +118,7 @@ impl Transfer {
         &mut self,
         side: Side,
         mut segment: Segment,
-        now: Time,
+        now: Instant,
         links: &mut LinkLayer,
     ) -> Segment {
         let max = self.max_gro_segs[side as usize];
@@ -125,12 +131,12 @@ impl Transfer {
     }
 
     #[inline]
-    fn process(&mut self, side: Side, segment: &Segment, now: Time, links: &mut LinkLayer) {
+    fn process(&mut self, side: Side, segment: &Segment, now: Instant, links: &mut LinkLayer) {
         self.update_device_queue(side, now, links);
         if side == Side::Sender && self.trace.is_some() {
             self.process_traced(segment, now);
         } else {
-            self.endpoint(side).on_segment(now.0, segment);
+            self.endpoint(side).on_segment(now.as_nanos(), segment);
         }
         if side == Side::Sender && self.started.is_none() && self.sender.state() != TcpState::SynSent {
             self.started = Some(now);
@@ -138,19 +144,19 @@ impl Transfer {
     }
 
     #[cold]
-    fn process_traced(&mut self, segment: &Segment, now: Time) {
+    fn process_traced(&mut self, segment: &Segment, now: Instant) {
         let (ack, is_syn) = (segment.ack, segment.syn.is_some());
         let blocks = segment.sack.as_ref().map_or(0, |sack| sack.as_slice().len());
-        self.sender.on_segment(now.0, segment);
+        self.sender.on_segment(now.as_nanos(), segment);
         if let Some(trace) = self.trace.as_mut().filter(|_| !is_syn) {
             trace.on_ack(now, self.sender.sk(), ack, blocks);
         }
     }
 
     /// A timer of one end has expired. Call [`Self::run_application`] afterwards.
-    pub(crate) fn on_timer(&mut self, side: Side, now: Time, links: &mut LinkLayer) {
+    pub(crate) fn on_timer(&mut self, side: Side, now: Instant, links: &mut LinkLayer) {
         self.update_device_queue(side, now, links);
-        self.endpoint(side).on_timer(now.0);
+        self.endpoint(side).on_timer(now.as_nanos());
     }
 
     /// A router reported that a packet of one end was too large; the path MTU is now `mtu`. Call
@@ -160,16 +166,16 @@ impl Transfer {
         side: Side,
         seq: u32,
         mtu: u32,
-        now: Time,
+        now: Instant,
         links: &mut LinkLayer,
     ) {
         self.update_device_queue(side, now, links);
-        self.endpoint(side).on_packet_too_big(now.0, seq, mtu);
+        self.endpoint(side).on_packet_too_big(now.as_nanos(), seq, mtu);
     }
 
     /// The path MTU from one end has changed.
-    pub(crate) fn set_path_mtu(&mut self, side: Side, mtu: u32, now: Time) {
-        self.endpoint(side).set_path_mtu(now.0, mtu);
+    pub(crate) fn set_path_mtu(&mut self, side: Side, mtu: u32, now: Instant) {
+        self.endpoint(side).set_path_mtu(now.as_nanos(), mtu);
     }
 
     /// True if one end waits until one of its packets has left the transmit queue.
@@ -183,15 +189,15 @@ impl Transfer {
 
     /// A packet for which the end waited has left the transmit queue. Call [`Self::run_application`]
     /// afterwards.
-    pub(crate) fn on_device_sent(&mut self, side: Side, now: Time, links: &mut LinkLayer) {
+    pub(crate) fn on_device_sent(&mut self, side: Side, now: Instant, links: &mut LinkLayer) {
         self.update_device_queue(side, now, links);
-        self.endpoint(side).on_device_sent(now.0);
+        self.endpoint(side).on_device_sent(now.as_nanos());
     }
 
     /// Reports to the sender the space in its transmit queue, if there is one. The receiver sends no data,
     /// and only data waits for space.
     #[inline]
-    fn update_device_queue(&mut self, side: Side, now: Time, links: &mut LinkLayer) {
+    fn update_device_queue(&mut self, side: Side, now: Instant, links: &mut LinkLayer) {
         let to = self.number + Side::Receiver as u32;
         if side == Side::Sender
             && let Some(space) = links.queue_space(&self.forward, to, now)
@@ -203,7 +209,12 @@ impl Transfer {
     /// Sends the segments of one end and runs its application. Returns when to call again without another
     /// event.
     #[inline]
-    pub(crate) fn run_application(&mut self, side: Side, now: Time, links: &mut LinkLayer) -> Option<Time> {
+    pub(crate) fn run_application(
+        &mut self,
+        side: Side,
+        now: Instant,
+        links: &mut LinkLayer,
+    ) -> Option<Instant> {
         let next = match side {
             Side::Sender if self.started.is_none() => None,
             Side::Sender => {
@@ -229,12 +240,12 @@ impl Transfer {
 
     /// When a timer of one end expires.
     #[inline]
-    pub(crate) fn next_timer(&self, side: Side) -> Option<Time> {
+    pub(crate) fn next_timer(&self, side: Side) -> Option<Instant> {
         match side {
             Side::Sender => self.sender.next_timer(),
             Side::Receiver => self.receiver.next_timer(),
         }
-        .map(Time)
+        .map(Instant::from_nanos)
     }
 
     /// True once the connection is established at both ends.
@@ -270,7 +281,7 @@ impl Transfer {
 
     /// Sends all segments that one end has to send now.
     #[inline]
-    fn send(&mut self, side: Side, now: Time, links: &mut LinkLayer) {
+    fn send(&mut self, side: Side, now: Instant, links: &mut LinkLayer) {
         let (endpoint, route, to) = match side {
             Side::Sender => (&mut self.sender, &self.forward, self.number + Side::Receiver as u32),
             Side::Receiver => (&mut self.receiver, &self.reverse, self.number + Side::Sender as u32),
@@ -282,7 +293,7 @@ impl Transfer {
                 trace.on_segment_sent(now, endpoint.sk(), segment);
             }
             let plain = CompactPacket::plain(to, self.header, segment);
-            let Some(segment) = endpoint.transmit(now.0) else { return };
+            let Some(segment) = endpoint.transmit(now.as_nanos()) else { return };
             let packet = plain.unwrap_or_else(|| segment_packet(endpoint, segment, to, self.header));
             links.send(route, now, packet);
         }

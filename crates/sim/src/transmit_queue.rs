@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use net::TimerQueue;
 use scenario::Scenario;
-use units::Time;
+use units::Instant;
 
 use crate::{addresses::Route, compact_packet::CompactPacket};
 
@@ -119,18 +119,18 @@ impl TransmitQueues {
 
     /// When one of them next releases a packet; later than any event if none does.
     #[inline]
-    pub(crate) fn next(&self) -> Time {
+    pub(crate) fn next(&self) -> Instant {
         self.timers.next()
     }
 
     /// The first station whose queue releases a packet at `now`.
     #[inline]
-    pub(crate) fn due(&self, now: Time) -> Option<u32> {
+    pub(crate) fn due(&self, now: Instant) -> Option<u32> {
         self.timers.due(now).map(|first| first.1 as u32)
     }
 
     /// Sets when the queue of a station releases its next packet.
-    pub(crate) fn arm(&mut self, station: u32, at: Option<Time>) {
+    pub(crate) fn arm(&mut self, station: u32, at: Option<Instant>) {
         self.timers.arm(station as usize, at);
     }
 }

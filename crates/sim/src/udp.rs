@@ -10,7 +10,7 @@
 
 use datagrams::DatagramSource;
 use engine_common::UDP_HEADER_BYTES;
-use units::Time;
+use units::{Instant, Time};
 
 use crate::{
     addresses::Route,
@@ -55,7 +55,7 @@ impl DatagramFlow {
     }
 
     /// Sends the datagrams that are due. Returns when the next is due.
-    pub(crate) fn send(&mut self, now: Time, links: &mut LinkLayer) -> Option<Time> {
+    pub(crate) fn send(&mut self, now: Instant, links: &mut LinkLayer) -> Option<Instant> {
         while let Some(at) = self.source.next().filter(|at| *at <= now) {
             let (number, payload) = self.source.take();
             let fragments = Fragments::new(payload + UDP_HEADER_BYTES, self.mtu, self.ip_header);
@@ -67,14 +67,15 @@ impl DatagramFlow {
 
     /// When the flow ended: the arrival of its last datagram. `None` until all datagrams are sent, and have
     /// arrived or timed out.
-    pub(crate) fn finished(&self, now: Time) -> Option<Time> {
+    pub(crate) fn finished(&self, now: Instant) -> Option<Instant> {
         let source = &self.source;
         if source.next().is_some() {
             return None;
         }
         let counts = &self.receiver.counts;
         let all_arrived = counts.received == source.sent;
-        let timed_out = now.0 >= source.last.0.saturating_add(self.timeout.0);
-        (all_arrived || timed_out).then_some(counts.last_ns.map_or(source.last, |ns| Time(ns as u64)))
+        let timed_out = now >= source.last + self.timeout;
+        (all_arrived || timed_out)
+            .then_some(counts.last_ns.map_or(source.last, |ns| Instant::from_nanos(ns as u64)))
     }
 }

@@ -19,7 +19,7 @@
 use datagrams::{SequenceOrder, SequenceWindow};
 use net::XCP_HEADER_BYTES;
 use schema::EventKind;
-use units::{Bytes, Time};
+use units::{Bytes, Instant};
 
 use crate::{
     addresses::Addresses,
@@ -46,14 +46,14 @@ pub(crate) struct XcpFlow {
     /// Payload bytes received, each part once.
     pub(crate) received: u64,
     /// When the last part arrived at the receiver.
-    pub(crate) finished: Option<Time>,
+    pub(crate) finished: Option<Instant>,
     pub(crate) sent_packets: u64,
     pub(crate) sent_bytes: u64,
     pub(crate) retransmitted: u64,
     pub(crate) acked_bytes: u64,
     pub(crate) timeouts: u64,
     /// Events since the previous sample.
-    pub(crate) events: Vec<(Time, EventKind, i64)>,
+    pub(crate) events: Vec<(Instant, EventKind, i64)>,
 }
 
 impl XcpFlow {
@@ -80,7 +80,7 @@ impl XcpFlow {
     }
 
     /// Sends the packets that the window allows.
-    pub(crate) fn send(&mut self, now: Time, links: &mut LinkLayer) {
+    pub(crate) fn send(&mut self, now: Instant, links: &mut LinkLayer) {
         while let Some(part) = self.retransmit_queue.last().copied().or_else(|| self.new_part())
             && self.window.has_space()
         {
@@ -106,7 +106,7 @@ impl XcpFlow {
     }
 
     /// A packet arrives at the receiver, which acknowledges it.
-    pub(crate) fn on_data(&mut self, data: &XcpData, now: Time, links: &mut LinkLayer) {
+    pub(crate) fn on_data(&mut self, data: &XcpData, now: Instant, links: &mut LinkLayer) {
         if self.seen.record(u64::from(data.part)) != SequenceOrder::Duplicate {
             self.received += u64::from(data.payload);
             if self.size.is_some_and(|size| self.received >= size.0) {
@@ -123,7 +123,7 @@ impl XcpFlow {
     }
 
     /// An acknowledgement arrives at the sender.
-    pub(crate) fn on_ack(&mut self, ack: &XcpAck, now: Time, links: &mut LinkLayer) {
+    pub(crate) fn on_ack(&mut self, ack: &XcpAck, now: Instant, links: &mut LinkLayer) {
         let Some(AckResult { part, lost, reduced }) = self.window.on_ack(now, ack) else { return };
         self.acked_bytes += u64::from(self.payload_of(part));
         if !lost.is_empty() {
@@ -137,7 +137,7 @@ impl XcpFlow {
     }
 
     /// The timer has expired: without acknowledgements for a timeout, all outstanding packets are lost.
-    pub(crate) fn on_timer(&mut self, now: Time, links: &mut LinkLayer) {
+    pub(crate) fn on_timer(&mut self, now: Instant, links: &mut LinkLayer) {
         let lost = self.window.take_timed_out(now);
         if lost.is_empty() {
             return;
@@ -160,7 +160,7 @@ impl XcpFlow {
     }
 
     /// Adds an event. Retransmissions of one instant are one event.
-    fn add_event(&mut self, now: Time, kind: EventKind, value: i64) {
+    fn add_event(&mut self, now: Instant, kind: EventKind, value: i64) {
         match self.events.last_mut() {
             Some((at, last, sum)) if (*at, *last) == (now, kind) && kind == EventKind::Retransmit => {
                 *sum += value;

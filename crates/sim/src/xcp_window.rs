@@ -3,18 +3,18 @@
 use std::collections::VecDeque;
 
 use net::XcpHeader;
-use units::Time;
+use units::{Instant, Time};
 
 use crate::packet::XcpAck;
 
 /// Number of later acknowledgements that indicate a loss (kPacketThreshold, RFC 9002 section 6.1.1).
 const PACKET_THRESHOLD: u64 = 3;
 /// Smallest retransmission timeout: that of Linux (TCP_RTO_MIN, include/net/tcp.h).
-const MIN_RTO: Time = Time(200_000_000);
+const MIN_RTO: Time = Time::from_millis(200);
 /// Timeout before the first round-trip time is measured (RFC 6298 section 2.1).
-const INITIAL_RTO: Time = Time(1_000_000_000);
+const INITIAL_RTO: Time = Time::from_secs(1);
 /// Largest timeout (RFC 6298 section 2.5 allows 60 s and more).
-const MAX_RTO: Time = Time(60_000_000_000);
+const MAX_RTO: Time = Time::from_secs(60);
 /// The largest window that TCP can offer (RFC 7323 section 2.3), bytes.
 const MAX_CWND: f64 = (1u64 << 30) as f64;
 /// Packets of the first window.
@@ -23,7 +23,7 @@ const INITIAL_WINDOW_PACKETS: f64 = 2.0;
 /// A packet in the current range of numbers.
 #[derive(Debug, Clone, Copy)]
 struct SentPacket {
-    sent: Time,
+    sent: Instant,
     part: u32,
     is_acked: bool,
 }
@@ -58,7 +58,7 @@ pub(crate) struct Window {
     pub(crate) min_rtt: Option<Time>,
     backoff: u32,
     /// When the latest acknowledgement arrived, or a packet was sent while none was outstanding.
-    last_progress: Time,
+    last_progress: Instant,
 }
 
 impl Window {
@@ -74,10 +74,10 @@ impl Window {
             newest_acked: 0,
             recovery_end: 0,
             srtt: None,
-            rttvar: Time(0),
+            rttvar: Time::ZERO,
             min_rtt: None,
             backoff: 0,
-            last_progress: Time(0),
+            last_progress: Instant::ZERO,
         }
     }
 
@@ -87,7 +87,7 @@ impl Window {
     }
 
     /// A packet is sent. Returns its number.
-    pub(crate) fn on_sent(&mut self, now: Time, part: u32) -> u64 {
+    pub(crate) fn on_sent(&mut self, now: Instant, part: u32) -> u64 {
         if self.inflight == 0 {
             self.last_progress = now;
         }
@@ -102,7 +102,7 @@ impl Window {
     }
 
     /// An acknowledgement arrives. `None` if its packet was already acknowledged or considered lost.
-    pub(crate) fn on_ack(&mut self, now: Time, ack: &XcpAck) -> Option<AckResult> {
+    pub(crate) fn on_ack(&mut self, now: Instant, ack: &XcpAck) -> Option<AckResult> {
         let index = ack.number.checked_sub(self.first)? as usize;
         let packet = self.sent_packets.get_mut(index).filter(|packet| !packet.is_acked)?;
         packet.is_acked = true;
@@ -111,7 +111,7 @@ impl Window {
         self.backoff = 0;
         self.last_progress = now;
         self.newest_acked = self.newest_acked.max(ack.number);
-        self.update_rtt(Time(now.0 - sent.0));
+        self.update_rtt(now.since(sent));
         self.grow(ack);
         let lost = self.remove_acked_and_lost();
         let reduced = lost.last().is_some_and(|(number, _)| *number >= self.recovery_end);
@@ -124,12 +124,12 @@ impl Window {
 
     /// When all outstanding packets are considered lost unless an acknowledgement arrives; `None` without
     /// any.
-    pub(crate) fn timeout(&self) -> Option<Time> {
-        (self.inflight > 0).then(|| Time(self.last_progress.0.saturating_add(self.rto().0)))
+    pub(crate) fn timeout(&self) -> Option<Instant> {
+        (self.inflight > 0).then(|| self.last_progress + self.rto())
     }
 
     /// Takes all outstanding parts as lost, if the timeout has expired.
-    pub(crate) fn take_timed_out(&mut self, now: Time) -> Vec<u32> {
+    pub(crate) fn take_timed_out(&mut self, now: Instant) -> Vec<u32> {
         if self.timeout().is_none_or(|at| at > now) {
             return Vec::new();
         }
@@ -147,10 +147,10 @@ impl Window {
     /// The retransmission timeout with its exponential back-off.
     pub(crate) fn rto(&self) -> Time {
         let base = match self.srtt {
-            Some(srtt) => Time((srtt.0 + 4 * self.rttvar.0).max(MIN_RTO.0)),
+            Some(srtt) => (srtt + self.rttvar * 4).max(MIN_RTO),
             None => INITIAL_RTO,
         };
-        Time((base.0 << self.backoff.min(10)).min(MAX_RTO.0))
+        (base * (1 << self.backoff.min(10))).min(MAX_RTO)
     }
 
     /// Smoothed round-trip time and its variation, once measured.
@@ -190,11 +190,11 @@ impl Window {
     fn update_rtt(&mut self, rtt: Time) {
         self.min_rtt = Some(self.min_rtt.map_or(rtt, |min| min.min(rtt)));
         let Some(srtt) = self.srtt else {
-            (self.srtt, self.rttvar) = (Some(rtt), Time(rtt.0 / 2));
+            (self.srtt, self.rttvar) = (Some(rtt), rtt / 2);
             return;
         };
-        self.rttvar = Time((3 * self.rttvar.0 + srtt.0.abs_diff(rtt.0)) / 4);
-        self.srtt = Some(Time((7 * srtt.0 + rtt.0) / 8));
+        self.rttvar = (self.rttvar * 3 + srtt.abs_diff(rtt)) / 4;
+        self.srtt = Some((srtt * 7 + rtt) / 8);
     }
 
     /// Removes acknowledged and lost packets from the front. Returns the lost ones' numbers and parts.
@@ -235,7 +235,7 @@ mod tests {
         window.cwnd = f64::from(packets) * 1000.0;
         for part in 0..packets {
             assert!(window.has_space());
-            assert_eq!(window.on_sent(Time(0), part), u64::from(part));
+            assert_eq!(window.on_sent(Instant::ZERO, part), u64::from(part));
         }
         assert!(!window.has_space());
         window
@@ -244,21 +244,21 @@ mod tests {
     #[test]
     fn feedback_sets_the_window() {
         let mut window = full(10);
-        assert_eq!(window.header().rtt, Time(0), "not measured yet");
-        window.on_ack(Time(50_000_000), &ack(0, 2_500.0)).unwrap();
-        assert_eq!((window.cwnd, window.header().rtt), (12_500.0, Time(50_000_000)));
-        window.on_ack(Time(50_000_000), &ack(1, -1e9)).unwrap();
+        assert_eq!(window.header().rtt, Time::ZERO, "not measured yet");
+        window.on_ack(Instant::from_millis(50), &ack(0, 2_500.0)).unwrap();
+        assert_eq!((window.cwnd, window.header().rtt), (12_500.0, Time::from_millis(50)));
+        window.on_ack(Instant::from_millis(50), &ack(1, -1e9)).unwrap();
         assert_eq!(window.cwnd, 1_000.0, "at least one packet");
-        assert_eq!(window.on_ack(Time(50_000_000), &ack(1, 5.0)), None, "already acknowledged");
+        assert_eq!(window.on_ack(Instant::from_millis(50), &ack(1, 5.0)), None, "already acknowledged");
     }
 
     #[test]
     fn without_feedback_the_window_grows_as_in_tcp() {
         let mut window = full(10);
-        window.on_ack(Time(1), &ack(0, f64::INFINITY)).unwrap();
+        window.on_ack(Instant::from_nanos(1), &ack(0, f64::INFINITY)).unwrap();
         assert_eq!(window.cwnd, 11_000.0);
         window.ssthresh = 5_000.0;
-        window.on_ack(Time(1), &ack(1, f64::INFINITY)).unwrap();
+        window.on_ack(Instant::from_nanos(1), &ack(1, f64::INFINITY)).unwrap();
         assert!((window.cwnd - 11_090.909).abs() < 0.001, "{}", window.cwnd);
     }
 
@@ -266,12 +266,12 @@ mod tests {
     fn losses_of_one_window_halve_it_once() {
         let mut window = full(10);
         for number in [1, 2] {
-            assert!(window.on_ack(Time(1), &ack(number, 0.0)).unwrap().lost.is_empty());
+            assert!(window.on_ack(Instant::from_nanos(1), &ack(number, 0.0)).unwrap().lost.is_empty());
         }
-        let result = window.on_ack(Time(1), &ack(3, 0.0)).unwrap();
+        let result = window.on_ack(Instant::from_nanos(1), &ack(3, 0.0)).unwrap();
         assert_eq!(result, AckResult { part: 3, lost: vec![0], reduced: true });
         assert_eq!((window.cwnd, window.inflight), (5_000.0, 6));
-        let result = window.on_ack(Time(2), &ack(9, 0.0)).unwrap();
+        let result = window.on_ack(Instant::from_nanos(2), &ack(9, 0.0)).unwrap();
         assert_eq!(result, AckResult { part: 9, lost: vec![4, 5, 6], reduced: false });
         assert_eq!((window.cwnd, window.inflight), (5_000.0, 2));
     }
@@ -279,10 +279,10 @@ mod tests {
     #[test]
     fn a_timeout_loses_all_outstanding_packets() {
         let mut window = full(4);
-        assert!(window.take_timed_out(Time(999_999_999)).is_empty());
-        assert_eq!(window.take_timed_out(Time(1_000_000_000)), [0, 1, 2, 3]);
+        assert!(window.take_timed_out(Instant::from_nanos(999_999_999)).is_empty());
+        assert_eq!(window.take_timed_out(Instant::from_secs(1)), [0, 1, 2, 3]);
         assert_eq!((window.cwnd, window.timeout()), (1_000.0, None));
-        assert_eq!(window.on_sent(Time(1_000_000_000), 0), 4);
-        assert_eq!(window.timeout(), Some(Time(3_000_000_000)), "doubled");
+        assert_eq!(window.on_sent(Instant::from_secs(1), 0), 4);
+        assert_eq!(window.timeout(), Some(Instant::from_secs(3)), "doubled");
     }
 }

@@ -5,7 +5,7 @@ use crate::support;
 use schema::FlowSample;
 use sim::{HostDefaults, Outcome, TransmitQueueDrops};
 use support::Path;
-use units::Time;
+use units::{Instant, Time};
 
 /// 10 s with samples each 100 ms; `forward` and `flow` are keys of the path and of the flow.
 fn run(forward: &str, flow: &str) -> Outcome {
@@ -109,10 +109,13 @@ fn counts_loss_duplication_and_reordering_separately() {
 fn a_flow_with_a_size_ends_with_its_last_datagram() {
     let outcome = run("delay = \"20ms\"", "rate = \"8mbit\"\npacket = \"1000B\"\nsize = \"100500B\"");
     let end = &outcome.flow_totals[0];
-    assert_eq!((end.bytes, end.started), (100_500, Some(Time(0))));
-    assert_eq!(end.ended, Some(Time(120_000_000)), "the 101st is sent after 100 ms and takes 20 ms");
+    assert_eq!((end.bytes, end.started), (100_500, Some(Instant::ZERO)));
+    assert_eq!(end.ended, Some(Instant::from_millis(120)), "the 101st is sent after 100 ms and takes 20 ms");
     let lossy = run("loss = \"5%\"", "rate = \"8mbit\"\npacket = \"1000B\"\nsize = \"1MB\"");
-    assert!(lossy.flow_totals[0].bytes < 1_000_000 && lossy.duration < Time(1_100_000_000), "{lossy:?}");
+    assert!(
+        lossy.flow_totals[0].bytes < 1_000_000 && lossy.duration < Time::from_nanos(1_100_000_000),
+        "{lossy:?}"
+    );
 }
 
 #[test]

@@ -35,7 +35,7 @@ to = "h2"
 
 /// Goodput over the second half, bit/s.
 fn steady_bps(outcome: &Outcome) -> f64 {
-    let half = outcome.duration.0 as i64 / 2000;
+    let half = outcome.duration.as_nanos() as i64 / 2000;
     let rows: Vec<_> = outcome.flows.iter().filter(|row| row.time_us > half).collect();
     rows.iter().filter_map(|row| row.goodput_bps).sum::<i64>() as f64 / rows.len() as f64
 }
@@ -44,7 +44,7 @@ fn steady_bps(outcome: &Outcome) -> f64 {
 fn processor_busy(outcome: &Outcome, host: &str) -> f64 {
     let load = outcome.hosts.iter().find(|load| load.host == host).unwrap();
     let (middle, last) = (load.samples[load.samples.len() / 2], *load.samples.last().unwrap());
-    (last.processor.0 - middle.processor.0) as f64 / 1e3 / last.time.since(middle.time).0 as f64
+    (last.processor.0 - middle.processor.0) as f64 / 1e3 / last.time.since(middle.time).as_nanos() as f64
 }
 
 const GIGABIT: &str = "rate = \"1gbit\", delay = \"1ms\", overhead = 38, queue = \"10000p\"";

@@ -4,7 +4,7 @@ use crate::support;
 use schema::EventKind;
 use sim::{HostDefaults, Outcome, UnresolvedDrops};
 use support::Path;
-use units::Time;
+use units::{Instant, Time};
 
 fn round_trips(outcome: &Outcome) -> Vec<i64> {
     outcome.flows.iter().filter_map(|row| row.srtt_us).collect()
@@ -19,8 +19,8 @@ fn switched(forward: &str) -> Outcome {
 fn the_first_echo_includes_address_resolution() {
     let outcome = switched("delay = \"20ms\"");
     assert_eq!(round_trips(&outcome), [40_000, 20_000, 20_000, 20_000, 20_000]);
-    assert_eq!(outcome.flow_totals[0].started, Some(Time(0)));
-    assert!(outcome.duration < Time(600_000_000), "ends with the last reply: {}", outcome.duration);
+    assert_eq!(outcome.flow_totals[0].started, Some(Instant::ZERO));
+    assert!(outcome.duration < Time::from_millis(600), "ends with the last reply: {}", outcome.duration);
 }
 
 #[test]

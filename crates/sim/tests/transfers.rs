@@ -4,7 +4,7 @@ use crate::support;
 use schema::EventKind;
 use sim::Outcome;
 use support::Path;
-use units::Time;
+use units::{Instant, Time};
 
 /// 100 Mb/s and 10 ms; `flows` are keys of each flow.
 fn run(flows: &[&str]) -> Outcome {
@@ -15,8 +15,8 @@ fn run(flows: &[&str]) -> Outcome {
     Path { top, forward, flows: &flows, ..Path::default() }.run()
 }
 
-fn seconds(time: Option<Time>) -> f64 {
-    time.unwrap().as_secs_f64()
+fn seconds(at: Option<Instant>) -> f64 {
+    at.unwrap().as_secs_f64()
 }
 
 #[test]
@@ -25,10 +25,10 @@ fn a_flow_with_a_size_delivers_every_byte_and_ends() {
     let totals = &outcome.flow_totals[0];
     assert_eq!(totals.bytes, 3_000_001);
     // Address resolution and handshake, each a round trip.
-    assert_eq!(totals.started.map(|t| t.0 / 100_000), Some(5_200), "{:?}", totals.started);
+    assert_eq!(totals.started.map(|t| t.as_nanos() / 100_000), Some(5_200), "{:?}", totals.started);
     let elapsed = seconds(totals.ended) - seconds(totals.started);
     assert!((0.24..0.6).contains(&elapsed), "{elapsed}");
-    assert!(outcome.duration < Time(1_500_000_000));
+    assert!(outcome.duration < Time::from_nanos(1_500_000_000));
     let kinds: Vec<_> = outcome.events.iter().map(|e| e.kind).collect();
     assert_eq!((kinds.first(), kinds.last()), (Some(&EventKind::Start), Some(&EventKind::Stop)));
     assert_eq!(totals.cc.as_deref(), Some("reno"));
@@ -59,7 +59,7 @@ fn a_paused_reader_reads_nothing() {
 fn a_flow_stops_at_its_stop_time_and_others_continue() {
     let outcome = run(&["stop = \"1s\"", "start = \"2s\""]);
     let [f, g] = &outcome.flow_totals[..] else { panic!() };
-    assert_eq!((f.ended, g.ended), (Some(Time(1_000_000_000)), Some(Time(4_000_000_000))));
+    assert_eq!((f.ended, g.ended), (Some(Instant::from_secs(1)), Some(Instant::from_secs(4))));
     assert!(seconds(g.started) > 2.0 && f.bytes > 5_000_000 && g.bytes > 15_000_000, "{f:?} {g:?}");
     assert!(outcome.flows.iter().all(|r| (r.flow == "f1") == (r.time_us <= 1_000_000)));
     assert!(outcome.flows.is_sorted_by_key(|r| r.time_us) && outcome.events.is_sorted_by_key(|e| e.time_us));

@@ -75,7 +75,7 @@ impl SenderOptions {
 
     /// The schedule in the form of OWAMP.
     pub(crate) fn slot(&self) -> Slot {
-        let time = ntp_interval(Duration::from_nanos(self.interval.0));
+        let time = ntp_interval(self.interval.to_duration());
         match self.spacing {
             Spacing::Fixed => Slot::Fixed(time),
             Spacing::Exponential => Slot::Exponential(time),
@@ -283,7 +283,7 @@ mod tests {
             protocol: Protocol::Stamp,
             to: ([127, 0, 0, 1], reflector.port().unwrap()).into(),
             count: 2000,
-            interval: Time(0),
+            interval: Time::ZERO,
             spacing: Spacing::Fixed,
             payload: OPEN_BYTES,
             key: None,

@@ -4,10 +4,10 @@ use std::{
     io::{self, ErrorKind, Read, Write},
     net::TcpStream,
     os::fd::{AsFd, BorrowedFd},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use crate::udp::{Incoming, Outgoing, elapsed, time_between};
+use crate::udp::{Incoming, Outgoing, instant_since, now_since};
 use bulk::flow::End;
 use socket2::Socket;
 
@@ -36,7 +36,7 @@ pub struct Sockets {
 pub fn drive<E: End>(
     mut end: E,
     sockets: Sockets,
-    start: Instant,
+    start: std::time::Instant,
     mut publish: impl FnMut(&E, u32) -> bool,
 ) -> io::Result<()> {
     os::reduce_timer_slack();
@@ -45,21 +45,21 @@ pub fn drive<E: End>(
     loop {
         for _ in 0..MAX_ROUNDS {
             let has_more = incoming.receive(&udp, |bytes, arrived| {
-                end.handle_datagram(time_between(start, arrived), bytes);
+                end.handle_datagram(instant_since(start, arrived), bytes);
             })?;
             if !has_more {
                 break;
             }
         }
         if let Some(control) = &mut control {
-            control.read(|bytes| end.handle_control(elapsed(start), bytes))?;
+            control.read(|bytes| end.handle_control(now_since(start), bytes))?;
         }
-        if end.next_timeout() <= elapsed(start) {
-            end.handle_timeout(elapsed(start));
+        if end.next_timeout() <= now_since(start) {
+            end.handle_timeout(now_since(start));
         }
         let mut has_more = true;
         for _ in 0..MAX_ROUNDS {
-            let now = elapsed(start);
+            let now = now_since(start);
             while !outgoing.is_full() && outgoing.add(|out| end.poll_transmit(now, out)) {}
             has_more = outgoing.is_full();
             outgoing.flush(&udp)?;
@@ -76,10 +76,10 @@ pub fn drive<E: End>(
         if let Some(failure) = end.failure() {
             return Err(io::Error::other(failure));
         }
-        let due = end.next_timeout().saturating_sub(elapsed(start));
+        let due = end.next_timeout().saturating_since(now_since(start));
         let pause = match has_more {
             true => Duration::ZERO,
-            false => Duration::from_nanos(due.as_nanos()).clamp(MIN_SLEEP, PUBLISH_INTERVAL),
+            false => due.to_duration().clamp(MIN_SLEEP, PUBLISH_INTERVAL),
         };
         let control = control.as_ref().filter(|control| !control.has_ended).map(ControlSocket::fd);
         let files: Vec<BorrowedFd<'_>> = std::iter::once(udp.as_fd()).chain(control).collect();
@@ -156,7 +156,7 @@ impl ControlSocket {
 
 #[cfg(test)]
 mod tests {
-    use units::Time;
+    use units::Instant;
 
     use super::*;
     use crate::udp::bind_bulk;
@@ -170,13 +170,13 @@ mod tests {
     }
 
     impl End for Behind {
-        fn handle_datagram(&mut self, _now: Time, _bytes: &[u8]) {}
-        fn handle_control(&mut self, _now: Time, _bytes: &[u8]) {}
-        fn next_timeout(&self) -> Time {
-            Time::ZERO
+        fn handle_datagram(&mut self, _now: Instant, _bytes: &[u8]) {}
+        fn handle_control(&mut self, _now: Instant, _bytes: &[u8]) {}
+        fn next_timeout(&self) -> Instant {
+            Instant::ZERO
         }
-        fn handle_timeout(&mut self, _now: Time) {}
-        fn poll_transmit(&mut self, _now: Time, out: &mut Vec<u8>) -> bool {
+        fn handle_timeout(&mut self, _now: Instant) {}
+        fn poll_transmit(&mut self, _now: Instant, out: &mut Vec<u8>) -> bool {
             let has_more = self.sent < DATAGRAMS;
             if has_more {
                 self.sent += 1;
@@ -201,7 +201,7 @@ mod tests {
             sent = end.sent;
             true
         };
-        drive(Behind::default(), Sockets { udp, control: None }, Instant::now(), publish).unwrap();
+        drive(Behind::default(), Sockets { udp, control: None }, std::time::Instant::now(), publish).unwrap();
         assert!(sent < DATAGRAMS, "{sent}");
     }
 }

@@ -101,7 +101,7 @@ impl PingSocket {
         }
         let start = Instant::now();
         let count = options.count.map_or(u64::MAX, u64::from);
-        let interval = Duration::from_nanos(options.interval.0);
+        let interval = options.interval.to_duration();
         // `None`: never.
         let due = |number: u64| {
             start.checked_add(interval.saturating_mul(u32::try_from(number).unwrap_or(u32::MAX)))
@@ -356,7 +356,7 @@ mod tests {
             return;
         };
         let options = PingOptions {
-            interval: Time(0),
+            interval: Time::ZERO,
             count: None,
             payload: Bytes(0),
             timeout: Duration::from_secs(1),
@@ -394,7 +394,7 @@ mod tests {
             let socket = PingSocket::new(IpAddr::from([10, 9, 9, 9]), 79).unwrap();
             assert!(ip("route del 10.9.9.0/24"));
             let options = PingOptions {
-                interval: Time(1_000_000),
+                interval: Time::from_millis(1),
                 count: Some(3),
                 payload: Bytes(0),
                 timeout: Duration::from_millis(50),
@@ -414,7 +414,7 @@ mod tests {
             return;
         };
         assert_eq!(socket.socket.local_addr().unwrap().as_socket().unwrap().ip(), from);
-        let (interval, timeout) = (Time(1_000_000), Duration::from_secs(1));
+        let (interval, timeout) = (Time::from_millis(1), Duration::from_secs(1));
         let options = PingOptions { interval, count: Some(1), payload: Bytes(0), timeout };
         let mut is_answered = false;
         socket.run(&options, &Stop::default(), |echo| is_answered = echo.rtt.is_some()).unwrap();
@@ -429,7 +429,7 @@ mod tests {
             return;
         };
         let options = PingOptions {
-            interval: Time(2_000_000),
+            interval: Time::from_millis(2),
             count: Some(5),
             payload: Bytes(56),
             timeout: Duration::from_secs(1),

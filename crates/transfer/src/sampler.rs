@@ -16,7 +16,7 @@ use bulk::flow::{ReceiverCounts, SenderCounts};
 use engine_common::bulk_row;
 use iperf3::{SampleBuffer, flow_name};
 use schema::FlowSample;
-use units::Time;
+use units::{Instant, Time};
 
 use crate::{
     EndEvidence, Error, Observer, Session,
@@ -80,7 +80,7 @@ impl Sampled {
                 let (sender, receiver) = counts.get();
                 let mut row = empty(0);
                 if is_sender {
-                    row = bulk_row(&row.flow, Time::from_duration(time), &sender, &receiver);
+                    row = bulk_row(&row.flow, Instant::ZERO + Time::from_duration(time), &sender, &receiver);
                     // The receiver counts them.
                     row.bytes_received = None;
                 } else {

@@ -15,7 +15,7 @@ use bulk::{
 };
 use os::{AlignedBuffer, fill_random};
 use socket2::{SockAddr, Socket};
-use traffic::udp::{Incoming, Outgoing, bind_bulk, elapsed};
+use traffic::udp::{Incoming, Outgoing, bind_bulk, now_since};
 
 use crate::{
     Error,
@@ -117,11 +117,11 @@ pub(crate) fn serve(
         for _ in 0..MAX_FRAMES {
             let Some(frame) = control.poll()? else { break };
             match frame {
-                Frame::Tsunami(bytes) => server.handle_control(elapsed(start), &bytes),
+                Frame::Tsunami(bytes) => server.handle_control(now_since(start), &bytes),
                 other => return Err(unexpected(&other)),
             }
             if server.requested().is_some() {
-                server.offer(elapsed(start), source.bytes, 0);
+                server.offer(now_since(start), source.bytes, 0);
             }
         }
         let bytes = server.take_control();
@@ -144,8 +144,8 @@ pub(crate) fn serve(
             published = Instant::now();
             publish(&server);
         }
-        let due = server.next_timeout().saturating_sub(elapsed(start));
-        let pause = Duration::from_nanos(due.as_nanos()).clamp(MIN_SLEEP, CHECK_INTERVAL);
+        let due = server.next_timeout().saturating_since(now_since(start));
+        let pause = due.to_duration().clamp(MIN_SLEEP, CHECK_INTERVAL);
         os::wait_any(&[control.stream().as_fd()], pause).map_err(failed("wait for the peer"))?;
     }
     publish(&server);
@@ -165,7 +165,7 @@ fn send_due(
     let mut result = Ok(());
     let mut sent_to = 0;
     while !outgoing.is_full() {
-        let Some(block) = server.poll_transmit(elapsed(start)) else { break };
+        let Some(block) = server.poll_transmit(now_since(start)) else { break };
         outgoing.add(|out| {
             out.extend_from_slice(&block.header.encode());
             let end = out.len() + block.bytes;
@@ -228,7 +228,7 @@ impl Receiving {
             for _ in 0..MAX_FRAMES {
                 let Some(frame) = control.poll()? else { break };
                 match frame {
-                    Frame::Tsunami(bytes) => client.handle_control(elapsed(start), &bytes),
+                    Frame::Tsunami(bytes) => client.handle_control(now_since(start), &bytes),
                     other => return Err(unexpected(&other)),
                 }
             }
@@ -239,7 +239,7 @@ impl Receiving {
             let mut count = 0;
             let received = self.incoming.receive_from(&self.socket, self.peer, |datagram| {
                 count += 1;
-                if let Some(block) = client.handle_datagram(elapsed(start), datagram)
+                if let Some(block) = client.handle_datagram(now_since(start), datagram)
                     && result.is_ok()
                 {
                     result = pending.add(block.offset, block.bytes, writer);

@@ -4,7 +4,7 @@ use std::{
     io::ErrorKind,
     net::{SocketAddr, UdpSocket},
     os::fd::{AsFd, BorrowedFd},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bulk::{
@@ -13,8 +13,8 @@ use bulk::{
 };
 use os::fill_random;
 use socket2::{SockAddr, Socket};
-use traffic::udp::{Incoming, Outgoing, bind_bulk, elapsed, time_between};
-use units::Time;
+use traffic::udp::{Incoming, Outgoing, bind_bulk, instant_since, now_since};
+use units::{Instant, Time};
 
 use crate::{
     Error,
@@ -74,7 +74,7 @@ pub type Check<'a> = &'a mut dyn Attendant;
 pub struct UdtListener {
     socket: UdpSocket,
     listener: Listener,
-    start: Instant,
+    start: std::time::Instant,
 }
 
 impl UdtListener {
@@ -88,7 +88,7 @@ impl UdtListener {
         Ok(UdtListener {
             socket: bind(local)?.into(),
             listener: Listener::new(config, secret),
-            start: Instant::now(),
+            start: std::time::Instant::now(),
         })
     }
 
@@ -130,7 +130,7 @@ impl UdtListener {
             if !is_expected(peer) {
                 continue;
             }
-            let now = elapsed(self.start);
+            let now = now_since(self.start);
             match self.listener.handle_datagram(now, peer.to_string().as_bytes(), &buffer[..length]) {
                 Arrival::Ignored => {}
                 Arrival::Reply(reply) => {
@@ -152,12 +152,12 @@ impl UdtListener {
 pub struct UdtStream {
     socket: Socket,
     connection: Connection,
-    start: Instant,
+    start: std::time::Instant,
     outgoing: Outgoing,
     incoming: Incoming,
     read_bytes: u64,
     /// The place where the counts are published, and the next time.
-    published: Option<(SharedCounts, Time)>,
+    published: Option<(SharedCounts, Instant)>,
 }
 
 impl UdtStream {
@@ -175,10 +175,10 @@ impl UdtStream {
         let local = local.parse().map_err(|_| Error::Input(local.into()))?;
         let socket = bind(local)?;
         socket.connect(&SockAddr::from(peer)).map_err(failed(format!("connect to {peer}")))?;
-        let start = Instant::now();
+        let start = std::time::Instant::now();
         let config = Config { socket_id: random_id()?, initial: random_id()?, ..config };
         let connection =
-            Connection::connect(elapsed(start), config, ip_words(peer.ip().to_canonical()), rate);
+            Connection::connect(now_since(start), config, ip_words(peer.ip().to_canonical()), rate);
         let mut stream = UdtStream::new(socket, connection, start);
         while !stream.connection.is_established() {
             stream.step(CHECK_INTERVAL, check)?;
@@ -186,7 +186,7 @@ impl UdtStream {
         Ok(stream)
     }
 
-    fn new(socket: Socket, connection: Connection, start: Instant) -> Self {
+    fn new(socket: Socket, connection: Connection, start: std::time::Instant) -> Self {
         os::reduce_timer_slack();
         UdtStream {
             socket,
@@ -201,10 +201,10 @@ impl UdtStream {
 
     /// Publishes the counts from now on.
     pub(crate) fn publish_to(&mut self, counts: SharedCounts) {
-        self.published = Some((counts, Time::ZERO));
+        self.published = Some((counts, Instant::ZERO));
     }
 
-    fn publish_if_due(&mut self, now: Time) {
+    fn publish_if_due(&mut self, now: Instant) {
         let Some((counts, due)) = &mut self.published else { return };
         if now >= *due {
             *due = now + Time::from_duration(PUBLISH_INTERVAL);
@@ -233,12 +233,12 @@ impl UdtStream {
     /// # Errors
     /// If the connection ends, there is no progress for a minute, or the error of `check`.
     pub fn write_all(&mut self, mut bytes: &[u8], check: Check<'_>) -> Result<(), Error> {
-        let mut moved = Instant::now();
+        let mut moved = std::time::Instant::now();
         while !bytes.is_empty() {
             let written = self.connection.write(bytes);
             bytes = &bytes[written..];
             if written > 0 {
-                moved = Instant::now();
+                moved = std::time::Instant::now();
                 // Sends the packets that are due, without waiting.
                 self.step(Duration::ZERO, check)?;
             } else {
@@ -254,7 +254,7 @@ impl UdtStream {
     /// # Errors
     /// If the connection ends otherwise, nothing arrives for a minute, or the error of `check`.
     pub fn read(&mut self, buffer: &mut [u8], check: Check<'_>) -> Result<usize, Error> {
-        let begin = Instant::now();
+        let begin = std::time::Instant::now();
         loop {
             let count = self.connection.read(buffer);
             self.read_bytes += count as u64;
@@ -275,12 +275,12 @@ impl UdtStream {
     /// # Errors
     /// As for [`UdtStream::write_all`].
     pub fn flush(&mut self, check: Check<'_>) -> Result<(), Error> {
-        let (mut moved, mut acked) = (Instant::now(), self.connection.statistics().acks);
+        let (mut moved, mut acked) = (std::time::Instant::now(), self.connection.statistics().acks);
         while !self.connection.is_flushed() {
             self.step(CHECK_INTERVAL, check)?;
             let acks = self.connection.statistics().acks;
             if acks != acked {
-                (moved, acked) = (Instant::now(), acks);
+                (moved, acked) = (std::time::Instant::now(), acks);
             }
             self.check_idle(moved)?;
         }
@@ -310,10 +310,10 @@ impl UdtStream {
 
     /// Handles a report that did not arrive over UDP.
     pub(crate) fn handle_report(&mut self, packet: &[u8]) {
-        self.connection.handle_datagram(elapsed(self.start), packet);
+        self.connection.handle_datagram(now_since(self.start), packet);
     }
 
-    fn check_idle(&self, moved: Instant) -> Result<(), Error> {
+    fn check_idle(&self, moved: std::time::Instant) -> Result<(), Error> {
         if moved.elapsed() > IDLE_TIMEOUT {
             return Err(Error::Timeout { what: "progress", after: IDLE_TIMEOUT });
         }
@@ -330,13 +330,13 @@ impl UdtStream {
         for _ in 0..MAX_ROUNDS {
             let (connection, start) = (&mut self.connection, self.start);
             let received = self.incoming.receive(&self.socket, |bytes, arrived| {
-                connection.handle_datagram(time_between(start, arrived), bytes);
+                connection.handle_datagram(instant_since(start, arrived), bytes);
             });
             if !received.map_err(failed("receive from a UDP socket"))? {
                 break;
             }
         }
-        let now = elapsed(self.start);
+        let now = now_since(self.start);
         if self.connection.next_timeout() <= now {
             self.connection.handle_timeout(now);
         }
@@ -345,8 +345,8 @@ impl UdtStream {
         if let Some(reason) = self.connection.close_reason() {
             return Err(Error::Udt(reason));
         }
-        let due = self.connection.next_timeout().saturating_sub(elapsed(self.start));
-        let pause = Duration::from_nanos(due.as_nanos()).max(MIN_SLEEP).min(wait);
+        let due = self.connection.next_timeout().saturating_since(now_since(self.start));
+        let pause = due.to_duration().max(MIN_SLEEP).min(wait);
         if !pause.is_zero() && !self.connection.has_data() {
             let socket = self.socket.as_fd();
             let waited = match check.report_descriptor() {
@@ -361,7 +361,7 @@ impl UdtStream {
     /// Sends the packets that are due.
     fn transmit(&mut self, check: Check<'_>) -> Result<(), Error> {
         loop {
-            let now = elapsed(self.start);
+            let now = now_since(self.start);
             let mut has_more = true;
             while has_more && !self.outgoing.is_full() {
                 let mut report = None;

@@ -281,7 +281,8 @@ proptest! {
         let mut facts = host("6.18.44");
         facts.memory_bytes = Reading::Known(1 << 50);
         set(&mut facts, "net.ipv4.tcp_rmem", &format!("4096 4096 {max}"));
-        let goal = Goal { rate: BitRate(rate * 1_000_000), rtt: Time(rtt_us * 1000), streams, device: None, lower: false };
+        let (rate, rtt) = (BitRate(rate * 1_000_000), Time::from_micros(rtt_us));
+        let goal = Goal { rate, rtt, streams, device: None, lower: false };
         let Ok(advice) = advise(&facts, &goal) else { return Ok(()) };
         let before = facts.clone();
         for (name, _, value) in advice.changes() {
@@ -306,7 +307,8 @@ proptest! {
         for (name, text) in names.iter().zip(&texts) {
             set(&mut facts, name, text);
         }
-        let _ = advise(&facts, &Goal { rate: BitRate(rate), rtt: Time(rtt), streams, device: None, lower: true });
+        let (rate, rtt) = (BitRate(rate), Time::from_nanos(rtt));
+        let _ = advise(&facts, &Goal { rate, rtt, streams, device: None, lower: true });
     }
 }
 

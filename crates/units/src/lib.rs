@@ -4,6 +4,9 @@
 //! (`10gbit`, `10Gb/s`, `25MB`, `25MiB`, `20ms`), rejects ambiguous ones with an error that names both
 //! meanings, and prints text that parses back to the same value. In JSON a quantity is the bare number.
 //!
+//! [`Time`] is a span of time, [`Instant`] a point in time. Files write instants as spans since the run's
+//! start, so only [`Time`] is parsed.
+//!
 //! Pure. Only the units that networks need.
 //!
 //! ```
@@ -22,6 +25,7 @@ mod bit_rate;
 mod bytes;
 mod decimal;
 mod error;
+mod instant;
 mod kernel;
 mod picoseconds;
 mod print;
@@ -32,6 +36,7 @@ mod time;
 pub use bit_rate::BitRate;
 pub use bytes::Bytes;
 pub use error::ParseError;
+pub use instant::Instant;
 pub use kernel::{KernelRequirement, KernelVersion, KernelVersionError, sorted_releases};
 pub use picoseconds::Picoseconds;
 pub use print::{group_digits, three_digits};

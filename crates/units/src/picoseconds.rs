@@ -38,7 +38,7 @@ impl FromStr for Picoseconds {
             Some((_, size)) => number.times(*size, input, KIND).map(Picoseconds),
             // `Time` parses minutes and hours, and its errors name missing and unknown units.
             None => {
-                let nanoseconds = input.parse::<crate::Time>()?.0;
+                let nanoseconds = input.parse::<crate::Time>()?.as_nanos();
                 nanoseconds.checked_mul(1000).map(Picoseconds).ok_or_else(|| ParseError::TooLarge {
                     input: input.trim().into(),
                     what: KIND.what,

@@ -1,4 +1,4 @@
-//! A time in nanoseconds: an instant since the run's start, or a span.
+//! A span of time in nanoseconds.
 
 use std::{
     fmt,
@@ -14,14 +14,15 @@ use crate::{
     print::write_scaled,
 };
 
-/// A time in nanoseconds: an instant since the run's start, or a span.
+/// A span of time in nanoseconds: a delay, an interval, a round-trip time. Points in time are
+/// [`Instant`](crate::Instant)s.
 ///
-/// Sums and products saturate at [`Time::MAX`], which as an instant is [`Time::NEVER`]. Subtraction has no
-/// operator, because the caller must choose the meaning of a negative result: [`Time::since`] (impossible),
-/// [`Time::saturating_sub`] (zero) or [`Time::checked_sub`].
+/// Sums and products saturate at [`Time::MAX`]. Subtraction has no operator, because the caller must choose
+/// the meaning of a negative result: [`Time::minus`] (impossible), [`Time::saturating_sub`] (zero) or
+/// [`Time::checked_sub`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Time(pub u64);
+pub struct Time(u64);
 
 const KIND: QuantityKind = QuantityKind {
     what: "time",
@@ -33,14 +34,13 @@ const KIND: QuantityKind = QuantityKind {
 const UNITS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 
 impl Time {
-    /// The run's start, or an empty span.
+    /// The empty span.
     pub const ZERO: Time = Time(0);
     /// The longest span, 584 years.
     pub const MAX: Time = Time(u64::MAX);
-    /// An instant after every event: the due time of a timer that is not set.
-    pub const NEVER: Time = Time::MAX;
 
     /// Converts from nanoseconds.
+    #[inline]
     pub const fn from_nanos(nanos: u64) -> Time {
         Time(nanos)
     }
@@ -78,6 +78,7 @@ impl Time {
     }
 
     /// Seconds.
+    #[inline]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
@@ -93,93 +94,84 @@ impl Time {
     }
 
     /// Nanoseconds as a float.
+    #[inline]
     pub fn as_nanos_f64(self) -> f64 {
         self.0 as f64
     }
 
     /// Whole milliseconds, rounded down.
+    #[inline]
     pub const fn as_millis(self) -> u64 {
         self.0 / 1_000_000
     }
 
     /// Whole microseconds, rounded down.
+    #[inline]
     pub const fn as_micros(self) -> u64 {
         self.0 / 1_000
     }
 
     /// Nanoseconds.
+    #[inline]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The span from `earlier` to this instant.
-    ///
-    /// `earlier` must not be later than this instant: debug builds panic, release builds wrap around (one
-    /// subtraction, for the packet path). Use [`Time::saturating_sub`] or [`Time::checked_sub`] if the order
-    /// is not certain.
-    #[inline]
-    pub const fn since(self, earlier: Time) -> Time {
-        Time(self.0 - earlier.0)
+    /// Converts to a duration.
+    pub const fn to_duration(self) -> std::time::Duration {
+        std::time::Duration::from_nanos(self.0)
     }
 
-    /// The instant `span` later.
-    ///
-    /// The result must fit: debug builds panic, release builds wrap around. Use `+`, which saturates, outside
-    /// of the packet path.
+    /// The difference between two spans, whichever is longer.
     #[inline]
-    pub const fn later_by(self, span: Time) -> Time {
-        Time(self.0 + span.0)
-    }
-
-    /// The instant `span` earlier.
-    ///
-    /// The result must not be negative: debug builds panic, release builds wrap around. Use
-    /// [`Time::saturating_sub`] or [`Time::checked_sub`] if that is not certain.
-    #[inline]
-    pub const fn earlier_by(self, span: Time) -> Time {
-        Time(self.0 - span.0)
-    }
-
-    /// The distance between two instants, whichever is later.
     pub const fn abs_diff(self, other: Time) -> Time {
         Time(self.0.abs_diff(other.0))
     }
 
+    /// How much longer this span is than `shorter`.
+    ///
+    /// `shorter` must not be longer than this span: debug builds panic, release builds wrap around (one
+    /// subtraction, for the packet path). Use [`Time::saturating_sub`] or [`Time::checked_sub`] if that is
+    /// not certain.
+    #[inline]
+    pub const fn minus(self, shorter: Time) -> Time {
+        Time(self.0 - shorter.0)
+    }
+
     /// The sum; `None` if it does not fit.
+    #[inline]
     pub fn checked_add(self, other: Time) -> Option<Time> {
         self.0.checked_add(other.0).map(Time)
     }
 
     /// The difference; `None` if `other` is larger.
+    #[inline]
     pub fn checked_sub(self, other: Time) -> Option<Time> {
         self.0.checked_sub(other.0).map(Time)
     }
 
     /// `count` times this span; `None` if it does not fit.
+    #[inline]
     pub fn checked_mul(self, count: u64) -> Option<Time> {
         self.0.checked_mul(count).map(Time)
     }
 
     /// The sum, or [`Time::MAX`].
+    #[inline]
     pub fn saturating_add(self, other: Time) -> Time {
         Time(self.0.saturating_add(other.0))
     }
 
     /// The difference, or zero if `other` is larger.
+    #[inline]
     pub fn saturating_sub(self, other: Time) -> Time {
         Time(self.0.saturating_sub(other.0))
     }
 
     /// `count` times this span, or [`Time::MAX`].
+    #[inline]
     pub fn saturating_mul(self, count: u64) -> Time {
         Time(self.0.saturating_mul(count))
-    }
-
-    /// The first multiple of `interval` after this instant, or [`Time::MAX`]: the next tick of a periodic
-    /// timer. An `interval` of zero counts as 1 ns.
-    pub fn next_tick(self, interval: Time) -> Time {
-        let interval = interval.0.max(1);
-        Time((self.0 / interval + 1).saturating_mul(interval))
     }
 }
 
@@ -187,6 +179,7 @@ impl Time {
 impl Add for Time {
     type Output = Time;
 
+    #[inline]
     fn add(self, other: Time) -> Time {
         self.saturating_add(other)
     }
@@ -194,6 +187,7 @@ impl Add for Time {
 
 /// Saturates at [`Time::MAX`].
 impl AddAssign for Time {
+    #[inline]
     fn add_assign(&mut self, other: Time) {
         *self = *self + other;
     }
@@ -203,6 +197,7 @@ impl AddAssign for Time {
 impl Mul<u64> for Time {
     type Output = Time;
 
+    #[inline]
     fn mul(self, count: u64) -> Time {
         self.saturating_mul(count)
     }
@@ -212,6 +207,7 @@ impl Mul<u64> for Time {
 impl Div<u64> for Time {
     type Output = Time;
 
+    #[inline]
     fn div(self, count: u64) -> Time {
         Time(self.0 / count)
     }
@@ -221,6 +217,7 @@ impl Div<u64> for Time {
 impl Div for Time {
     type Output = u64;
 
+    #[inline]
     fn div(self, span: Time) -> u64 {
         self.0 / span.0
     }
@@ -230,6 +227,7 @@ impl Div for Time {
 impl Rem for Time {
     type Output = Time;
 
+    #[inline]
     fn rem(self, span: Time) -> Time {
         Time(self.0 % span.0)
     }
@@ -348,19 +346,11 @@ mod tests {
     #[test]
     fn computes() {
         let (short, long) = (Time::from_millis(3), Time::from_millis(10));
-        assert_eq!(long.since(short), Time::from_millis(7));
-        assert_eq!(
-            (short.later_by(short), long.earlier_by(short)),
-            (Time::from_millis(6), Time::from_millis(7))
-        );
-        assert_eq!(short.abs_diff(long), Time::from_millis(7));
+        assert_eq!((short.abs_diff(long), long.minus(short)), (Time::from_millis(7), Time::from_millis(7)));
         assert_eq!((short * 4, long / 4), (Time::from_millis(12), Time::from_micros(2_500)));
         assert_eq!((long / short, long % short), (3, Time::from_millis(1)));
         assert_eq!((Time::MAX * 2, Time::MAX.checked_mul(2)), (Time::MAX, None));
-        assert_eq!(Time(6).next_tick(Time(3)), Time(9));
-        assert_eq!(Time(7).next_tick(Time(3)), Time(9));
-        assert_eq!(Time(7).next_tick(Time::ZERO), Time(8));
-        assert!(long < Time::NEVER);
+        assert!(long < Time::MAX);
     }
 
     proptest! {

@@ -10,7 +10,7 @@ use serde::{
     de::{self, SeqAccess, Visitor},
 };
 use toml::Spanned;
-use units::{BitRate, Time};
+use units::{BitRate, Instant, Time};
 
 use super::mistakes::Mistakes;
 use crate::{
@@ -254,13 +254,13 @@ fn task(own: &PointName, test: &FileTest, mistakes: &mut Mistakes) -> Option<(Ta
             class: parameters.class(),
             priority: test.priority,
             duration: parameters.duration,
-            earliest: Time::ZERO,
-            latest: Time::ZERO,
+            earliest: Instant::ZERO,
+            latest: Instant::ZERO,
         },
         // Counted from the epoch: occurrences keep their numbers across restarts, and an hourly test starts
         // at the full hour.
         recurrence: Recurrence {
-            first: offset.unwrap_or(Some(Time::ZERO))?,
+            first: Instant::ZERO + offset.unwrap_or(Some(Time::ZERO))?,
             every,
             slip,
             random_start: test.random_start,

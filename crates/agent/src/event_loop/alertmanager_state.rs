@@ -1,6 +1,6 @@
 //! The alerts at an Alertmanager, and when they are checked and resent.
 
-use units::Time;
+use units::{Instant, Time};
 
 use crate::alertmanager::{Alertmanager, KnownAlerts};
 
@@ -12,15 +12,15 @@ pub(super) struct AlertmanagerState {
     pub(super) receiver: Option<Alertmanager>,
     pub(super) known: KnownAlerts,
     /// When the causes are checked next; `None` without an Alertmanager.
-    pub(super) check_at: Option<Time>,
-    pub(super) checked_at: Time,
+    pub(super) check_at: Option<Instant>,
+    pub(super) checked_at: Instant,
     /// When the alerts are resent even if none has begun or ended.
-    pub(super) resend_at: Time,
+    pub(super) resend_at: Instant,
     pub(super) is_sending: bool,
 }
 
 impl AlertmanagerState {
-    pub fn new(receiver: Option<Alertmanager>, started: Time) -> Self {
+    pub fn new(receiver: Option<Alertmanager>, started: Instant) -> Self {
         AlertmanagerState {
             check_at: receiver.is_some().then_some(started),
             receiver,
@@ -32,12 +32,12 @@ impl AlertmanagerState {
     }
 
     /// When the causes are checked next.
-    pub fn due(&self) -> Option<Time> {
+    pub fn due(&self) -> Option<Instant> {
         self.check_at.filter(|_| !self.is_sending)
     }
 
     /// Schedules a check, because a cause, an acknowledgement or a mute may have changed.
-    pub fn check_soon(&mut self, now: Time) {
+    pub fn check_soon(&mut self, now: Instant) {
         let earliest = now.max(self.checked_at + MIN_CHECK_INTERVAL);
         self.check_at = self.check_at.map(|at| at.min(earliest));
     }
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn changes_are_checked_soon_but_not_too_often() {
-        let second = Time::from_secs;
+        let second = Instant::from_secs;
         let receiver = "http://127.0.0.1:9093".parse().ok();
         let mut state = AlertmanagerState::new(receiver, second(10));
         assert_eq!(state.due(), Some(second(10)), "causes that were found before the agent was started");

@@ -6,7 +6,7 @@ use std::{fs, path::Path, sync::atomic::Ordering, thread};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use reservation::{Now, PointName};
-use units::Time;
+use units::{Instant, Time};
 
 use super::{
     batch::Batch,
@@ -102,7 +102,7 @@ impl EventLoop {
         let attention = self.archive.attention()?;
         let decisions = attention.decide(&pending, now_us, |change| self.archive.cause_before(change))?;
         self.maintenance.retries.retain(|change, _| pending.contains(change));
-        let mut first: Option<(Time, CauseChange, AlertProgress)> = None;
+        let mut first: Option<(Instant, CauseChange, AlertProgress)> = None;
         for (change, decision) in pending.into_iter().zip(decisions) {
             match decision {
                 Decision::Send { reported_us } => {
@@ -111,7 +111,7 @@ impl EventLoop {
                         self.archive.settle_change(&change)?;
                         continue;
                     }
-                    let at = self.maintenance.retries.get(&change).copied().unwrap_or(Time::ZERO);
+                    let at = self.maintenance.retries.get(&change).copied().unwrap_or(Instant::ZERO);
                     if first.as_ref().is_none_or(|(first, ..)| at < *first) {
                         first = Some((at, change, progress));
                     }
@@ -120,7 +120,7 @@ impl EventLoop {
                 Decision::Wait(until_us) => {
                     let wait_us = u64::try_from(until_us.saturating_sub(now_us)).unwrap_or(0);
                     // At most this interval: UTC, which decides when a mute ends, may be stepped.
-                    let wait = Time(wait_us.saturating_mul(1000)).min(MUTE_CHECK_INTERVAL);
+                    let wait = Time::from_nanos(wait_us.saturating_mul(1000)).min(MUTE_CHECK_INTERVAL);
                     self.maintenance.alert_before(now.steady + wait);
                 }
             }

@@ -2,22 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use units::Time;
+use units::{Instant, Time};
 
 use crate::archive::CauseChange;
 
 /// When each task is due, steady clock.
 pub(super) struct MaintenanceSchedule {
-    pub retention_at: Time,
-    pub alert_at: Option<Time>,
+    pub retention_at: Instant,
+    pub alert_at: Option<Instant>,
     pub is_alerting: bool,
     /// When the alerts that not all receivers have accepted are resent.
-    pub retries: BTreeMap<CauseChange, Time>,
-    pub renew_at: Time,
+    pub retries: BTreeMap<CauseChange, Instant>,
+    pub renew_at: Instant,
 }
 
 impl MaintenanceSchedule {
-    pub fn new(started: Time) -> Self {
+    pub fn new(started: Instant) -> Self {
         MaintenanceSchedule {
             retention_at: started + Time::from_secs(60),
             // Checks the changes that were found before the agent was killed.
@@ -29,18 +29,18 @@ impl MaintenanceSchedule {
     }
 
     /// Lets the pending changes be checked at once.
-    pub fn alert_now(&mut self, now: Time) {
+    pub fn alert_now(&mut self, now: Instant) {
         self.alert_at = Some(now);
     }
 
-    /// Lets the pending changes be checked at this time at the latest.
-    pub fn alert_before(&mut self, time: Time) {
-        self.alert_at = Some(self.alert_at.map_or(time, |at| at.min(time)));
+    /// Lets the pending changes be checked at this instant at the latest.
+    pub fn alert_before(&mut self, latest: Instant) {
+        self.alert_at = Some(self.alert_at.map_or(latest, |at| at.min(latest)));
     }
 
     /// When the next task is due.
-    pub fn due(&self) -> Time {
+    pub fn due(&self) -> Instant {
         let alert = self.alert_at.filter(|_| !self.is_alerting);
-        alert.into_iter().fold(self.retention_at.min(self.renew_at), Time::min)
+        alert.into_iter().fold(self.retention_at.min(self.renew_at), Instant::min)
     }
 }

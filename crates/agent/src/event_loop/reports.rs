@@ -3,7 +3,7 @@
 
 use reservation::{Now, Outcome, Phase, Reservation, ReservationId, TaskName};
 use serde::Serialize;
-use units::Time;
+use units::{Instant, Time};
 
 use super::state::{EventLoop, unix_us};
 use crate::{
@@ -29,7 +29,6 @@ impl EventLoop {
     pub(super) fn calendar(&self, now: Now, seconds: u64) -> CalendarReport {
         let time = Time::from_secs(seconds.min(1 << 30));
         let until = now.utc + time;
-        let us = Time::as_micros;
         let slots = self.point.calendar().overlapping(now.utc, until).filter_map(|taken| {
             let known = self.point.reservation(&taken.id)?;
             let slot = known.slot?;
@@ -41,9 +40,9 @@ impl EventLoop {
                 to: other_name(spec),
                 kind: spec.test.kind.clone(),
                 class: spec.class.to_string(),
-                start_us: us(slot.start),
-                duration_us: us(slot.duration),
-                padding_us: us(slot.padding),
+                start_us: slot.start.as_micros(),
+                duration_us: slot.duration.as_micros(),
+                padding_us: slot.padding.as_micros(),
                 priority: spec.priority,
                 user: spec.user.clone(),
             })
@@ -54,7 +53,7 @@ impl EventLoop {
             .busy(now.utc, until)
             .free_for_exclusive
             .iter()
-            .map(|(from, until)| until.saturating_sub(*from).as_nanos())
+            .map(|(from, until)| until.saturating_since(*from).as_nanos())
             .sum();
         CalendarReport {
             point: self.config.name.0.clone(),
@@ -79,13 +78,13 @@ impl EventLoop {
             name: task.name.0.clone(),
             to: other_name(&task.spec),
             kind: task.spec.test.kind.clone(),
-            next_us: task.recurrence.nominal(next).map(Time::as_micros),
+            next_us: task.recurrence.nominal(next).map(Instant::as_micros),
         });
         Ok(Status {
             name: self.config.name.0.clone(),
             address: self.config.address.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
-            uptime_s: now.steady.saturating_sub(self.started).as_nanos() / 1_000_000_000,
+            uptime_s: now.steady.saturating_since(self.started).as_nanos() / 1_000_000_000,
             clock_error_us: now.error.as_micros(),
             authority: self.members.authority.0.clone(),
             members: members.collect(),

@@ -12,7 +12,7 @@ use std::{
 
 use reservation::{Action, Event, Now, Phase, Point, PointName, ReservationId, TaskName};
 use tokio::{sync::mpsc, time::timeout};
-use units::Time;
+use units::{Instant, Time};
 
 use super::{
     alertmanager_state::AlertmanagerState,
@@ -172,7 +172,7 @@ impl EventLoop {
     ) -> Result<(), Error> {
         self.start_pusher();
         loop {
-            let sleep = Duration::from_nanos(self.sleep().0);
+            let sleep = self.sleep().to_duration();
             let first = tokio::select! {
                 () = stop.stopped() => break,
                 config = reload.next() => {
@@ -283,7 +283,7 @@ impl EventLoop {
         let check = now.steady + if self.point.state().open_count() > 0 { CLOCK_CHECK } else { MAX_SLEEP };
         let due = self.point.next_timeout(now).into_iter().chain(self.outbox_due).chain(self.endpoint_due());
         let due = due.chain([self.maintenance.due()]).chain(self.alertmanager.due());
-        due.fold(check, Time::min).saturating_sub(now.steady)
+        due.fold(check, Instant::min).saturating_since(now.steady)
     }
 
     fn handle(&mut self, now: Now, arrived: Inbound, batch: &mut Batch) -> Result<(), Error> {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use reservation::{Now, Outcome, Phase, PointName, Request, Reservation, ReservationId, Role};
-use units::Time;
+use units::{Instant, Time};
 
 use super::{
     batch::Batch,
@@ -168,7 +168,7 @@ impl EventLoop {
     }
 
     /// When to request a server's address again.
-    pub(super) fn endpoint_due(&self) -> Option<Time> {
+    pub(super) fn endpoint_due(&self) -> Option<Instant> {
         let due = |run: &TestRun| match &run.part {
             TestPart::Lead { endpoint: Some(_), request_at, .. } => Some(*request_at),
             _ => None,
@@ -252,7 +252,7 @@ impl EventLoop {
         row.reason_kind = row.reason.as_ref().map(|_| "test_failed".into());
         let receivers = self.receivers(&known);
         self.archive.put_in_batch(&row, &receivers)?;
-        self.outbox_due = Some(Time::ZERO);
+        self.outbox_due = Some(Instant::ZERO);
         Ok(())
     }
 
@@ -456,7 +456,7 @@ impl EventLoop {
             kind: spec.test.kind.clone(),
             options: options_of(&spec.test).ok().and_then(|options| options.text()),
             task: known.task.as_ref().map(|occurrence| occurrence.task.0.clone()),
-            start_us: micros(known.slot.map_or(spec.earliest, |slot| slot.start))
+            start_us: micros(known.slot.map_or(spec.earliest, |slot| slot.start).since_origin())
                 .min(received::latest_start_us(self.now(), &self.config.settings)),
             duration_us: micros(spec.duration),
             state: State::Running,

@@ -7,7 +7,7 @@ use std::{
 
 use reservation::{Now, Point, PointName, ReservationId};
 use tokio::sync::{mpsc, oneshot};
-use units::Time;
+use units::{Instant, Time};
 
 use super::{
     alertmanager_state::AlertmanagerState, maintenance_schedule::MaintenanceSchedule, test_run::TestRun,
@@ -43,7 +43,7 @@ pub(crate) struct EventLoop {
     pub(super) runs: BTreeMap<ReservationId, TestRun>,
     pub(super) next_run: u64,
     /// When unconfirmed results are resent.
-    pub(super) outbox_due: Option<Time>,
+    pub(super) outbox_due: Option<Instant>,
     pub(super) maintenance: MaintenanceSchedule,
     pub(super) alertmanager: AlertmanagerState,
     /// The thread that pushes metrics.
@@ -53,7 +53,7 @@ pub(crate) struct EventLoop {
     pub(super) may_remove: Arc<AtomicBool>,
     /// Requests for calendars of other points.
     pub(super) requested_calendars: Vec<(PointName, oneshot::Sender<Reply>)>,
-    pub(super) started: Time,
+    pub(super) started: Instant,
     pub(super) observer: Arc<dyn StepObserver>,
 }
 
@@ -104,5 +104,5 @@ impl EventLoop {
 
 /// UTC, microseconds since 1970.
 pub(super) fn unix_us(now: Now) -> i64 {
-    micros(now.utc)
+    micros(now.utc.since_origin())
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::AtomicBool, mpsc::Sender};
 
-use units::Time;
+use units::Instant;
 
 use crate::test::{Endpoint, TransferReport};
 
@@ -22,7 +22,7 @@ pub(super) enum TestPart {
         /// Receives the address of the other end's server; `None` once it is known.
         endpoint: Option<Sender<Endpoint>>,
         /// When to repeat the request, steady clock.
-        request_at: Time,
+        request_at: Instant,
         /// The application's report of its transfer.
         report: Option<TransferReport>,
     },

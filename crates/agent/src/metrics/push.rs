@@ -79,7 +79,7 @@ impl PushWork {
     }
 
     fn run(mut self) {
-        let every = Duration::from_nanos(self.push.every.as_nanos());
+        let every = self.push.every.to_duration();
         let mut due = Instant::now();
         loop {
             let wake = self.attempt_at().map_or(due, |at| at.min(due));

@@ -131,7 +131,7 @@ pub struct PlannedSetting {
 pub(crate) fn plan(request: &PlanRequest, known: &Known, now_us: u64) -> PlanDocument {
     let PlanRequest { from, to, bytes, deadline_us } = request.clone();
     let rate_bps = quantile(&known.goodputs_bps, SLOWER_SHARE).filter(|rate| *rate > 0.0);
-    let rtt = Time((known.rtt_us.unwrap_or(0.0) * 1e3) as u64);
+    let rtt = Time::from_nanos((known.rtt_us.unwrap_or(0.0) * 1e3) as u64);
     let duration_us = rate_bps.map(|rate| duration_us(bytes, rate, rtt));
     // Sums saturate: calendars and round-trip times come from other points.
     let earliest_us = now_us.saturating_add(known.padding_us);

@@ -1,7 +1,7 @@
 //! The recurring tests of a point as a pSConfig file.
 
 use serde_json::{Map, Value, json};
-use units::Time;
+use units::{Instant, Time};
 
 use super::iso_text;
 use crate::{
@@ -60,7 +60,7 @@ pub fn export_psconfig(config: &Config, members: &Members) -> PsconfigExport {
                 "throughput"
             }
             Ok(Kind::Latency) => {
-                spec_json["count"] = (spec.duration.0 / RTT_INTERVAL.0).max(1).into();
+                spec_json["count"] = (spec.duration / RTT_INTERVAL).max(1).into();
                 spec_json["interval"] = iso_text(RTT_INTERVAL).into();
                 "rtt"
             }
@@ -76,7 +76,7 @@ pub fn export_psconfig(config: &Config, members: &Members) -> PsconfigExport {
                 continue;
             }
         };
-        if task.recurrence.first > Time::ZERO {
+        if task.recurrence.first > Instant::ZERO {
             notes.push(format!("the offset of the test {name} is dropped"));
         }
         groups.insert(

@@ -216,7 +216,7 @@ fn measurement(test: &Test, note: &mut impl FnMut(String)) -> Result<Measurement
             duration(text).map(Some).ok_or_else(|| format!("{key} is not a duration: {text:?}"))
         }
         // The test `latency` gives seconds.
-        Some((None, Some(seconds))) if seconds >= 0.0 => Ok(Some(Time((seconds * 1e9) as u64))),
+        Some((None, Some(seconds))) if seconds >= 0.0 => Ok(Some(Time::from_nanos((seconds * 1e9) as u64))),
         Some(_) => Err(format!("{key} is not a duration")),
     };
     let count = |key: &str, default: u64| spec.get(key).and_then(Value::as_u64).unwrap_or(default);
@@ -224,12 +224,13 @@ fn measurement(test: &Test, note: &mut impl FnMut(String)) -> Result<Measurement
     let (kind, duration, is_continuous) = match test.kind.as_str() {
         "throughput" => (Kind::Throughput, time("duration")?, false),
         "rtt" => {
-            let total = time("interval")?.unwrap_or(Time::from_secs(1)).0.saturating_mul(count("count", 5));
-            (Kind::Latency, Some(Time(total).max(Time::from_secs(1))), false)
+            let total =
+                time("interval")?.unwrap_or(Time::from_secs(1)).as_nanos().saturating_mul(count("count", 5));
+            (Kind::Latency, Some(Time::from_nanos(total).max(Time::from_secs(1))), false)
         }
         "latency" => {
-            let interval = time("packet-interval")?.unwrap_or(Time::from_millis(100)).0;
-            let total = Time(interval.saturating_mul(count("packet-count", 100)));
+            let interval = time("packet-interval")?.unwrap_or(Time::from_millis(100)).as_nanos();
+            let total = Time::from_nanos(interval.saturating_mul(count("packet-count", 100)));
             (Kind::Latency, Some(total.max(Time::from_secs(1))), false)
         }
         "latencybg" => {
@@ -332,7 +333,7 @@ fn times(schedule: &Schedule, is_continuous: bool, note: &mut impl FnMut(String)
 fn text(time: Time) -> String {
     match time.as_nanos() % 1_000_000_000 {
         0 => format!("{}s", time.as_nanos() / 1_000_000_000),
-        _ => format!("{}ms", time.as_nanos() / 1_000_000),
+        _ => format!("{}ms", time.as_millis()),
     }
 }
 

@@ -20,12 +20,12 @@ fn duration(text: &str) -> Option<Time> {
     // jiff also reads other forms, as in `4h`.
     let span: Span = text.starts_with('P').then(|| text.parse().ok())??;
     let nanos = span.total((Unit::Nanosecond, SpanRelativeTo::days_are_24_hours())).ok()?;
-    (nanos >= 0.0 && nanos < u64::MAX as f64).then_some(Time(nanos as u64))
+    (nanos >= 0.0 && nanos < u64::MAX as f64).then_some(Time::from_nanos(nanos as u64))
 }
 
 /// An ISO 8601 duration in seconds.
 fn iso_text(time: Time) -> String {
-    let millis = time.as_nanos() / 1_000_000;
+    let millis = time.as_millis();
     let (seconds, fraction) = (millis / 1000, millis % 1000);
     match fraction {
         0 => format!("PT{seconds}S"),
@@ -41,7 +41,7 @@ mod tests {
     fn durations() {
         for (text, seconds) in [("PT4H", 14_400.0), ("P1W", 604_800.0), ("P1DT2M", 86_520.0), ("PT0.5S", 0.5)]
         {
-            assert_eq!(duration(text), Some(Time((seconds * 1e9) as u64)), "{text}");
+            assert_eq!(duration(text), Some(Time::from_nanos((seconds * 1e9) as u64)), "{text}");
         }
         for text in ["", "4h", "-PT1S", "PT1H4"] {
             assert_eq!(duration(text), None, "{text}");

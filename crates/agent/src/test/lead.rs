@@ -60,8 +60,7 @@ pub(crate) fn measure(job: &LeadJob) -> Measured {
         }
     };
     // The slot has begun: the time that the start took is missing from the test.
-    let remaining =
-        Duration::from_nanos(job.parameters.duration.0).saturating_sub(begin.elapsed()).max(MIN_TEST);
+    let remaining = job.parameters.duration.to_duration().saturating_sub(begin.elapsed()).max(MIN_TEST);
     match job.parameters.kind {
         Kind::Throughput => throughput(job, &endpoint, remaining),
         Kind::Latency => latency(job, &endpoint, remaining),
@@ -82,7 +81,7 @@ pub(crate) fn measure(job: &LeadJob) -> Measured {
 fn throughput(job: &LeadJob, endpoint: &Endpoint, time: Duration) -> Measured {
     let protocol = if job.parameters.rate.is_some() { Protocol::Udp } else { Protocol::Tcp };
     let options = &job.options;
-    let omit = Duration::from_nanos(options.omit.0);
+    let omit = options.omit.to_duration();
     let spec = TestSpec {
         // Limits and the calendar have the rate of all streams together.
         rate: job.parameters.rate.map(|rate| options.rate_of_stream(rate)),
@@ -131,7 +130,9 @@ fn latency(job: &LeadJob, endpoint: &Endpoint, time: Duration) -> Measured {
     let options = SenderOptions {
         protocol: job.latency_protocol,
         to,
-        count: u32::try_from(sending.as_nanos() / u128::from(LATENCY_INTERVAL.0)).unwrap_or(u32::MAX).max(1),
+        count: u32::try_from(sending.as_nanos() / u128::from(LATENCY_INTERVAL.as_nanos()))
+            .unwrap_or(u32::MAX)
+            .max(1),
         interval: LATENCY_INTERVAL,
         spacing: stamp::Spacing::Fixed,
         payload: LATENCY_PAYLOAD,

@@ -86,7 +86,7 @@ impl TestOptions {
         if of.rate.is_some_and(|rate| self.rate_of_stream(rate) == BitRate(0)) {
             return mistake("parallel", "the rate of the test is less than 1 bit/s for each stream".into());
         }
-        if self.omit > MAX_OMIT || !self.omit.0.is_multiple_of(MS) {
+        if self.omit > MAX_OMIT || !self.omit.as_nanos().is_multiple_of(MS) {
             let text = format!("the omitted start has whole milliseconds, and is at most {MAX_OMIT}");
             return mistake("omit", text);
         }
@@ -111,7 +111,7 @@ impl TestOptions {
 
 impl fmt::Display for TestOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let omit = match self.omit.0 {
+        let omit = match self.omit.as_nanos() {
             0 => None,
             ns if ns.is_multiple_of(S) => Some(format!("omit={}s", ns / S)),
             ns => Some(format!("omit={}ms", ns / MS)),

@@ -106,7 +106,7 @@ pub(crate) fn serve(job: &PeerJob, on_ready: impl FnOnce(Endpoint)) -> Result<()
                 }
                 Kind::Stream => server.with_service(Box::new(StreamService {
                     max_rate: job.parameters.rate,
-                    max_duration: Some(Duration::from_nanos(job.parameters.duration.0)),
+                    max_duration: Some(job.parameters.duration.to_duration()),
                 })),
                 _ => server,
             };
@@ -126,7 +126,7 @@ fn options(job: &PeerJob, port: u16, secret: &str) -> ServerOptions {
         data_timeout: PHASE_TIMEOUT,
         // The lead was admitted with this rate and this duration.
         rate_limit: job.parameters.rate.map(|rate| (BitRate(rate.0.saturating_add(rate.0 / 20)), RATE_TIME)),
-        max_duration: Some(Duration::from_nanos(job.parameters.duration.0)),
+        max_duration: Some(job.parameters.duration.to_duration()),
         gate: Some(Arc::new(TokenGate::new(Token::new(secret.as_bytes()), TIME_SKEW))),
         ..ServerOptions::default()
     }

@@ -14,7 +14,7 @@
 //! let protocol = Protocol::Udt { rate: RateChoice::Automatic, receive_packets: None };
 //! let plan = Plan { protocol, bytes: Some(1_000_000), mtu: 1500, ip_header: 20, seed: 1 };
 //! let (mut sender, mut receiver) = (Sender::new(&plan, Time::ZERO), Receiver::new(&plan, 9000));
-//! let (mut now, mut datagram) = (Time::ZERO, Vec::new());
+//! let (mut now, mut datagram) = (Instant::ZERO, Vec::new());
 //! while !receiver.counts().is_complete {
 //!     now += Time::from_micros(100);
 //!     sender.handle_timeout(now);
@@ -49,7 +49,7 @@ pub use self::{
 };
 
 use tcp::CongestionControl;
-use units::Time;
+use units::Instant;
 
 #[cfg(not(target_arch = "wasm32"))]
 use self::quic::{QuicReceiver, QuicSender};
@@ -84,7 +84,7 @@ enum ReceiverProtocol {
 impl Sender {
     /// A sender that starts now. With QUIC, its congestion control is quinn's CUBIC, and the data in flight
     /// is not counted.
-    pub fn new(plan: &Plan, now: Time) -> Self {
+    pub fn new(plan: &Plan, now: Instant) -> Self {
         Sender::with_congestion_control(plan, None, now)
     }
 
@@ -95,7 +95,7 @@ impl Sender {
         #[cfg_attr(target_arch = "wasm32", expect(unused_variables))] controller: Option<
             Box<dyn CongestionControl>,
         >,
-        now: Time,
+        now: Instant,
     ) -> Self {
         Sender(match plan.protocol {
             #[cfg(not(target_arch = "wasm32"))]
@@ -112,7 +112,7 @@ impl Sender {
 
     /// Begins a real-time stream without waiting for its receiver's start message. Other protocols ignore
     /// this.
-    pub fn begin_stream(&mut self, now: Time) {
+    pub fn begin_stream(&mut self, now: Instant) {
         if let SenderProtocol::Stream(sender) = &mut self.0 {
             sender.begin(now);
         }
@@ -205,19 +205,19 @@ impl Receiver {
 macro_rules! delegate_end {
     ($type:ident) => {
         impl End for $type {
-            fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
+            fn handle_datagram(&mut self, now: Instant, bytes: &[u8]) {
                 self.end_mut().handle_datagram(now, bytes);
             }
-            fn handle_control(&mut self, now: Time, bytes: &[u8]) {
+            fn handle_control(&mut self, now: Instant, bytes: &[u8]) {
                 self.end_mut().handle_control(now, bytes);
             }
-            fn next_timeout(&self) -> Time {
+            fn next_timeout(&self) -> Instant {
                 self.end().next_timeout()
             }
-            fn handle_timeout(&mut self, now: Time) {
+            fn handle_timeout(&mut self, now: Instant) {
                 self.end_mut().handle_timeout(now);
             }
-            fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+            fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
                 self.end_mut().poll_transmit(now, out)
             }
             fn take_control(&mut self) -> Vec<u8> {

@@ -9,7 +9,7 @@ use std::{
     collections::VecDeque,
     net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bytes::{Bytes, BytesMut};
@@ -21,7 +21,7 @@ use quinn_proto::{
 use rand_core::Rng;
 use rand_pcg::Pcg32;
 use tcp::CongestionControl;
-use units::Time;
+use units::{Instant, Time};
 
 use super::{
     End, Plan, QUIC_WINDOW_BYTES, ReceiverCounts, SenderCounts,
@@ -120,7 +120,7 @@ fn transport(plan: &Plan, window: Option<u32>, congestion: Option<&Congestion>) 
 /// The state that both ends have in common.
 struct QuicEnd {
     /// The instant of time 0.
-    base: Instant,
+    base: std::time::Instant,
     role: Role,
     endpoint: Endpoint,
     connection: Option<(ConnectionHandle, quinn_proto::Connection)>,
@@ -128,7 +128,7 @@ struct QuicEnd {
     replies: VecDeque<Vec<u8>>,
     scratch: Vec<u8>,
     /// When the connection's next timer is due.
-    timer: Time,
+    timer: Instant,
     failure: Option<String>,
 }
 
@@ -149,21 +149,21 @@ impl QuicEnd {
             connection: None,
             replies: VecDeque::new(),
             scratch: Vec::new(),
-            timer: Time::NEVER,
+            timer: Instant::NEVER,
             failure: None,
         }
     }
 
-    fn instant(&self, time: Time) -> Instant {
-        self.base + Duration::from_nanos(time.0)
+    fn std_instant(&self, at: Instant) -> std::time::Instant {
+        self.base + at.since_origin().to_duration()
     }
 
-    fn time(&self, instant: Instant) -> Time {
-        Time::from_duration(instant.saturating_duration_since(self.base))
+    fn instant(&self, at: std::time::Instant) -> Instant {
+        Instant::ZERO + Time::from_duration(at.saturating_duration_since(self.base))
     }
 
-    fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
-        let now = self.instant(now);
+    fn handle_datagram(&mut self, now: Instant, bytes: &[u8]) {
+        let now = self.std_instant(now);
         self.scratch.clear();
         let bytes = BytesMut::from(bytes);
         let peer = self.role.peer().address();
@@ -188,8 +188,8 @@ impl QuicEnd {
     }
 
     /// Runs the timers that are due, and passes each event of the connection to `on_event`.
-    fn run(&mut self, now: Time, mut on_event: impl FnMut(Event)) {
-        let now = self.instant(now);
+    fn run(&mut self, now: Instant, mut on_event: impl FnMut(Event)) {
+        let now = self.std_instant(now);
         let Some((handle, connection)) = &mut self.connection else { return };
         run_timers_and_events(&mut self.endpoint, *handle, connection, now);
         while let Some(event) = connection.poll() {
@@ -204,15 +204,15 @@ impl QuicEnd {
 
     fn update_timer(&mut self) {
         let due = self.connection.as_mut().and_then(|(_, connection)| connection.poll_timeout());
-        self.timer = due.map_or(Time::NEVER, |due| self.time(due));
+        self.timer = due.map_or(Instant::NEVER, |due| self.instant(due));
     }
 
-    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+    fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         if let Some(reply) = self.replies.pop_front() {
             out.extend_from_slice(&reply);
             return true;
         }
-        let now = self.instant(now);
+        let now = self.std_instant(now);
         let Some((_, connection)) = &mut self.connection else { return false };
         self.scratch.clear();
         let is_sent = connection.poll_transmit(now, 1, &mut self.scratch).is_some();
@@ -224,8 +224,8 @@ impl QuicEnd {
 
 /// An instant of the clock. Nothing depends on it: only differences from it are used.
 #[allow(clippy::disallowed_methods, reason = "there is no other way to make an Instant")]
-fn base() -> Instant {
-    Instant::now()
+fn base() -> std::time::Instant {
+    std::time::Instant::now()
 }
 
 /// The sending end: a client.
@@ -235,7 +235,7 @@ pub(super) struct QuicSender {
     congestion: Option<Congestion>,
     pacer: Pacer,
     /// When the pacer allows the next datagram, if one waits for it.
-    paced: Option<Time>,
+    paced: Option<Instant>,
     stream: Option<StreamId>,
     zeros: Bytes,
     /// Bytes to write.
@@ -251,7 +251,7 @@ impl QuicSender {
         plan: &Plan,
         receive_window: Option<u32>,
         controller: Option<Box<dyn CongestionControl>>,
-        now: Time,
+        now: Instant,
     ) -> Self {
         let congestion = controller.map(|controller| {
             // A client has one path.
@@ -264,7 +264,7 @@ impl QuicSender {
         config.transport_config(transport(plan, None, congestion.as_ref())).initial_dst_cid_provider(
             Arc::new(move || ids.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).draw()),
         );
-        let start = end.instant(now);
+        let start = end.std_instant(now);
         match end.endpoint.connect(start, config, Role::Receiver.address(), NAME) {
             Ok(connection) => end.connection = Some(connection),
             Err(error) => end.failure = Some(error.to_string()),
@@ -286,7 +286,7 @@ impl QuicSender {
     }
 
     /// Runs timers and events, and writes while flow control allows it.
-    fn run(&mut self, now: Time) {
+    fn run(&mut self, now: Instant) {
         let (is_connected, is_complete) = (&mut self.is_connected, &mut self.is_complete);
         self.end.run(now, |event| match event {
             Event::Connected => *is_connected = true,
@@ -370,19 +370,19 @@ impl QuicSender {
 }
 
 impl End for QuicSender {
-    fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
+    fn handle_datagram(&mut self, now: Instant, bytes: &[u8]) {
         self.end.handle_datagram(now, bytes);
         self.run(now);
     }
-    fn handle_control(&mut self, _now: Time, _bytes: &[u8]) {}
-    fn next_timeout(&self) -> Time {
+    fn handle_control(&mut self, _now: Instant, _bytes: &[u8]) {}
+    fn next_timeout(&self) -> Instant {
         self.paced.map_or(self.end.timer, |paced| paced.min(self.end.timer))
     }
-    fn handle_timeout(&mut self, now: Time) {
+    fn handle_timeout(&mut self, now: Instant) {
         self.run(now);
     }
-    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
-        let due = self.end.time(self.pacer.due());
+    fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
+        let due = self.end.instant(self.pacer.due());
         if due > now {
             self.paced = Some(due);
             return false;
@@ -393,7 +393,7 @@ impl End for QuicSender {
             return false;
         }
         let rate = self.pacing_rate();
-        self.pacer.sent(self.end.instant(now), out.len() - begin, rate);
+        self.pacer.sent(self.end.std_instant(now), out.len() - begin, rate);
         true
     }
     fn take_control(&mut self) -> Vec<u8> {
@@ -430,7 +430,7 @@ impl QuicReceiver {
         }
     }
 
-    fn run(&mut self, now: Time) {
+    fn run(&mut self, now: Instant) {
         self.end.run(now, |_| {});
         self.read();
         // Reading may have raised the limits of flow control.
@@ -464,18 +464,18 @@ impl QuicReceiver {
 }
 
 impl End for QuicReceiver {
-    fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
+    fn handle_datagram(&mut self, now: Instant, bytes: &[u8]) {
         self.end.handle_datagram(now, bytes);
         self.run(now);
     }
-    fn handle_control(&mut self, _now: Time, _bytes: &[u8]) {}
-    fn next_timeout(&self) -> Time {
+    fn handle_control(&mut self, _now: Instant, _bytes: &[u8]) {}
+    fn next_timeout(&self) -> Instant {
         self.end.timer
     }
-    fn handle_timeout(&mut self, now: Time) {
+    fn handle_timeout(&mut self, now: Instant) {
         self.run(now);
     }
-    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+    fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         self.end.poll_transmit(now, out)
     }
     fn take_control(&mut self) -> Vec<u8> {
@@ -503,12 +503,12 @@ mod tests {
     /// of the sender, until all data has arrived and is acknowledged. Returns all datagrams in the order of
     /// their transmission, and the sender's counts.
     fn exchange(plan: &Plan, dropped: usize) -> (Vec<Vec<u8>>, SenderCounts) {
-        let mut sender = QuicSender::new(plan, None, None, Time::ZERO);
+        let mut sender = QuicSender::new(plan, None, None, Instant::ZERO);
         let mut receiver = QuicReceiver::new(plan, None);
         let (mut sent, mut on_path) = (Vec::new(), VecDeque::new());
-        let (mut now, mut from_sender) = (Time::ZERO, 0);
+        let (mut now, mut from_sender) = (Instant::ZERO, 0);
         while !sender.counts().is_complete {
-            assert!(now < Time::from_secs(60), "{:?}", sender.counts());
+            assert!(now < Instant::from_secs(60), "{:?}", sender.counts());
             let ends: [&mut dyn End; 2] = [&mut sender, &mut receiver];
             for (side, end) in ends.into_iter().enumerate() {
                 if end.next_timeout() <= now {

@@ -1,6 +1,6 @@
 //! The ends of a real-time stream.
 
-use units::{BitRate, Time};
+use units::{BitRate, Instant};
 
 use super::{End, ReceiverCounts, SenderCounts, plan::UDP_HEADER};
 use crate::stream::{self, NUMBER_BYTES, Parameters, vdif};
@@ -17,7 +17,7 @@ impl StreamSender {
         StreamSender { sender: stream::Sender::new(parameters), parameters, is_complete: false }
     }
 
-    pub(super) fn begin(&mut self, now: Time) {
+    pub(super) fn begin(&mut self, now: Instant) {
         self.sender.begin(now);
     }
 
@@ -40,15 +40,15 @@ impl StreamSender {
 }
 
 impl End for StreamSender {
-    fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
+    fn handle_datagram(&mut self, now: Instant, bytes: &[u8]) {
         self.sender.handle_datagram(now, bytes);
     }
-    fn handle_control(&mut self, _now: Time, _bytes: &[u8]) {}
-    fn next_timeout(&self) -> Time {
+    fn handle_control(&mut self, _now: Instant, _bytes: &[u8]) {}
+    fn next_timeout(&self) -> Instant {
         self.sender.next_timeout()
     }
-    fn handle_timeout(&mut self, _now: Time) {}
-    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+    fn handle_timeout(&mut self, _now: Instant) {}
+    fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         let Some(number) = self.sender.poll_transmit(now) else {
             self.is_complete = self.sender.is_over(now);
             return false;
@@ -87,17 +87,17 @@ impl StreamReceiver {
 }
 
 impl End for StreamReceiver {
-    fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
+    fn handle_datagram(&mut self, now: Instant, bytes: &[u8]) {
         self.0.handle_datagram(now, bytes);
     }
-    fn handle_control(&mut self, _now: Time, _bytes: &[u8]) {}
-    fn next_timeout(&self) -> Time {
+    fn handle_control(&mut self, _now: Instant, _bytes: &[u8]) {}
+    fn next_timeout(&self) -> Instant {
         self.0.next_timeout()
     }
-    fn handle_timeout(&mut self, now: Time) {
+    fn handle_timeout(&mut self, now: Instant) {
         self.0.handle_timeout(now);
     }
-    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+    fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         self.0.poll_transmit(now, out)
     }
     fn take_control(&mut self) -> Vec<u8> {

@@ -1,6 +1,6 @@
 //! The ends of a Tsunami flow. The receiver is the client: it requests the data on the control connection.
 
-use units::Time;
+use units::Instant;
 
 use super::{End, Plan, ReceiverCounts, SenderCounts, plan::UDP_HEADER};
 use crate::tsunami::{
@@ -40,18 +40,18 @@ impl TsunamiSender {
 }
 
 impl End for TsunamiSender {
-    fn handle_datagram(&mut self, _now: Time, _bytes: &[u8]) {}
-    fn handle_control(&mut self, now: Time, bytes: &[u8]) {
+    fn handle_datagram(&mut self, _now: Instant, _bytes: &[u8]) {}
+    fn handle_control(&mut self, now: Instant, bytes: &[u8]) {
         self.server.handle_control(now, bytes);
         if self.server.requested().is_some() && self.server.completed() == 0 {
             self.server.offer(now, self.bytes, 0);
         }
     }
-    fn next_timeout(&self) -> Time {
+    fn next_timeout(&self) -> Instant {
         self.server.next_timeout()
     }
-    fn handle_timeout(&mut self, _now: Time) {}
-    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+    fn handle_timeout(&mut self, _now: Instant) {}
+    fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         let Some(block) = self.server.poll_transmit(now) else { return false };
         out.extend_from_slice(&block.header.encode());
         out.resize(out.len() + block.bytes, 0);
@@ -86,17 +86,17 @@ impl TsunamiReceiver {
 }
 
 impl End for TsunamiReceiver {
-    fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
+    fn handle_datagram(&mut self, now: Instant, bytes: &[u8]) {
         self.0.handle_datagram(now, bytes);
     }
-    fn handle_control(&mut self, now: Time, bytes: &[u8]) {
+    fn handle_control(&mut self, now: Instant, bytes: &[u8]) {
         self.0.handle_control(now, bytes);
     }
-    fn next_timeout(&self) -> Time {
-        Time::NEVER
+    fn next_timeout(&self) -> Instant {
+        Instant::NEVER
     }
-    fn handle_timeout(&mut self, _now: Time) {}
-    fn poll_transmit(&mut self, _now: Time, _out: &mut Vec<u8>) -> bool {
+    fn handle_timeout(&mut self, _now: Instant) {}
+    fn poll_transmit(&mut self, _now: Instant, _out: &mut Vec<u8>) -> bool {
         false
     }
     fn take_control(&mut self) -> Vec<u8> {

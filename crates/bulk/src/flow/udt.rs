@@ -1,6 +1,6 @@
 //! The ends of a UDT flow.
 
-use units::Time;
+use units::Instant;
 
 use super::{End, Plan, ReceiverCounts, SenderCounts};
 use crate::udt::{Arrival, CloseReason, Config, Connection, Listener, RateChoice, wire};
@@ -41,7 +41,7 @@ pub(super) struct UdtSender {
 }
 
 impl UdtSender {
-    pub(super) fn new(plan: &Plan, rate: RateChoice, now: Time) -> Self {
+    pub(super) fn new(plan: &Plan, rate: RateChoice, now: Instant) -> Self {
         let config = config(plan, SENDER_ID, None);
         let control = rate.control(plan.seed, config.mss);
         let connection = Connection::connect(now, config, [0; 4], control);
@@ -72,18 +72,18 @@ impl UdtSender {
 }
 
 impl End for UdtSender {
-    fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
+    fn handle_datagram(&mut self, now: Instant, bytes: &[u8]) {
         self.connection.handle_datagram(now, bytes);
         self.write();
     }
-    fn handle_control(&mut self, _now: Time, _bytes: &[u8]) {}
-    fn next_timeout(&self) -> Time {
+    fn handle_control(&mut self, _now: Instant, _bytes: &[u8]) {}
+    fn next_timeout(&self) -> Instant {
         self.connection.next_timeout()
     }
-    fn handle_timeout(&mut self, now: Time) {
+    fn handle_timeout(&mut self, now: Instant) {
         self.connection.handle_timeout(now);
     }
-    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+    fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         self.write();
         self.connection.poll_transmit(now, out)
     }
@@ -142,7 +142,7 @@ impl UdtReceiver {
 }
 
 impl End for UdtReceiver {
-    fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
+    fn handle_datagram(&mut self, now: Instant, bytes: &[u8]) {
         let Some(connection) = &mut self.connection else {
             match self.listener.handle_datagram(now, b"sender", bytes) {
                 Arrival::Ignored => {}
@@ -164,16 +164,16 @@ impl End for UdtReceiver {
             }
         }
     }
-    fn handle_control(&mut self, _now: Time, _bytes: &[u8]) {}
-    fn next_timeout(&self) -> Time {
-        self.connection.as_ref().map_or(Time::NEVER, Connection::next_timeout)
+    fn handle_control(&mut self, _now: Instant, _bytes: &[u8]) {}
+    fn next_timeout(&self) -> Instant {
+        self.connection.as_ref().map_or(Instant::NEVER, Connection::next_timeout)
     }
-    fn handle_timeout(&mut self, now: Time) {
+    fn handle_timeout(&mut self, now: Instant) {
         if let Some(connection) = &mut self.connection {
             connection.handle_timeout(now);
         }
     }
-    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+    fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         if let Some(reply) = self.reply.take() {
             out.extend_from_slice(&reply);
             return true;

@@ -29,7 +29,7 @@ pub use playout::{GAP_LENGTHS, Playout, PlayoutCounts};
 pub use receiver::Receiver;
 pub use sender::{Sender, SenderStatistics};
 
-use units::{BitRate, Time};
+use units::{BitRate, Instant, Time};
 
 /// Bytes of a data packet's number.
 pub const NUMBER_BYTES: usize = 8;
@@ -62,7 +62,7 @@ impl Parameters {
     pub fn time_of(&self, number: u64) -> Time {
         let bits = u128::from(number) * u128::from(self.payload_bytes) * 8;
         let ns = bits * 1_000_000_000 / u128::from(self.rate.0.max(1));
-        Time(u64::try_from(ns).unwrap_or(u64::MAX / 2))
+        Time::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX / 2))
     }
 
     /// Bytes of a data packet before the payload.
@@ -109,7 +109,7 @@ pub fn fuzz(bytes: &[u8]) {
             vdif,
         };
         let (mut sender, mut receiver) = (Sender::new(parameters), Receiver::new(parameters));
-        let (mut now, mut out) = (Time::ZERO, Vec::new());
+        let (mut now, mut out) = (Instant::ZERO, Vec::new());
         // The pieces have the length of a data packet, so that some are taken for data.
         for piece in bytes.chunks(parameters.header_bytes() + 8) {
             now += Time::from_millis(9);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use units::Time;
+use units::{Instant, Time};
 
 use super::Parameters;
 
@@ -33,7 +33,7 @@ pub struct PlayoutCounts {
 pub struct Playout {
     parameters: Parameters,
     /// When packet 0 is played.
-    first_due: Option<Time>,
+    first_due: Option<Instant>,
     /// Whether the packets from number `counts.due` on have arrived.
     arrived: VecDeque<bool>,
     gap: u64,
@@ -58,7 +58,7 @@ impl Playout {
     }
 
     /// When packet `number` is played; `None` before any packet has arrived.
-    pub fn due(&self, number: u64) -> Option<Time> {
+    pub fn due(&self, number: u64) -> Option<Instant> {
         Some(self.first_due? + self.parameters.time_of(number))
     }
 
@@ -68,7 +68,7 @@ impl Playout {
     }
 
     /// Records the arrival of a packet. Returns false if it is a duplicate, late or not of this stream.
-    pub fn record(&mut self, now: Time, number: u64) -> bool {
+    pub fn record(&mut self, now: Instant, number: u64) -> bool {
         let is_possible = self.parameters.packets.is_none_or(|packets| number < packets);
         let first_due = (now + self.parameters.deadline).saturating_sub(self.parameters.time_of(number));
         self.first_due.get_or_insert(first_due);
@@ -94,7 +94,7 @@ impl Playout {
     }
 
     /// Plays the packets that are due.
-    pub fn advance(&mut self, now: Time) {
+    pub fn advance(&mut self, now: Instant) {
         while !self.is_over() && self.due(self.counts.due).is_some_and(|due| due <= now) {
             self.counts.due += 1;
             if self.arrived.pop_front().unwrap_or(false) {
@@ -125,7 +125,7 @@ const MAX_AHEAD: Time = Time::from_secs(2);
 
 #[cfg(test)]
 mod tests {
-    use units::BitRate;
+    use units::{BitRate, Time};
 
     use super::*;
 
@@ -150,9 +150,9 @@ mod tests {
         arrivals.extend([(5 + 49, 5), (6 + 51, 6)]);
         arrivals.sort_unstable();
         for (ms, number) in arrivals {
-            playout.record(Time::from_millis(ms), number);
+            playout.record(Instant::from_millis(ms), number);
         }
-        playout.advance(Time::from_millis(200));
+        playout.advance(Instant::from_millis(200));
         let counts = playout.counts();
         assert_eq!((counts.due, counts.in_time, counts.late, counts.buffered), (40, 33, 1, 0));
         // 3 alone, 6 alone, and 10 to 14.
@@ -163,13 +163,13 @@ mod tests {
     #[test]
     fn duplicates_and_foreign_numbers_do_not_count() {
         let mut playout = playout(None);
-        assert!(playout.record(Time::ZERO, 7));
-        assert!(!playout.record(Time::ZERO, 7));
-        assert!(!playout.record(Time::ZERO, u64::MAX));
-        assert!(!playout.record(Time::ZERO, 1 << 40));
+        assert!(playout.record(Instant::ZERO, 7));
+        assert!(!playout.record(Instant::ZERO, 7));
+        assert!(!playout.record(Instant::ZERO, u64::MAX));
+        assert!(!playout.record(Instant::ZERO, 1 << 40));
         assert_eq!((playout.counts().duplicates, playout.counts().buffered), (1, 1));
         // The packets before the first arrival are missing.
-        playout.advance(Time::from_millis(50));
+        playout.advance(Instant::from_millis(50));
         assert_eq!((playout.counts().due, playout.counts().in_time), (8, 1));
         assert_eq!(playout.counts().gaps, [0, 1, 0, 0]);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use units::Time;
+use units::{Instant, Time};
 
 use super::{MAX_RANGES, Parameters, Playout, PlayoutCounts, START};
 use crate::ranges::Ranges;
@@ -30,11 +30,11 @@ pub struct Receiver {
     /// Missing packets that were not requested yet.
     unrequested: Ranges,
     /// The latest requests: first and last number, and the time.
-    requests: VecDeque<(u64, u64, Time)>,
-    next_repeat: Time,
-    next_tick: Time,
+    requests: VecDeque<(u64, u64, Instant)>,
+    next_repeat: Instant,
+    next_tick: Instant,
     /// When the start message is due again; `None` after the first packet.
-    next_start: Option<Time>,
+    next_start: Option<Instant>,
     rtt: Time,
     min_rtt: Option<Time>,
     received_bytes: u64,
@@ -50,9 +50,9 @@ impl Receiver {
             missing: Ranges::default(),
             unrequested: Ranges::default(),
             requests: VecDeque::new(),
-            next_repeat: Time::NEVER,
-            next_tick: Time::NEVER,
-            next_start: Some(Time::ZERO),
+            next_repeat: Instant::NEVER,
+            next_tick: Instant::NEVER,
+            next_start: Some(Instant::ZERO),
             rtt: INITIAL_RTT,
             min_rtt: None,
             received_bytes: 0,
@@ -80,7 +80,7 @@ impl Receiver {
     }
 
     /// Processes a datagram of the sender.
-    pub fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
+    pub fn handle_datagram(&mut self, now: Instant, bytes: &[u8]) {
         let Some(number) = self.parameters.read_number(bytes) else { return };
         self.next_tick = self.next_tick.min(now + TICK);
         self.next_start = None;
@@ -103,25 +103,25 @@ impl Receiver {
 
     /// Measures the round-trip time by a retransmission, unless the packet was requested several times
     /// (Karn's algorithm).
-    fn update_rtt(&mut self, now: Time, number: u64) {
+    fn update_rtt(&mut self, now: Instant, number: u64) {
         let mut requested =
             self.requests.iter().filter(|(first, last, _)| (*first..=*last).contains(&number));
         let (Some((.., at)), None) = (requested.next(), requested.next()) else { return };
-        let sample = now.saturating_sub(*at);
-        self.rtt = Time((self.rtt.0 * 7 + sample.0) / 8);
+        let sample = now.saturating_since(*at);
+        self.rtt = (self.rtt * 7 + sample) / 8;
         self.min_rtt = Some(self.min_rtt.map_or(sample, |min| min.min(sample)));
     }
 
     /// When [`Receiver::handle_timeout`] is due.
-    pub fn next_timeout(&self) -> Time {
+    pub fn next_timeout(&self) -> Instant {
         if self.is_over() {
-            return Time::NEVER;
+            return Instant::NEVER;
         }
-        self.next_tick.min(self.next_repeat).min(self.next_start.unwrap_or(Time::NEVER))
+        self.next_tick.min(self.next_repeat).min(self.next_start.unwrap_or(Instant::NEVER))
     }
 
     /// Advances the play-out, and makes requests due again.
-    pub fn handle_timeout(&mut self, now: Time) {
+    pub fn handle_timeout(&mut self, now: Instant) {
         self.playout.advance(now);
         if self.next_start.is_none() {
             self.next_tick = now + TICK;
@@ -130,12 +130,12 @@ impl Receiver {
             for (first, last) in std::mem::take(&mut self.missing).iter() {
                 self.unrequested.insert(first, last);
             }
-            self.next_repeat = Time::NEVER;
+            self.next_repeat = Instant::NEVER;
         }
     }
 
     /// Appends the start or a request to `out`; false if there is nothing to request.
-    pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+    pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         if self.next_start.is_some_and(|at| at <= now) {
             self.next_start = Some(now + START_INTERVAL);
             out.extend_from_slice(START);
@@ -165,7 +165,7 @@ impl Receiver {
         if out.len() == begin {
             return false;
         }
-        self.next_repeat = now + Time(self.rtt.0 * 5 / 4).max(MIN_REPEAT);
+        self.next_repeat = now + (self.rtt * 5 / 4).max(MIN_REPEAT);
         true
     }
 }

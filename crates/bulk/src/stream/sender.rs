@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use units::Time;
+use units::{Instant, Time};
 
 use super::{Parameters, RANGE_BYTES, be64};
 
@@ -31,12 +31,12 @@ pub struct SenderStatistics {
 pub struct Sender {
     parameters: Parameters,
     /// When packet 0 is due; `None` before the receiver's start.
-    start: Option<Time>,
+    start: Option<Instant>,
     /// The next packet.
     next: u64,
     /// Numbers to be retransmitted.
     repairs: VecDeque<u64>,
-    next_repair: Time,
+    next_repair: Instant,
     statistics: SenderStatistics,
 }
 
@@ -49,13 +49,13 @@ impl Sender {
             start: None,
             next: 0,
             repairs: VecDeque::new(),
-            next_repair: Time::ZERO,
+            next_repair: Instant::ZERO,
             statistics,
         }
     }
 
     /// Begins without a receiver's start: for receivers that send none, such as VLBI recorders.
-    pub fn begin(&mut self, now: Time) {
+    pub fn begin(&mut self, now: Instant) {
         self.start.get_or_insert(now);
     }
 
@@ -65,7 +65,7 @@ impl Sender {
     }
 
     /// When packet `number` is due; `None` before the start.
-    fn due(&self, number: u64) -> Option<Time> {
+    fn due(&self, number: u64) -> Option<Instant> {
         Some(self.start? + self.parameters.time_of(number))
     }
 
@@ -75,26 +75,26 @@ impl Sender {
     }
 
     /// Whether all packets are sent, and it is too late to request any of them again.
-    pub fn is_over(&self, now: Time) -> bool {
+    pub fn is_over(&self, now: Instant) -> bool {
         let end = self.parameters.packets.filter(|packets| self.next >= *packets);
         let end = end.and_then(|packets| self.due(packets));
         end.is_some_and(|end| now >= end + self.parameters.deadline)
     }
 
-    fn next_due(&self) -> Option<Time> {
+    fn next_due(&self) -> Option<Instant> {
         let is_end = self.parameters.packets.is_some_and(|packets| self.next >= packets);
         if is_end { None } else { self.due(self.next) }
     }
 
     /// When [`Sender::poll_transmit`] is due.
-    pub fn next_timeout(&self) -> Time {
-        let repair = if self.repairs.is_empty() { Time::NEVER } else { self.next_repair };
-        self.next_due().unwrap_or(Time::NEVER).min(repair)
+    pub fn next_timeout(&self) -> Instant {
+        let repair = if self.repairs.is_empty() { Instant::NEVER } else { self.next_repair };
+        self.next_due().unwrap_or(Instant::NEVER).min(repair)
     }
 
     /// The number of the next packet to send now. Retransmissions are sent in addition, at most at the
     /// stream's rate.
-    pub fn poll_transmit(&mut self, now: Time) -> Option<u64> {
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<u64> {
         while let Some(due) = self.next_due().filter(|due| *due <= now) {
             let number = self.next;
             self.next += 1;
@@ -119,7 +119,7 @@ impl Sender {
     }
 
     /// Processes a datagram of the receiver: its start, or a request.
-    pub fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
+    pub fn handle_datagram(&mut self, now: Instant, bytes: &[u8]) {
         self.begin(now);
         if bytes.len() < RANGE_BYTES || !self.parameters.repairs {
             return;

@@ -8,7 +8,7 @@
 //! 4. This client also reports 3.5 s after its last report; the published client reports only with every 50th
 //!    datagram.
 
-use units::Time;
+use units::{Instant, Time};
 
 use crate::{
     ranges::Ranges,
@@ -85,7 +85,7 @@ pub struct Client {
     inbox: Inbox,
     control: Vec<u8>,
     reply: Reply,
-    requested_at: Time,
+    requested_at: Instant,
     round_trip: Time,
     received: Ranges,
     missing: Ranges,
@@ -93,8 +93,8 @@ pub struct Client {
     next: u32,
     /// Blocks after the first number, up to the second, were sent before a restart and may still arrive.
     restart: Option<(u32, u32)>,
-    last_report: Time,
-    last_repeat: Time,
+    last_report: Instant,
+    last_repeat: Instant,
     blocks_at_report: u64,
     requested_since_report: u64,
     error_rate: f64,
@@ -115,14 +115,14 @@ impl Client {
             inbox: Inbox::default(),
             control: wire::REVISION.to_be_bytes().to_vec(),
             reply: Reply { file_bytes: 0, block_bytes: 1, blocks: 0, epoch: 0 },
-            requested_at: Time::ZERO,
+            requested_at: Instant::ZERO,
             round_trip: Time::ZERO,
             received: Ranges::default(),
             missing: Ranges::default(),
             next: 1,
             restart: None,
-            last_report: Time::ZERO,
-            last_repeat: Time::ZERO,
+            last_report: Instant::ZERO,
+            last_repeat: Instant::ZERO,
             blocks_at_report: 0,
             requested_since_report: 0,
             error_rate: 0.0,
@@ -137,7 +137,7 @@ impl Client {
     }
 
     /// Processes bytes of the control connection.
-    pub fn handle_control(&mut self, now: Time, bytes: &[u8]) {
+    pub fn handle_control(&mut self, now: Instant, bytes: &[u8]) {
         if matches!(self.state, State::Complete | State::Failed(_)) {
             return;
         }
@@ -194,7 +194,7 @@ impl Client {
         self.backlog = share.clamp(0.0, 1.0);
     }
 
-    fn try_step(&mut self, now: Time) -> Result<bool, SessionError> {
+    fn try_step(&mut self, now: Instant) -> Result<bool, SessionError> {
         match self.state {
             State::Revision => {
                 if !self.inbox.take_revision()? {
@@ -222,7 +222,7 @@ impl Client {
                 if result != 0 {
                     return Err(SessionError::Refused(result));
                 }
-                self.round_trip = now.saturating_sub(self.requested_at);
+                self.round_trip = now.saturating_since(self.requested_at);
                 self.control.extend_from_slice(&self.parameters.encode());
                 self.state = State::Reply;
             }
@@ -259,7 +259,7 @@ impl Client {
     }
 
     /// Processes a datagram; returns a block that is new.
-    pub fn handle_datagram<'a>(&mut self, now: Time, datagram: &'a [u8]) -> Option<Received<'a>> {
+    pub fn handle_datagram<'a>(&mut self, now: Instant, datagram: &'a [u8]) -> Option<Received<'a>> {
         if self.state != State::Receiving {
             return None;
         }
@@ -295,14 +295,14 @@ impl Client {
         is_new.then_some(Received { offset, bytes: &bytes[..length] })
     }
 
-    fn is_report_due(&self, now: Time) -> bool {
-        let since = now.saturating_sub(self.last_report);
+    fn is_report_due(&self, now: Instant) -> bool {
+        let since = now.saturating_since(self.last_report);
         let is_turn = self.statistics.received_blocks.is_multiple_of(FEEDBACK_DATAGRAMS);
         (is_turn && since > FEEDBACK_INTERVAL) || since > MAX_FEEDBACK_INTERVAL
     }
 
     /// Records the blocks that an arrival shows to be missing.
-    fn find_missing(&mut self, now: Time, header: Header) {
+    fn find_missing(&mut self, now: Instant, header: Header) {
         if let Some((last, wire_clear)) = self.restart {
             if header.kind != BlockKind::Last && header.block > last && header.block <= wire_clear {
                 // Sent before the restart.
@@ -319,7 +319,7 @@ impl Client {
             self.next = header.block.saturating_add(1);
         }
         let is_repeat_due =
-            now.saturating_sub(self.last_repeat) >= Time(self.round_trip.0 * 5 / 4).max(MIN_REPEAT);
+            now.saturating_since(self.last_repeat) >= (self.round_trip * 5 / 4).max(MIN_REPEAT);
         if header.kind == BlockKind::Last && is_repeat_due {
             self.add_missing(1, header.block);
             self.request_missing(now);
@@ -347,7 +347,7 @@ impl Client {
     }
 
     /// Requests the missing blocks, or a restart if there are many.
-    fn request_missing(&mut self, now: Time) {
+    fn request_missing(&mut self, now: Instant) {
         self.last_repeat = now;
         if self.missing.len() >= RESTART_BLOCKS {
             let first = self.missing.first().unwrap_or(1);
@@ -374,7 +374,7 @@ impl Client {
     }
 
     /// Reports the error rate.
-    fn report(&mut self, now: Time) {
+    fn report(&mut self, now: Instant) {
         let blocks = self.statistics.received_blocks - self.blocks_at_report;
         let requested = self.requested_since_report as f64;
         let share = requested / (1.0 + requested + blocks as f64);

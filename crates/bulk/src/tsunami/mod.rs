@@ -19,16 +19,16 @@ pub use server::{Block, Server, ServerStatistics};
 
 /// Feeds arbitrary bytes to both ends, in pieces; for fuzzers.
 pub fn fuzz(bytes: &[u8]) {
-    use units::Time;
+    use units::{Instant, Time};
     let parameters = wire::Parameters { block_bytes: 4, ..wire::Parameters::default() };
     let mut client = Client::new(b"s", "f", parameters, 1, 8);
     let mut server = Server::new(b"s", [0; wire::CHALLENGE_BYTES]);
     // Both ends share the secret, so that the fuzzer's bytes get past the authentication.
-    client.handle_control(Time::ZERO, &wire::REVISION.to_be_bytes());
-    client.handle_control(Time::ZERO, &[0; wire::CHALLENGE_BYTES + 2]);
-    server.handle_control(Time::ZERO, &wire::REVISION.to_be_bytes());
-    server.handle_control(Time::ZERO, &wire::proof(&[0; wire::CHALLENGE_BYTES], b"s"));
-    let mut now = Time::ZERO;
+    client.handle_control(Instant::ZERO, &wire::REVISION.to_be_bytes());
+    client.handle_control(Instant::ZERO, &[0; wire::CHALLENGE_BYTES + 2]);
+    server.handle_control(Instant::ZERO, &wire::REVISION.to_be_bytes());
+    server.handle_control(Instant::ZERO, &wire::proof(&[0; wire::CHALLENGE_BYTES], b"s"));
+    let mut now = Instant::ZERO;
     for piece in bytes.chunks(20) {
         now += Time::from_millis(90);
         client.handle_control(now, piece);

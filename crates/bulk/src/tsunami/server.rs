@@ -5,7 +5,7 @@
 //!    whole microseconds: it sends blocks of 1466 B at 1066 Mb/s when the target is 980 Mb/s.
 //! 2. Requests for a list of files (`!#DIR??`) and for several files (`*`) are refused.
 
-use units::Time;
+use units::{Instant, Time};
 
 use crate::{
     pacing::Pacing,
@@ -87,8 +87,8 @@ pub struct Server {
     target_delay_ns: f64,
     delay_ns: f64,
     pacing: Pacing,
-    last_feedback: Time,
-    last_slow_down: Time,
+    last_feedback: Instant,
+    last_slow_down: Instant,
     blocks_since_feedback: u32,
     completed: u64,
     statistics: ServerStatistics,
@@ -114,9 +114,9 @@ impl Server {
             retransmissions: std::collections::VecDeque::new(),
             target_delay_ns: 0.0,
             delay_ns: 0.0,
-            pacing: Pacing::new(Time::ZERO),
-            last_feedback: Time::ZERO,
-            last_slow_down: Time::ZERO,
+            pacing: Pacing::new(Instant::ZERO),
+            last_feedback: Instant::ZERO,
+            last_slow_down: Instant::ZERO,
             blocks_since_feedback: 0,
             completed: 0,
             statistics: ServerStatistics::default(),
@@ -129,7 +129,7 @@ impl Server {
     }
 
     /// Processes bytes of the control connection.
-    pub fn handle_control(&mut self, now: Time, bytes: &[u8]) {
+    pub fn handle_control(&mut self, now: Instant, bytes: &[u8]) {
         self.inbox.push(bytes);
         while self.step(now) {}
     }
@@ -140,7 +140,7 @@ impl Server {
     }
 
     /// Agrees to send the requested file. `epoch`: seconds since 1970.
-    pub fn offer(&mut self, now: Time, file_bytes: u64, epoch: u32) {
+    pub fn offer(&mut self, now: Instant, file_bytes: u64, epoch: u32) {
         if self.state == State::Offer {
             self.control.push(0);
             self.state = State::Parameters { file_bytes, epoch };
@@ -149,7 +149,7 @@ impl Server {
     }
 
     /// Refuses the requested file; the client may request another.
-    pub fn refuse(&mut self, now: Time) {
+    pub fn refuse(&mut self, now: Instant) {
         if self.state == State::Offer {
             self.control.push(8);
             self.state = State::Name;
@@ -186,7 +186,7 @@ impl Server {
     }
 
     /// Processes one message; false if it is incomplete.
-    fn step(&mut self, now: Time) -> bool {
+    fn step(&mut self, now: Instant) -> bool {
         match self.try_step(now) {
             Ok(is_complete) => is_complete,
             Err(error) => {
@@ -196,7 +196,7 @@ impl Server {
         }
     }
 
-    fn try_step(&mut self, now: Time) -> Result<bool, SessionError> {
+    fn try_step(&mut self, now: Instant) -> Result<bool, SessionError> {
         match self.state {
             State::Revision => {
                 if !self.inbox.take_revision()? {
@@ -252,7 +252,7 @@ impl Server {
         Ok(true)
     }
 
-    fn begin(&mut self, now: Time) {
+    fn begin(&mut self, now: Instant) {
         let bits = f64::from(self.parameters.block_bytes) * 8.0;
         self.target_delay_ns = bits * 1e9 / f64::from(self.parameters.target_bps);
         self.delay_ns = 3.0 * self.target_delay_ns;
@@ -266,7 +266,7 @@ impl Server {
         self.state = State::Sending;
     }
 
-    fn handle_request(&mut self, now: Time, request: Request) {
+    fn handle_request(&mut self, now: Instant, request: Request) {
         self.last_feedback = now;
         self.last_slow_down = now;
         self.blocks_since_feedback = 0;
@@ -311,12 +311,12 @@ impl Server {
     }
 
     /// When [`Server::poll_transmit`] is due.
-    pub fn next_timeout(&self) -> Time {
-        if self.state == State::Sending { self.pacing.due() } else { Time::NEVER }
+    pub fn next_timeout(&self) -> Instant {
+        if self.state == State::Sending { self.pacing.due() } else { Instant::NEVER }
     }
 
     /// The next block to be sent, if one is due.
-    pub fn poll_transmit(&mut self, now: Time) -> Option<Block> {
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Block> {
         if self.state != State::Sending || now < self.pacing.due() {
             return None;
         }
@@ -348,12 +348,12 @@ impl Server {
         Some(Block { header: Header { block, kind }, offset, bytes: bytes as usize })
     }
 
-    fn check_feedback(&mut self, now: Time) {
+    fn check_feedback(&mut self, now: Instant) {
         self.blocks_since_feedback += 1;
-        if now.saturating_sub(self.last_feedback) >= FEEDBACK_TIMEOUT {
+        if now.saturating_since(self.last_feedback) >= FEEDBACK_TIMEOUT {
             self.state = State::Failed(SessionError::NoFeedback);
         } else if self.blocks_since_feedback > BLOCKS_WITHOUT_FEEDBACK
-            && now.saturating_sub(self.last_slow_down) >= FEEDBACK_INTERVAL
+            && now.saturating_since(self.last_slow_down) >= FEEDBACK_INTERVAL
         {
             self.blocks_since_feedback = 0;
             self.last_slow_down = now;

@@ -1,7 +1,7 @@
 //! A receiver's estimates from the arrivals of packets: the receive rate and the path's capacity, as
 //! `CPktTimeWindow` of libudt 4.11 (draft-gg-udt-03 section 3.3).
 
-use units::Time;
+use units::Instant;
 
 /// Intervals of the receive rate's window (draft-gg-udt-03 section 3.3: 16).
 const RATE_WINDOW: usize = 16;
@@ -18,14 +18,14 @@ pub(crate) struct Arrivals {
     next_interval: usize,
     pairs: [u64; PAIR_WINDOW],
     next_pair: usize,
-    last: Time,
+    last: Instant,
     /// When the first packet of a pair arrived, and its number.
-    pair: Option<(Time, u32)>,
+    pair: Option<(Instant, u32)>,
 }
 
 impl Arrivals {
     /// The initial values are libudt's: one packet/s, and 1000 packets/s.
-    pub(crate) fn new(now: Time) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Arrivals {
             intervals: [1_000_000_000; RATE_WINDOW],
             next_interval: 0,
@@ -37,8 +37,8 @@ impl Arrivals {
     }
 
     /// Records the arrival of a packet.
-    pub(crate) fn record(&mut self, now: Time, sequence: u32) {
-        self.intervals[self.next_interval] = now.saturating_sub(self.last).as_nanos();
+    pub(crate) fn record(&mut self, now: Instant, sequence: u32) {
+        self.intervals[self.next_interval] = now.saturating_since(self.last).as_nanos();
         self.next_interval = (self.next_interval + 1) % RATE_WINDOW;
         self.last = now;
         match sequence % PAIR_PERIOD {
@@ -46,7 +46,7 @@ impl Arrivals {
             1 => {
                 let first = self.pair.take().filter(|(_, number)| *number == sequence - 1);
                 if let Some((first, _)) = first {
-                    self.pairs[self.next_pair] = now.saturating_sub(first).as_nanos();
+                    self.pairs[self.next_pair] = now.saturating_since(first).as_nanos();
                     self.next_pair = (self.next_pair + 1) % PAIR_WINDOW;
                 }
             }
@@ -83,14 +83,16 @@ fn per_second(sum_ns: u64, count: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use units::Time;
+
     use super::*;
 
     #[test]
     fn rate_and_capacity_of_a_paced_stream_with_pairs() {
-        let mut arrivals = Arrivals::new(Time::ZERO);
+        let mut arrivals = Arrivals::new(Instant::ZERO);
         assert_eq!(arrivals.capacity(), 1000);
         // 10,000 packets/s on average; pairs are 12 us apart.
-        let mut now = Time::ZERO;
+        let mut now = Instant::ZERO;
         for sequence in 0..PAIR_PERIOD * 100 {
             now = match sequence % PAIR_PERIOD {
                 1 => now + Time::from_micros(12),
@@ -105,9 +107,9 @@ mod tests {
 
     #[test]
     fn no_rate_without_regular_arrivals() {
-        let mut arrivals = Arrivals::new(Time::ZERO);
+        let mut arrivals = Arrivals::new(Instant::ZERO);
         for (sequence, at) in [1u64, 1_000, 1_010, 500_000, 500_001, 90_000_000].into_iter().enumerate() {
-            arrivals.record(Time::from_micros(at), sequence as u32 + 2);
+            arrivals.record(Instant::from_micros(at), sequence as u32 + 2);
         }
         assert!(arrivals.receive_rate() <= 2, "{}", arrivals.receive_rate());
     }

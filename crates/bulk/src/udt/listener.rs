@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
-use units::Time;
+use units::{Instant, Time};
 
 use crate::udt::{
     Connection, RateControl,
@@ -55,13 +55,13 @@ impl Listener {
     }
 
     /// Processes a datagram for no connection. `peer` identifies the sender's address and port.
-    pub fn handle_datagram(&self, now: Time, peer: &[u8], bytes: &[u8]) -> Arrival {
+    pub fn handle_datagram(&self, now: Instant, peer: &[u8], bytes: &[u8]) -> Arrival {
         let Ok(Packet::Control(ControlHeader { destination: 0, .. }, Control::Handshake(handshake))) =
             Packet::decode(bytes)
         else {
             return Arrival::Ignored;
         };
-        let minute = now.0 / COOKIE_PERIOD.0;
+        let minute = now.since_origin() / COOKIE_PERIOD;
         match handshake.request {
             Request::Connect => {
                 let cookie = self.cookie(peer, minute);
@@ -87,7 +87,7 @@ impl Listener {
     /// Begins the connection, with a socket ID that no other connection of the port has.
     pub fn accept(
         &self,
-        now: Time,
+        now: Instant,
         incoming: &Incoming,
         socket_id: u32,
         peer_ip: [u32; 4],

@@ -8,7 +8,7 @@
 //! use bulk::udt::{Arrival, Config, Connection, Daimd, Listener};
 //! use units::Time;
 //!
-//! let now = Time::ZERO;
+//! let now = Instant::ZERO;
 //! let listener = Listener::new(Config::default(), [7; 32]);
 //! let mut client = Connection::connect(now, Config::default(), [0; 4], Box::new(Daimd::new(1)));
 //! client.handle_timeout(now);

@@ -7,7 +7,7 @@
 
 use rand_core::Rng;
 use rand_pcg::Pcg32;
-use units::{BitRate, Time};
+use units::{BitRate, Instant, Time};
 
 /// UDT's constant interval between rate changes and acknowledgements (SYN).
 pub const SYN: Time = Time::from_millis(10);
@@ -32,11 +32,11 @@ pub struct PathState {
 /// The sending rate of a connection. Calls receive the current time and the path's state.
 pub trait RateControl: Send {
     /// A full acknowledgement: every packet before `next` has arrived.
-    fn on_ack(&mut self, now: Time, next: u64, path: &PathState);
+    fn on_ack(&mut self, now: Instant, next: u64, path: &PathState);
     /// The receiver reports `count` lost packets, the first with this index.
-    fn on_loss(&mut self, now: Time, first: u64, count: u64, path: &PathState);
+    fn on_loss(&mut self, now: Instant, first: u64, count: u64, path: &PathState);
     /// Nothing has arrived for longer than the expiration timer.
-    fn on_timeout(&mut self, now: Time, path: &PathState);
+    fn on_timeout(&mut self, now: Instant, path: &PathState);
     /// Time between two packets.
     fn period(&self) -> Time;
     /// Maximum number of packets in flight, counted from the first that is not acknowledged.
@@ -56,7 +56,7 @@ pub struct Daimd {
     is_slow_start: bool,
     /// A loss was reported since the last acknowledgement.
     has_loss: bool,
-    last_change: Time,
+    last_change: Instant,
     last_ack: u64,
     /// The next new packet at the last decrease; earlier losses belong to the same epoch.
     last_decrease: u64,
@@ -98,7 +98,7 @@ impl Daimd {
             window: INITIAL_WINDOW,
             is_slow_start: true,
             has_loss: false,
-            last_change: Time::ZERO,
+            last_change: Instant::ZERO,
             last_ack: 0,
             last_decrease: 0,
             last_decrease_period_us: 1.0,
@@ -148,8 +148,8 @@ impl Daimd {
 }
 
 impl RateControl for Daimd {
-    fn on_ack(&mut self, now: Time, next: u64, path: &PathState) {
-        if now.saturating_sub(self.last_change) < SYN {
+    fn on_ack(&mut self, now: Instant, next: u64, path: &PathState) {
+        if now.saturating_since(self.last_change) < SYN {
             return;
         }
         self.last_change = now;
@@ -183,7 +183,7 @@ impl RateControl for Daimd {
         self.period_us = self.period_us * syn_us / (self.period_us * increase + syn_us);
     }
 
-    fn on_loss(&mut self, _now: Time, first: u64, count: u64, path: &PathState) {
+    fn on_loss(&mut self, _now: Instant, first: u64, count: u64, path: &PathState) {
         if self.tolerates(count, path) || (self.is_slow_start && self.leave_slow_start(path)) {
             return;
         }
@@ -216,7 +216,7 @@ impl RateControl for Daimd {
         }
     }
 
-    fn on_timeout(&mut self, _now: Time, path: &PathState) {
+    fn on_timeout(&mut self, _now: Instant, path: &PathState) {
         if self.is_slow_start {
             self.leave_slow_start(path);
         }
@@ -251,9 +251,9 @@ impl FixedRate {
 }
 
 impl RateControl for FixedRate {
-    fn on_ack(&mut self, _now: Time, _next: u64, _path: &PathState) {}
-    fn on_loss(&mut self, _now: Time, _first: u64, _count: u64, _path: &PathState) {}
-    fn on_timeout(&mut self, _now: Time, _path: &PathState) {}
+    fn on_ack(&mut self, _now: Instant, _next: u64, _path: &PathState) {}
+    fn on_loss(&mut self, _now: Instant, _first: u64, _count: u64, _path: &PathState) {}
+    fn on_timeout(&mut self, _now: Instant, _path: &PathState) {}
     fn period(&self) -> Time {
         self.period
     }
@@ -278,7 +278,7 @@ mod tests {
     /// A control that has left slow start at 50,000 packets/s.
     fn running() -> Daimd {
         let mut control = Daimd::new(1);
-        control.on_loss(Time::ZERO, 10, 1, &PATH);
+        control.on_loss(Instant::ZERO, 10, 1, &PATH);
         assert_eq!(control.period(), Time::from_micros(20));
         control
     }
@@ -286,12 +286,12 @@ mod tests {
     #[test]
     fn slow_start_adds_the_acknowledged_packets() {
         let mut control = Daimd::new(1);
-        control.on_ack(SYN, 16, &PATH);
+        control.on_ack(Instant::ZERO + SYN, 16, &PATH);
         assert_eq!(control.window(), 32.0);
         // Less than an interval later nothing changes.
-        control.on_ack(Time::from_millis(15), 30, &PATH);
+        control.on_ack(Instant::from_millis(15), 30, &PATH);
         assert_eq!(control.window(), 32.0);
-        control.on_ack(Time::from_millis(20), 48, &PATH);
+        control.on_ack(Instant::from_millis(20), 48, &PATH);
         assert_eq!(control.window(), 64.0);
     }
 
@@ -299,23 +299,23 @@ mod tests {
     fn the_increase_is_a_power_of_ten_of_the_unused_capacity() {
         // 33,333 packets/s of 1500 B are 400 Mb/s: 10^9 x 1.5e-6 / 1500 = 1 packet per SYN.
         let mut control = running();
-        control.on_ack(SYN, 100, &PATH);
+        control.on_ack(Instant::ZERO + SYN, 100, &PATH);
         assert!((1e6 / control.period_us - 50_100.0).abs() < 1e-6);
         assert_eq!(control.window(), 50_000.0 * 0.11 + 16.0);
         // Without unused capacity the smallest increase: 0.01 packets per SYN.
-        control.on_ack(SYN + SYN, 200, &PathState { capacity: 40_000, ..PATH });
+        control.on_ack(Instant::ZERO + SYN + SYN, 200, &PathState { capacity: 40_000, ..PATH });
         assert!((1e6 / control.period_us - 50_101.0).abs() < 1e-6);
     }
 
     #[test]
     fn the_rate_decreases_once_per_epoch_and_a_few_times_more() {
         let mut control = running();
-        control.on_loss(Time::ZERO, 1200, 1, &PathState { next_index: 2000, ..PATH });
+        control.on_loss(Instant::ZERO, 1200, 1, &PathState { next_index: 2000, ..PATH });
         // The period is rounded up to whole microseconds, as in libudt.
         assert_eq!(control.period(), Time::from_micros(23));
         let mut periods = Vec::new();
         for _ in 0..20 {
-            control.on_loss(Time::ZERO, 1500, 1, &PathState { next_index: 2000, ..PATH });
+            control.on_loss(Instant::ZERO, 1500, 1, &PathState { next_index: 2000, ..PATH });
             periods.push(control.period());
         }
         assert!(periods.windows(2).all(|pair| pair[0] <= pair[1]));
@@ -325,11 +325,11 @@ mod tests {
     #[test]
     fn a_loss_stops_the_next_increase() {
         let mut control = running();
-        control.on_loss(Time::ZERO, 1200, 1, &PATH);
+        control.on_loss(Instant::ZERO, 1200, 1, &PATH);
         let period = control.period();
-        control.on_ack(SYN, 1300, &PATH);
+        control.on_ack(Instant::ZERO + SYN, 1300, &PATH);
         assert_eq!(control.period(), period);
-        control.on_ack(SYN + SYN, 1400, &PATH);
+        control.on_ack(Instant::ZERO + SYN + SYN, 1400, &PATH);
         assert!(control.period() < period);
     }
 
@@ -337,16 +337,16 @@ mod tests {
     fn tolerated_losses_do_not_slow_down() {
         let mut control = Daimd::tolerant(1, 0.01);
         for first in 0..40 {
-            control.on_loss(Time::ZERO, 1000 + first, 1, &PATH);
+            control.on_loss(Instant::ZERO, 1000 + first, 1, &PATH);
         }
         assert!(control.is_slow_start, "40 of 4096 packets are under 1 %");
-        control.on_loss(Time::ZERO, 1100, 1, &PATH);
+        control.on_loss(Instant::ZERO, 1100, 1, &PATH);
         assert!(!control.is_slow_start);
         let period = control.period();
-        control.on_loss(Time::ZERO, 900, 1, &PATH);
+        control.on_loss(Instant::ZERO, 900, 1, &PATH);
         assert_eq!(control.period(), period, "sent before the rate changed");
-        control.on_loss(Time::ZERO, 1101, 1, &PATH);
-        assert_eq!(control.period(), Time(period.0 * 9 / 8));
+        control.on_loss(Instant::ZERO, 1101, 1, &PATH);
+        assert_eq!(control.period(), period * 9 / 8);
     }
 
     #[test]

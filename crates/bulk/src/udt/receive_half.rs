@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use units::Time;
+use units::{Instant, Time};
 
 use crate::{
     ranges::Ranges,
@@ -39,7 +39,7 @@ pub(crate) struct ReceiveHalf {
     read_bytes: usize,
     lost: Ranges,
     /// Lost ranges by the time of their next report, then by their first index.
-    reports: BTreeMap<(Time, u64), Reported>,
+    reports: BTreeMap<(Instant, u64), Reported>,
     /// A packet arrived since the last search for complete messages.
     may_have_message: bool,
 }
@@ -122,18 +122,18 @@ impl ReceiveHalf {
     }
 
     /// Records that a range was reported, and when its next report is due.
-    pub(crate) fn reported(&mut self, first: u64, last: u64, due: Time) {
+    pub(crate) fn reported(&mut self, first: u64, last: u64, due: Instant) {
         self.reports.insert((due, first), Reported { last, times: 1 });
     }
 
     /// When a report is due again.
-    pub(crate) fn next_report(&self) -> Time {
-        self.reports.first_key_value().map_or(Time::NEVER, |((due, _), _)| *due)
+    pub(crate) fn next_report(&self) -> Instant {
+        self.reports.first_key_value().map_or(Instant::NEVER, |((due, _), _)| *due)
     }
 
     /// The reported ranges that are still missing and due to be reported again, at most `limit`. A range is
     /// due after `interval`, then after twice and three times that, and so on (draft-gg-udt-03 section 3.5).
-    pub(crate) fn take_due(&mut self, now: Time, interval: Time, limit: usize) -> Vec<(u64, u64)> {
+    pub(crate) fn take_due(&mut self, now: Instant, interval: Time, limit: usize) -> Vec<(u64, u64)> {
         let mut due = Vec::new();
         while due.len() < limit {
             let Some(entry) = self.reports.first_entry().filter(|entry| entry.key().0 <= now) else { break };
@@ -152,7 +152,7 @@ impl ReceiveHalf {
                 due.push((begin, index - 1));
                 let times = report.times.saturating_add(1);
                 let again = Reported { last: index - 1, times };
-                self.reports.insert((now + Time(interval.0.saturating_mul(u64::from(times))), begin), again);
+                self.reports.insert((now + interval * u64::from(times), begin), again);
             }
         }
         due
@@ -266,18 +266,18 @@ mod tests {
         let mut half = ReceiveHalf::new(0, 100);
         assert_eq!(half.insert(header(0, 1, "fl"), b"a"), Ok(None));
         assert_eq!(half.insert(header(4, 5, "fl"), b"e"), Ok(Some((1, 3))));
-        half.reported(1, 3, Time(10));
+        half.reported(1, 3, Instant::from_nanos(10));
         assert_eq!(half.insert(header(2, 3, "fl"), b"c"), Ok(None));
         assert_eq!(half.insert(header(2, 3, "fl"), b"c"), Err(()));
-        assert_eq!(half.take_due(Time(10), Time(5), 9), [(1, 1), (3, 3)]);
-        assert_eq!(half.next_report(), Time(20));
+        assert_eq!(half.take_due(Instant::from_nanos(10), Time::from_nanos(5), 9), [(1, 1), (3, 3)]);
+        assert_eq!(half.next_report(), Instant::from_nanos(20));
         let mut buffer = [0; 9];
         assert_eq!(half.read(&mut buffer), 1);
         half.insert(header(1, 2, "fl"), b"b").unwrap();
         half.insert(header(3, 4, "fl"), b"d").unwrap();
         assert_eq!(half.read(&mut buffer), 4);
         assert_eq!(&buffer[..4], b"bcde");
-        assert!(half.take_due(Time(99), Time(5), 9).is_empty());
+        assert!(half.take_due(Instant::from_nanos(99), Time::from_nanos(5), 9).is_empty());
         assert_eq!(half.space(), 100);
     }
 

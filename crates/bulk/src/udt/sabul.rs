@@ -9,7 +9,7 @@
 //! Differences from that program: 1. The reports are UDT's, over UDP; SABUL's control connection is TCP.
 //! 2. Packets sent in a SYN are the new ones and the reported losses, each of which is retransmitted once.
 
-use units::Time;
+use units::{Instant, Time};
 
 use super::rate_control::{PathState, RateControl, SYN, power_of_ten};
 
@@ -34,7 +34,7 @@ pub struct Sabul {
     /// Packets reported lost since the last SYN.
     lost: u64,
     first_index: u64,
-    last_change: Time,
+    last_change: Instant,
     /// The next new packet at the first decrease of the epoch.
     last_decrease: Option<u64>,
     reports: u64,
@@ -49,7 +49,7 @@ impl Default for Sabul {
             loss_rate: 0.0,
             lost: 0,
             first_index: 0,
-            last_change: Time::ZERO,
+            last_change: Instant::ZERO,
             last_decrease: None,
             reports: 0,
             next_decrease: 1,
@@ -59,8 +59,8 @@ impl Default for Sabul {
 }
 
 impl RateControl for Sabul {
-    fn on_ack(&mut self, now: Time, _next: u64, path: &PathState) {
-        if now.saturating_sub(self.last_change) < SYN {
+    fn on_ack(&mut self, now: Instant, _next: u64, path: &PathState) {
+        if now.saturating_since(self.last_change) < SYN {
             return;
         }
         self.last_change = now;
@@ -81,7 +81,7 @@ impl RateControl for Sabul {
         self.period_us = period_us.clamp(*PERIOD_US.start(), *PERIOD_US.end());
     }
 
-    fn on_loss(&mut self, _now: Time, first: u64, count: u64, path: &PathState) {
+    fn on_loss(&mut self, _now: Instant, first: u64, count: u64, path: &PathState) {
         self.lost += count;
         if self.last_decrease.is_none_or(|last| first > last) {
             self.period_us *= DECREASE;
@@ -98,7 +98,7 @@ impl RateControl for Sabul {
         }
     }
 
-    fn on_timeout(&mut self, _now: Time, _path: &PathState) {}
+    fn on_timeout(&mut self, _now: Instant, _path: &PathState) {}
 
     fn period(&self) -> Time {
         Time::from_nanos_f64(self.period_us * 1e3)
@@ -133,20 +133,20 @@ mod tests {
     fn a_loss_lengthens_the_period_and_stops_the_sender_for_a_syn() {
         let mut control = Sabul::default();
         assert_eq!(control.period(), Time::from_micros(10));
-        control.on_loss(Time::ZERO, 10, 1, &path(1000));
+        control.on_loss(Instant::ZERO, 10, 1, &path(1000));
         assert_eq!(
             (control.period(), control.take_pause(), control.take_pause()),
-            (Time(11_250), SYN, Time::ZERO)
+            (Time::from_nanos(11_250), SYN, Time::ZERO)
         );
         // Reports 2 to 15 of the epoch change nothing, the 16th does, then the 32nd.
         for _ in 2..=15 {
-            control.on_loss(Time::ZERO, 20, 1, &path(1000));
+            control.on_loss(Instant::ZERO, 20, 1, &path(1000));
         }
-        assert_eq!(control.period(), Time(11_250));
-        control.on_loss(Time::ZERO, 20, 1, &path(1000));
+        assert_eq!(control.period(), Time::from_nanos(11_250));
+        control.on_loss(Instant::ZERO, 20, 1, &path(1000));
         assert_eq!(control.period(), Time::from_nanos_f64(11_250.0 * 1.125));
         // A new epoch.
-        control.on_loss(Time::ZERO, 1001, 1, &path(2000));
+        control.on_loss(Instant::ZERO, 1001, 1, &path(2000));
         assert_eq!(control.take_pause(), SYN);
     }
 
@@ -154,19 +154,19 @@ mod tests {
     fn the_rate_grows_by_a_thousandth_of_a_power_of_ten_while_losses_are_rare() {
         let mut control = Sabul { period_us: 20.0, ..Sabul::default() };
         // 500 packets per SYN: 1 packet per SYN more.
-        control.on_ack(SYN, 0, &path(500));
+        control.on_ack(Instant::ZERO + SYN, 0, &path(500));
         assert!((10_000.0 / control.period_us - 501.0).abs() < 1e-9, "{}", control.period_us);
         // Less than a SYN later nothing changes.
         let period_us = control.period_us;
-        control.on_ack(SYN + Time::from_millis(9), 0, &path(900));
+        control.on_ack(Instant::ZERO + SYN + Time::from_millis(9), 0, &path(900));
         assert_eq!(control.period_us, period_us);
         // A loss of 1 % stops the increase, until the history has forgotten it.
-        control.on_loss(SYN, 600, 5, &path(900));
+        control.on_loss(Instant::ZERO + SYN, 600, 5, &path(900));
         let period_us = control.period_us;
-        control.on_ack(SYN + SYN, 0, &path(1000));
+        control.on_ack(Instant::ZERO + SYN + SYN, 0, &path(1000));
         assert_eq!(control.period_us, period_us);
-        control.on_ack(Time::from_millis(30), 0, &path(1500));
-        control.on_ack(Time::from_millis(40), 0, &path(2000));
+        control.on_ack(Instant::from_millis(30), 0, &path(1500));
+        control.on_ack(Instant::from_millis(40), 0, &path(2000));
         assert!(control.period_us < period_us);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use units::Time;
+use units::Instant;
 
 use crate::{
     ranges::Ranges,
@@ -17,9 +17,9 @@ struct Chunk {
     is_first: bool,
     is_last: bool,
     in_order: bool,
-    /// When its message is dropped instead of retransmitted; [`Time::NEVER`] for a stream.
-    expires: Time,
-    last_sent: Time,
+    /// When its message is dropped instead of retransmitted; [`Instant::NEVER`] for a stream.
+    expires: Instant,
+    last_sent: Instant,
 }
 
 /// The next transmission.
@@ -94,12 +94,12 @@ impl SendHalf {
         }
         let fits = rest.len().min(self.space() * self.payload_bytes);
         let (now, later) = rest.split_at(fits);
-        self.add(now, true, Time::NEVER);
+        self.add(now, true, Instant::NEVER);
         bytes.len() - later.len()
     }
 
     /// Adds a message; false if it does not fit now.
-    pub(crate) fn write_message(&mut self, bytes: &[u8], in_order: bool, expires: Time) -> bool {
+    pub(crate) fn write_message(&mut self, bytes: &[u8], in_order: bool, expires: Instant) -> bool {
         let fits = bytes.len().div_ceil(self.payload_bytes) <= self.space();
         if fits {
             self.add(bytes, in_order, expires);
@@ -107,7 +107,7 @@ impl SendHalf {
         fits
     }
 
-    fn add(&mut self, bytes: &[u8], in_order: bool, expires: Time) {
+    fn add(&mut self, bytes: &[u8], in_order: bool, expires: Instant) {
         let count = bytes.len().div_ceil(self.payload_bytes);
         for (i, payload) in bytes.chunks(self.payload_bytes).enumerate() {
             self.chunks.push_back(Chunk {
@@ -117,7 +117,7 @@ impl SendHalf {
                 is_last: i + 1 == count,
                 in_order,
                 expires,
-                last_sent: Time::NEVER,
+                last_sent: Instant::NEVER,
             });
         }
         if count > 0 {
@@ -141,7 +141,7 @@ impl SendHalf {
     }
 
     /// Takes the next packet to send: lost packets first, except within a packet pair.
-    pub(crate) fn take_next(&mut self, now: Time, window: f64, is_pair: bool) -> Option<Next> {
+    pub(crate) fn take_next(&mut self, now: Instant, window: f64, is_pair: bool) -> Option<Next> {
         if is_pair && self.may_send_new(window) {
             return Some(self.take_new());
         }
@@ -167,7 +167,7 @@ impl SendHalf {
     }
 
     /// Appends the packet's payload and returns its header.
-    pub(crate) fn packet(&mut self, index: u64, now: Time) -> Option<(wire::DataHeader, &[u8])> {
+    pub(crate) fn packet(&mut self, index: u64, now: Instant) -> Option<(wire::DataHeader, &[u8])> {
         let sequence = self.numbering.sequence(index);
         let chunk = self.chunks.get_mut(usize::try_from(index.checked_sub(self.acked)?).ok()?)?;
         chunk.last_sent = now;
@@ -245,11 +245,11 @@ impl SendHalf {
     }
 
     /// When the first unacknowledged packet was last sent, if it is in flight and not known to be lost.
-    pub(crate) fn head_sent_at(&self) -> Option<Time> {
+    pub(crate) fn head_sent_at(&self) -> Option<Instant> {
         let is_lost = self.lost.first() == Some(self.acked);
         self.chunks
             .front()
-            .filter(|chunk| self.has_in_flight() && !is_lost && chunk.last_sent != Time::NEVER)
+            .filter(|chunk| self.has_in_flight() && !is_lost && chunk.last_sent != Instant::NEVER)
             .map(|chunk| chunk.last_sent)
     }
 }

@@ -5,18 +5,18 @@ use std::sync::LazyLock;
 use net::{
     Destination, LossModel, Network, Node, PipeSpec, QueueLimit, Rate, Topology, test_packet::TestPacket,
 };
-use units::{BitRate, Bytes, Time};
+use units::{BitRate, Bytes, Instant, Time};
 
 /// One end: datagrams and the time go in, datagrams and timers come out.
 pub trait End {
     /// Processes a datagram.
-    fn handle_datagram(&mut self, now: Time, bytes: &[u8]);
+    fn handle_datagram(&mut self, now: Instant, bytes: &[u8]);
     /// When `handle_timeout` is due.
-    fn next_timeout(&self) -> Time;
+    fn next_timeout(&self) -> Instant;
     /// Runs timers, and the application.
-    fn handle_timeout(&mut self, now: Time);
+    fn handle_timeout(&mut self, now: Instant);
     /// The next datagram to send now.
-    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool;
+    fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool;
 }
 
 /// A symmetric path.
@@ -45,7 +45,7 @@ impl Path {
     fn pipe(&self, loss: f64) -> PipeSpec {
         PipeSpec {
             rate: Rate::Constant(self.rate),
-            delay: Time(self.rtt.0 / 2),
+            delay: self.rtt / 2,
             queue: QueueLimit::Bytes(self.queue),
             loss: if loss > 0.0 { LossModel::Independent(loss) } else { LossModel::None },
             ..PipeSpec::default()
@@ -57,7 +57,7 @@ impl Path {
 pub struct Simulation<A, B> {
     pub a: A,
     pub b: B,
-    pub now: Time,
+    pub now: Instant,
     network: Network<TestPacket>,
     /// Datagrams in flight, by number.
     datagrams: Vec<Vec<u8>>,
@@ -72,11 +72,11 @@ impl<A: End, B: End> Simulation<A, B> {
         let mut topology = Topology::new(2, 0);
         topology.add_link(Node::Host(0), Node::Host(1), path.pipe(path.loss), path.pipe(path.return_loss));
         let network = topology.build(seed).unwrap();
-        Simulation { a, b, now: Time::ZERO, network, datagrams: Vec::new(), free: Vec::new() }
+        Simulation { a, b, now: Instant::ZERO, network, datagrams: Vec::new(), free: Vec::new() }
     }
 
     /// Runs until `done`, or the deadline; returns whether it is done.
-    pub fn run(&mut self, deadline: Time, done: impl Fn(&A, &B) -> bool) -> bool {
+    pub fn run(&mut self, deadline: Instant, done: impl Fn(&A, &B) -> bool) -> bool {
         let mut delivered = Vec::new();
         let mut buffer = Vec::new();
         loop {
@@ -87,7 +87,7 @@ impl<A: End, B: End> Simulation<A, B> {
             let wake = self
                 .network
                 .next_event()
-                .unwrap_or(Time::NEVER)
+                .unwrap_or(Instant::NEVER)
                 .min(self.a.next_timeout())
                 .min(self.b.next_timeout());
             if wake >= deadline {
@@ -114,7 +114,7 @@ impl<A: End, B: End> Simulation<A, B> {
         }
     }
 
-    fn transmit(&mut self, buffer: &mut Vec<u8>, delivered: &mut Vec<(u32, Time, TestPacket)>) {
+    fn transmit(&mut self, buffer: &mut Vec<u8>, delivered: &mut Vec<(u32, Instant, TestPacket)>) {
         for station in 0..2 {
             loop {
                 buffer.clear();

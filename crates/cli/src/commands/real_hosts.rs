@@ -78,7 +78,7 @@ impl RealHostFlags {
             token: self.token(stated, config)?,
             allows_tune: self.allow_tune,
             max_rate: self.max_rate,
-            reconnect: self.reconnect.map(|time| Duration::from_nanos(time.0)),
+            reconnect: self.reconnect.map(|time| time.to_duration()),
         }))
     }
 

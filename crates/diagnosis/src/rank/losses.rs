@@ -149,7 +149,7 @@ impl Limits<'_> {
     /// Bursts of other traffic overflow a very short queue, which looks like random loss.
     fn may_be_overflow(&self) -> Option<Doubt> {
         let queue = self.seen.capacity.as_ref()?.queue?;
-        (queue.0 as f64 <= MAX_BURSTY_QUEUE * self.seen.rtt.0 as f64).then(|| Doubt {
+        (queue.as_nanos() as f64 <= MAX_BURSTY_QUEUE * self.seen.rtt.as_nanos() as f64).then(|| Doubt {
             instead: Some(Kind::ShortQueue),
             why: format!(
                 "the slowest link's queue holds only {queue}, and bursts of other traffic overflow such a queue at random"

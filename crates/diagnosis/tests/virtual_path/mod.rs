@@ -53,7 +53,7 @@ impl<'a> VirtualPath<'a> {
         let ping = PingSpec { interval: Time::from_millis(100), count: Some(count), payload: Bytes(56) };
         let echoes = self.measure(FlowKind::Ping(ping), Time::from_secs(3));
         let mut times: Vec<Time> =
-            echoes.rows.iter().filter_map(|row| Some(Time(row.srtt_us? as u64 * 1000))).collect();
+            echoes.rows.iter().filter_map(|row| Some(Time::from_nanos(row.srtt_us? as u64 * 1000))).collect();
         times.sort_unstable();
         (*times.first().expect("an echo"), (times.len() > 1).then(|| times[times.len() / 2]))
     }
@@ -114,7 +114,7 @@ impl Path for VirtualPath<'_> {
             size: Some(Bytes((size as u64 / u64::from(plan.payload)).max(1) * u64::from(plan.payload))),
             bursts: None,
         };
-        let seen = self.measure(FlowKind::Udp(udp), Time(plan.time.0 + Time::from_secs(3).0));
+        let seen = self.measure(FlowKind::Udp(udp), plan.time + Time::from_secs(3));
         let last = seen.rows.iter().rev().find_map(|row| row.datagrams_received).unwrap_or(0);
         let sent = seen.rows.last().and_then(|row| row.datagrams_sent).unwrap_or(0) as u64;
         Ok(Some(Burst {
@@ -143,7 +143,7 @@ impl Path for VirtualPath<'_> {
             generator: Some(Generator::default()),
             ..FlowContext::default()
         };
-        let micros = |time: Time| (time.0 / 1000) as i64;
+        let micros = |time: Time| time.as_micros() as i64;
         let times = FlowTimes {
             kind: schema::FlowKind::Tcp,
             cc: seen.cc.clone(),
@@ -179,23 +179,23 @@ impl Path for VirtualPath<'_> {
         };
         let mut method = AvailableBandwidth::new(limits);
         let mut budget = Budget::new(max_rate);
-        let until = Time(self.session.now().0 + AVAILABLE_TIMEOUT.0);
+        let until = self.session.now().later_by(AVAILABLE_TIMEOUT);
         while self.session.now() < until {
             let Step::Send(fleet) = method.next_step() else { return Ok(Some(method.result())) };
             let mut seen = Vec::new();
             for train in &fleet.trains {
-                let earliest = Time(self.session.now().0 + fleet.gap.0);
+                let earliest = self.session.now().later_by(fleet.gap);
                 let begin = budget.earliest(earliest, train).expect("within the limit");
-                self.session.advance(Time(begin.0 - self.session.now().0)).unwrap();
-                let at: Vec<Time> = train.offsets_ns.iter().map(|ns| Time(*ns)).collect();
+                self.session.advance(begin.since(self.session.now())).unwrap();
+                let at: Vec<Time> = train.offsets_ns.iter().map(|ns| Time::from_nanos(*ns)).collect();
                 let arrived = self.session.send_train(train.bytes, &at).unwrap();
-                budget.record(begin, Time(begin.0 + train.duration_ns()), train);
+                budget.record(begin, begin + Time::from_nanos(train.duration_ns()), train);
                 seen.push(TrainObservation {
                     bytes: train.bytes,
-                    sent_ns: train.offsets_ns.iter().map(|ns| (begin.0 + ns) as i64).collect(),
+                    sent_ns: train.offsets_ns.iter().map(|ns| (begin.as_nanos() + ns) as i64).collect(),
                     arrived_ns: arrived
                         .iter()
-                        .map(|at| Some((begin.0 + at.as_ref()?.0) as i64 + OFFSET))
+                        .map(|at| Some((begin.as_nanos() + at.as_ref()?.as_nanos()) as i64 + OFFSET))
                         .collect(),
                     host_drops: 0,
                 });

@@ -101,7 +101,7 @@ impl ProgressReport {
             srtt_us: sample.srtt_us,
         };
         let report = ProgressReport {
-            elapsed_ns: progress.elapsed.0,
+            elapsed_ns: progress.elapsed.as_nanos(),
             flows: progress.flows.iter().map(flow).collect(),
         };
         serde_json::to_string(&report).unwrap_or_default()
@@ -120,7 +120,7 @@ impl ProgressReport {
             ..FlowSample::default()
         };
         let flows = report.flows.into_iter().map(flow).collect();
-        Some(Progress { elapsed: Time(report.elapsed_ns), flows })
+        Some(Progress { elapsed: Time::from_nanos(report.elapsed_ns), flows })
     }
 }
 
@@ -175,7 +175,7 @@ pub fn check(scenario: &Scenario) -> Result<()> {
 
 /// Whether a round trip on the path, with any amount of data, takes zero time.
 fn is_instant(path: &FlowPath<'_>) -> bool {
-    path.propagation == Time(0) && path.slowest().is_none()
+    path.propagation == Time::ZERO && path.slowest().is_none()
 }
 
 /// Memory of a guest for this scenario, bytes.
@@ -282,7 +282,7 @@ struct Watchdog {
 impl Watchdog {
     fn new() -> Self {
         Watchdog {
-            elapsed: Time(0),
+            elapsed: Time::ZERO,
             used_at_progress: Duration::ZERO,
             used: Duration::ZERO,
             increased: Instant::now(),

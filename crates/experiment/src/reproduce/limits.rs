@@ -64,10 +64,10 @@ fn foreign_control(flow: &FlowSpec) -> Option<&str> {
 
 /// Whether the hosts' own time determines the round-trip time of a TCP flow: its path has no delay.
 fn is_paced_by_hosts(scenario: &Scenario) -> bool {
-    let has_turnaround = scenario.hosts.iter().any(|host| host.turnaround > Time(0));
+    let has_turnaround = scenario.hosts.iter().any(|host| host.turnaround > Time::ZERO);
     let is_tcp = |flow: &&FlowSpec| matches!(flow.kind, FlowKind::Tcp(_));
     let mut paths = scenario.flows.iter().filter(is_tcp).filter_map(|flow| FlowPath::of(scenario, flow));
-    has_turnaround && paths.any(|path| path.propagation == Time(0))
+    has_turnaround && paths.any(|path| path.propagation == Time::ZERO)
 }
 
 #[cfg(test)]

@@ -182,7 +182,7 @@ mod tests {
     use std::sync::{Mutex, mpsc};
 
     use net::TrainTimes;
-    use units::{Bytes, Time};
+    use units::{Bytes, Instant};
 
     use super::*;
     use crate::capture::tests::{captures, frame, host, take, taps};
@@ -212,7 +212,13 @@ mod tests {
         let out = Box::new(Stuck(wait, Arc::clone(&written)));
         let id = captures.begin("h1", &taps(&[host(0)]), out, "write".into(), &options).unwrap();
         for n in 0..20 {
-            take(&captures, host(0), PacketDirection::In, TrainTimes::at(Time(n)), &[frame(1)]);
+            take(
+                &captures,
+                host(0),
+                PacketDirection::In,
+                TrainTimes::at(Instant::from_nanos(n)),
+                &[frame(1)],
+            );
         }
         // `take` does not wait for the disk: this line is reached although writes block.
         drop(go_on);
@@ -222,7 +228,7 @@ mod tests {
         while counter.load(Ordering::Relaxed) > 0 {
             std::thread::yield_now();
         }
-        take(&captures, host(0), PacketDirection::In, TrainTimes::at(Time(99)), &[frame(9)]);
+        take(&captures, host(0), PacketDirection::In, TrainTimes::at(Instant::from_nanos(99)), &[frame(9)]);
         let end = captures.stop(id).unwrap();
         assert!(end.missed > 0 && end.packets + end.missed == 21, "{end:?}");
         let note = format!("the capture of h1 missed {} of 21 packets: the disk was too slow", end.missed);
@@ -243,7 +249,13 @@ mod tests {
         }
         let id = captures.start("h1", &taps(&[host(0)]), path, &CaptureOptions::default()).unwrap();
         for n in 0..1000 {
-            take(&captures, host(0), PacketDirection::In, TrainTimes::at(Time(n)), &[frame(1)]);
+            take(
+                &captures,
+                host(0),
+                PacketDirection::In,
+                TrainTimes::at(Instant::from_nanos(n)),
+                &[frame(1)],
+            );
         }
         let note = captures.stop(id).unwrap().note().unwrap();
         assert!(note.starts_with("the capture of h1 is not complete: cannot write /dev/full: "), "{note}");
@@ -266,7 +278,7 @@ mod tests {
         captures.start("h1", &taps(&[host(0)]), &path, &CaptureOptions::default()).unwrap();
         let frames: Vec<Vec<u8>> = (0..40).map(frame).collect();
         for n in 0..500 {
-            take(&captures, host(0), PacketDirection::In, TrainTimes::at(Time(n)), &frames);
+            take(&captures, host(0), PacketDirection::In, TrainTimes::at(Instant::from_nanos(n)), &frames);
         }
         drop(captures);
         assert_eq!(read(&std::fs::read(&path).unwrap()).1.len(), 20_000);

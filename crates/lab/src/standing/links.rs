@@ -9,7 +9,7 @@ mod tc_command;
 
 use net::{Direction, PipeCounters, PipeId, PipeSpec};
 use scenario::Scenario;
-use units::Time;
+use units::Instant;
 
 use super::{tc::Qdisc, tc_compose::compose, tc_kinds::Police};
 
@@ -18,7 +18,7 @@ pub(crate) struct Links(Vec<Link>, Vec<TimedChange>);
 
 /// A change of a link at a time since the lab came up.
 struct TimedChange {
-    at: Time,
+    at: Instant,
     link: usize,
     /// The parameters of both directions.
     directions: [PipeSpec; 2],
@@ -115,7 +115,7 @@ impl Links {
     /// Adopts the scenario's changes that the emulator has made until `now`, a time since the lab came up.
     /// They replace parameters and qdiscs; ports that are down, MTUs of hosts and policers remain. Returns
     /// the pipes that therefore differ from the scenario's.
-    pub(crate) fn take_changes(&mut self, now: Time) -> Vec<(PipeId, PipeSpec)> {
+    pub(crate) fn take_changes(&mut self, now: Instant) -> Vec<(PipeId, PipeSpec)> {
         let mut changed = Vec::new();
         while let Some(TimedChange { link: index, directions, .. }) = self.1.pop_if(|change| change.at <= now)
         {
@@ -227,7 +227,7 @@ fn describe(spec: &PipeSpec) -> String {
 #[cfg(test)]
 mod tests {
     use net::Rate;
-    use units::BitRate;
+    use units::{BitRate, Time};
 
     use super::*;
 
@@ -277,24 +277,27 @@ mod tests {
         "#;
         let scenario = scenario::ScenarioFile::parse("x.toml", text).unwrap().resolve(None, &[]).unwrap();
         let mut links = Links::new(&scenario);
-        assert!(links.take_changes(Time::from_secs(3)).is_empty(), "the emulator has made the change itself");
+        assert!(
+            links.take_changes(Instant::from_secs(3)).is_empty(),
+            "the emulator has made the change itself"
+        );
         assert!(links.state(0, 1).contains("40 ms"), "{}", links.state(0, 1));
         let mut links = Links::new(&scenario);
-        assert!(links.take_changes(Time::from_millis(2_999)).is_empty());
+        assert!(links.take_changes(Instant::from_millis(2_999)).is_empty());
         tc(&mut links, "qdisc add dev h2-eth0 root netem delay 7ms").unwrap();
         links.ifconfig(&arguments("h1-eth0 down")).unwrap();
-        let changed = links.take_changes(Time::from_secs(3));
+        let changed = links.take_changes(Instant::from_secs(3));
         assert_eq!(
             changed.iter().map(|(_, spec)| spec.delay).collect::<Vec<_>>(),
             [Time::from_millis(40); 2]
         );
         assert!(changed.iter().all(|(_, spec)| spec.down), "the port stays down");
         assert!(links.state(0, 1).contains("40 ms"), "{}", links.state(0, 1));
-        assert!(links.take_changes(Time::from_secs(4)).is_empty());
+        assert!(links.take_changes(Instant::from_secs(4)).is_empty());
         // A command changes the link's current parameters.
         let done = links.link(&arguments("h1-h2 forward loss 1%")).unwrap();
         assert_eq!(done.changed[0].1.delay, Time::from_millis(40));
-        let changed = links.take_changes(Time::from_secs(60));
+        let changed = links.take_changes(Instant::from_secs(60));
         assert_eq!(changed[0].1.rate, Rate::Constant(BitRate(1_000_000)));
         assert_eq!(changed[1].1.rate, Rate::Unlimited);
     }

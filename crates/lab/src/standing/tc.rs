@@ -342,7 +342,7 @@ fn netem(arguments: Arguments<'_, '_>) -> Result<Netem, String> {
             other => return Err(format!("netem {other} is not supported on an emulated port")),
         }
     }
-    if netem.reorder > 0.0 && netem.delay == Time(0) {
+    if netem.reorder > 0.0 && netem.delay == Time::ZERO {
         return Err("netem reorder needs a delay".into());
     }
     Ok(netem)
@@ -395,7 +395,7 @@ fn starts_number(argument: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use net::{LossUnit, PipeSpec, QueueLimit, Rate, Reorder};
-    use units::Bytes;
+    use units::{Bytes, Time};
 
     use super::{super::tc_compose::compose, *};
 

@@ -92,7 +92,7 @@ pub(crate) fn warning(kind: &QdiscKind, spec: &PipeSpec) -> Option<&'static str>
 
 fn apply_netem(netem: &Netem, spec: &mut PipeSpec) {
     spec.delay = netem.delay;
-    spec.jitter = (netem.jitter > Time(0)).then_some(Jitter {
+    spec.jitter = (netem.jitter > Time::ZERO).then_some(Jitter {
         spread: netem.jitter,
         distribution: netem.distribution,
         reorders: true,
@@ -166,10 +166,10 @@ pub(crate) fn format_rate(rate: BitRate) -> String {
 
 fn fmt_netem(netem: &Netem, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(f, " limit {}", netem.limit.unwrap_or(NETEM_LIMIT))?;
-    if netem.delay > Time(0) {
+    if netem.delay > Time::ZERO {
         write!(f, " delay {}", format_time(netem.delay))?;
     }
-    if netem.jitter > Time(0) {
+    if netem.jitter > Time::ZERO {
         write!(f, "  {}", format_time(netem.jitter))?;
     }
     match &netem.loss {

@@ -22,7 +22,11 @@ pub(crate) fn time(text: &str) -> Result<Time, String> {
     };
     let time = number * nanos;
     // Maximum: one day.
-    if time > 86_400e9 { Err(format!("{text} is too long")) } else { Ok(Time(time.round() as u64)) }
+    if time > 86_400e9 {
+        Err(format!("{text} is too long"))
+    } else {
+        Ok(Time::from_nanos(time.round() as u64))
+    }
 }
 
 /// `10gbit`, `100Mbit`, `1mbps` (bytes per second).
@@ -81,9 +85,9 @@ mod tests {
 
     #[test]
     fn quantities_are_parsed_as_by_tc() {
-        assert_eq!(time("20ms"), Ok(Time(20_000_000)));
-        assert_eq!(time("100"), Ok(Time(100_000)));
-        assert_eq!(time("1.5sec"), Ok(Time(1_500_000_000)));
+        assert_eq!(time("20ms"), Ok(Time::from_millis(20)));
+        assert_eq!(time("100"), Ok(Time::from_nanos(100_000)));
+        assert_eq!(time("1.5sec"), Ok(Time::from_nanos(1_500_000_000)));
         assert_eq!(rate("10gbit"), Ok(BitRate(10_000_000_000)));
         assert_eq!(rate("100Mbit"), Ok(BitRate(100_000_000)));
         assert_eq!(rate("1mbps"), Ok(BitRate(8_000_000)));

@@ -1,7 +1,5 @@
 //! Bursts of datagrams over a path, to `longfat serve` or an iperf3 server.
 
-use std::time::Duration;
-
 use diagnosis::{Arrived, Burst, DatagramPlan, is_busy};
 use iperf3::report::{Amount, Protocol, StreamEnd};
 use units::Bytes;
@@ -16,7 +14,7 @@ pub fn send(tests: &mut TestSeries, plan: &DatagramPlan) -> Result<Option<Burst>
     let test = PathTest {
         protocol: Protocol::Udp,
         streams: 1,
-        amount: Amount::Time(Duration::from_nanos(plan.time.0)),
+        amount: Amount::Time(plan.time.to_duration()),
         rate: Some(plan.rate),
         block: Some(Bytes(plan.payload.into())),
         is_even: plan.is_even,

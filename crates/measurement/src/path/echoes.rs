@@ -46,7 +46,7 @@ pub fn round_trips(to: IpAddr, count: u32) -> Result<RoundTrips, Error> {
     times.sort_unstable();
     let fastest = times.first().ok_or(Error::NoReply { host: to, count })?;
     // More digits than the precision of an echo would only be noise.
-    let rounded = |time: &Duration| Time(units::three_digits(time.as_nanos() as f64));
+    let rounded = |time: &Duration| Time::from_nanos(units::three_digits(time.as_nanos() as f64));
     let median = (times.len() > 1).then(|| rounded(&times[times.len() / 2]));
     Ok(RoundTrips { min: rounded(fastest), median })
 }
@@ -74,5 +74,5 @@ pub(super) fn echoes(
 pub fn connect_time(to: IpAddr, port: u16) -> std::io::Result<Time> {
     let before = Instant::now();
     TcpStream::connect_timeout(&(to, port).into(), REPLY_TIMEOUT)?;
-    Ok(Time(before.elapsed().as_nanos() as u64))
+    Ok(Time::from_nanos(before.elapsed().as_nanos() as u64))
 }

@@ -9,10 +9,7 @@ mod error;
 mod mtu;
 mod series;
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    time::Duration,
-};
+use std::net::{IpAddr, SocketAddr};
 
 use diagnosis::{Burst, DatagramPlan, Mtu, Path, RoundTrips, TcpPlan, TcpResult};
 use iperf3::{
@@ -151,7 +148,7 @@ fn tcp_test(streams: u32, plan: &TcpPlan) -> PathTest {
     PathTest {
         protocol: Protocol::Tcp,
         streams,
-        amount: Amount::Time(Duration::from_nanos(plan.time.0)),
+        amount: Amount::Time(plan.time.to_duration()),
         rate: None,
         block: None,
         is_even: false,

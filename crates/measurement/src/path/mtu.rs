@@ -28,7 +28,7 @@ pub fn find(to: IpAddr, device: u32, rtt: Time) -> Result<Mtu, traffic::Error> {
         IpAddr::V4(_) => (MIN_MTU.0, HEADERS.0),
         IpAddr::V6(_) => (MIN_MTU.1, HEADERS.1),
     };
-    let timeout = REPLY_TIMEOUT + 4 * Duration::from_nanos(rtt.0);
+    let timeout = REPLY_TIMEOUT + 4 * rtt.to_duration();
     let passes = |bytes: u32| {
         let sent = echoes(to, TRIES, Bytes(u64::from(bytes - headers)), timeout)?;
         Ok::<bool, traffic::Error>(sent.iter().any(|echo| echo.rtt.is_some()))

@@ -33,7 +33,7 @@ impl History {
             self.rows.pop_front();
         }
         if let Some(change) = Change::of(self.rows.make_contiguous()) {
-            let changed_us = i64::try_from(change.at.0 / 1000).unwrap_or(i64::MAX);
+            let changed_us = i64::try_from(change.at.as_micros()).unwrap_or(i64::MAX);
             self.rows.retain(|row| row.time_us >= changed_us + ADAPTATION_US);
             self.changes.push(change);
         }

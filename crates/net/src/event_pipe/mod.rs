@@ -10,7 +10,7 @@
 mod server;
 mod wire;
 
-use units::Time;
+use units::{Instant, Time};
 
 use crate::{
     DropCause, LossUnit, PipeCounters, PipeSpec, TrainTimes, XcpPacket,
@@ -36,7 +36,7 @@ pub(crate) struct EventPipe<P> {
     free_at: Fixed,
     /// Departures of the first and the last segment of the part that is leaving.
     leaving: Option<(Fixed, Fixed)>,
-    dropped: Vec<(Time, DropCause, P)>,
+    dropped: Vec<(Instant, DropCause, P)>,
     counters: PipeCounters,
     /// Integral of the queue's bytes over time until `integrated_until`, in the scale of [`Fixed`], without
     /// the part of the pipe before a handover.
@@ -81,7 +81,7 @@ impl<P: XcpPacket> EventPipe<P> {
         spec: &PipeSpec,
         seed: u64,
         stream: u64,
-        now: Time,
+        now: Instant,
         handover: Handover<P>,
     ) -> Self {
         let mut pipe = EventPipe::new(spec, seed, stream);
@@ -115,7 +115,7 @@ impl<P: XcpPacket> EventPipe<P> {
         &mut self,
         arrival: TrainTimes,
         packet: P,
-        drop: &mut impl FnMut(Time, DropCause, P),
+        drop: &mut impl FnMut(Instant, DropCause, P),
     ) {
         if self.spec.down {
             self.counters.dropped_down += u64::from(packet.segments());
@@ -145,7 +145,7 @@ impl<P: XcpPacket> EventPipe<P> {
     }
 
     /// The instant at which [`EventPipe::pop`] must be called.
-    pub(crate) fn next_event(&self) -> Option<Time> {
+    pub(crate) fn next_event(&self) -> Option<Instant> {
         if !self.dropped.is_empty() {
             return Some(self.context.now.ceil());
         }
@@ -156,8 +156,8 @@ impl<P: XcpPacket> EventPipe<P> {
     /// Processes the events until `now`. Returns the packet that leaves, if one does.
     pub(crate) fn pop(
         &mut self,
-        now: Time,
-        drop: &mut impl FnMut(Time, DropCause, P),
+        now: Instant,
+        drop: &mut impl FnMut(Instant, DropCause, P),
     ) -> Option<(TrainTimes, P)> {
         self.run(Fixed::from(now));
         self.report_drops(drop);
@@ -166,14 +166,14 @@ impl<P: XcpPacket> EventPipe<P> {
 
     /// The time until the segment in service and those in the queue have left, at the mean rate. Zero while
     /// the link is down: arriving packets do not wait for it.
-    pub(crate) fn drain_time(&self, now: Time) -> Time {
+    pub(crate) fn drain_time(&self, now: Instant) -> Time {
         let Some(byte) = self.context.per_byte.filter(|_| !self.spec.down) else { return Time::ZERO };
         let departs = self.sending.and_then(|sending| sending.departs).unwrap_or(Fixed::ZERO);
-        (departs.saturating_sub(Fixed::from(now)) + byte * self.queue.backlog().bytes).ceil()
+        (departs.saturating_sub(Fixed::from(now)) + byte * self.queue.backlog().bytes).ceil_span()
     }
 
     /// The counters as of `now`. Resets `max_queue_bytes_since`.
-    pub(crate) fn sample(&mut self, now: Time) -> PipeCounters {
+    pub(crate) fn sample(&mut self, now: Instant) -> PipeCounters {
         self.run(Fixed::from(now));
         self.integrate_until(Fixed::from(now));
         let held = self.held();
@@ -187,7 +187,7 @@ impl<P: XcpPacket> EventPipe<P> {
 
     /// Applies a new specification from `now` on. Queued packets stay queued, the segment in service
     /// continues at the new rate, and packets on the wire keep their arrival time.
-    pub(crate) fn change(&mut self, now: Time, spec: &PipeSpec) {
+    pub(crate) fn change(&mut self, now: Instant, spec: &PipeSpec) {
         let now = Fixed::from(now);
         self.run(now);
         self.integrate_until(now);
@@ -334,7 +334,7 @@ impl<P: XcpPacket> EventPipe<P> {
         }
     }
 
-    fn report_drops(&mut self, drop: &mut impl FnMut(Time, DropCause, P)) {
+    fn report_drops(&mut self, drop: &mut impl FnMut(Instant, DropCause, P)) {
         self.dropped.drain(..).for_each(|(at, cause, packet)| drop(at, cause, packet));
     }
 

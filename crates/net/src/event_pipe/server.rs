@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use units::Time;
+use units::{Instant, Time};
 
 use crate::{OPPORTUNITY_BYTES, PipeSpec, Rate, RateTrace, fixed::Fixed};
 
@@ -151,7 +151,7 @@ fn instant_of(at: &[u64], index: u64) -> Fixed {
     let count = (at.len() as u64).max(1);
     let within = at.get((index % count) as usize).copied().unwrap_or(period);
     let ms = (index / count).saturating_mul(period).saturating_add(within);
-    Fixed::from(Time::from_millis(ms))
+    Fixed::from(Instant::from_millis(ms))
 }
 
 /// The work to send `bytes`: bits times nanoseconds per second, in the scale of [`Fixed`].
@@ -183,11 +183,11 @@ fn after_steps(trace: &RateTrace, start: Fixed, bytes: u64) -> Fixed {
     // If the current step is not enough, skip whole periods in one step.
     if step(trace, at).is_some_and(|(rate, until)| left > work_of(rate, until.saturating_sub(at))) {
         let whole = work_of_period(trace);
-        let Some(periods) = left.checked_div(whole) else { return Fixed::from(Time::NEVER) };
+        let Some(periods) = left.checked_div(whole) else { return Fixed::from(Instant::NEVER) };
         at = Fixed::from_raw(at.raw().saturating_add(period.raw().saturating_mul(periods)));
         left -= whole * periods;
-        if at >= Fixed::from(Time::NEVER) {
-            return Fixed::from(Time::NEVER);
+        if at >= Fixed::from(Instant::NEVER) {
+            return Fixed::from(Instant::NEVER);
         }
     }
     while let Some((rate, until)) = step(trace, at) {

@@ -9,7 +9,7 @@ use std::{
     collections::{BinaryHeap, VecDeque},
 };
 
-use units::Time;
+use units::{Instant, Time};
 
 use crate::{
     DropCause, Jitter, Packet, PipeCounters, PipeSpec, Reorder, TrainTimes,
@@ -57,7 +57,7 @@ pub(crate) struct ImpairedWire<P> {
     in_order: VecDeque<OnWire<P>>,
     /// Packets that may overtake others.
     any_order: BinaryHeap<Reverse<OnWire<P>>>,
-    last_arrival: Time,
+    last_arrival: Instant,
     number: u64,
     /// Packets since the last one that overtook others.
     since_reordered: u32,
@@ -76,7 +76,7 @@ impl<P: Packet> ImpairedWire<P> {
             loss_draws: Draws::new(seed, stream, Purpose::Loss),
             in_order: VecDeque::new(),
             any_order: BinaryHeap::new(),
-            last_arrival: Time::ZERO,
+            last_arrival: Instant::ZERO,
             number: 0,
             since_reordered: 0,
         };
@@ -115,7 +115,7 @@ impl<P: Packet> ImpairedWire<P> {
     }
 
     /// Decides on the loss of a whole packet, before it enters the queue.
-    pub(crate) fn draw_for_packet(&mut self, now: Time) -> LossDraw {
+    pub(crate) fn draw_for_packet(&mut self, now: Instant) -> LossDraw {
         match self.loss.as_mut().is_some_and(|loss| loss.next_is_lost(now)) {
             true => LossDraw::Lost,
             false => LossDraw::Passes,
@@ -123,7 +123,7 @@ impl<P: Packet> ImpairedWire<P> {
     }
 
     /// Decides the fate of a segment that leaves the queue at `at`.
-    pub(crate) fn fate(&mut self, loss: LossDraw, at: Time) -> WireFate {
+    pub(crate) fn fate(&mut self, loss: LossDraw, at: Instant) -> WireFate {
         let is_lost = match loss {
             LossDraw::Lost => return WireFate::UNIMPAIRED,
             LossDraw::Passes => false,
@@ -145,7 +145,7 @@ impl<P: Packet> ImpairedWire<P> {
         part: PacketPart<P>,
         fate: WireFate,
         counters: &mut PipeCounters,
-        drops: &mut Vec<(Time, DropCause, P)>,
+        drops: &mut Vec<(Instant, DropCause, P)>,
     ) {
         let segments = u64::from(part.packet.segments());
         let mut packet = part.packet;
@@ -169,14 +169,14 @@ impl<P: Packet> ImpairedWire<P> {
     }
 
     /// When the next packet arrives.
-    pub(crate) fn next_due(&self) -> Option<Time> {
+    pub(crate) fn next_due(&self) -> Option<Instant> {
         let in_order = self.in_order.front().map(|next| next.delivery.last);
         let any_order = self.any_order.peek().map(|next| next.0.delivery.last);
         in_order.into_iter().chain(any_order).min()
     }
 
     /// Takes the next packet that has arrived by `now`.
-    pub(crate) fn pop(&mut self, now: Time) -> Option<(TrainTimes, P)> {
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<(TrainTimes, P)> {
         let key = |next: &OnWire<P>| (next.delivery.last, next.number);
         let (ring, heap) = (self.in_order.front().map(key), self.any_order.peek().map(|next| key(&next.0)));
         let from_ring = match (ring, heap) {
@@ -210,7 +210,7 @@ impl<P: Packet> ImpairedWire<P> {
     fn draw_delay(&mut self) -> Time {
         let Some(jitter) = self.jitter else { return self.delay };
         let deviation = self.draws.deviation(jitter.distribution) * jitter.spread.as_nanos_f64();
-        Time(libm::round(self.delay.as_nanos_f64() + deviation) as u64)
+        Time::from_nanos(libm::round(self.delay.as_nanos_f64() + deviation) as u64)
     }
 
     /// As in netem: the first gap - 1 packets are delayed, then each packet overtakes with the probability;

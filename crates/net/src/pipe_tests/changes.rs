@@ -19,8 +19,8 @@ fn the_packet_in_service_continues_at_the_new_rate() {
     for make in [TestPipe::new, TestPipe::event_driven] {
         let spec = at_rate(RATE, QueueLimit::Unlimited);
         let mut pipe = make(&spec, 1);
-        (0..4).for_each(|i| pipe.offer(Time(0), TestSegments::single(i, 1486)));
-        pipe.change(Time(3 * MS / 2), &at_rate(2 * RATE, QueueLimit::Unlimited));
+        (0..4).for_each(|i| pipe.offer(Instant::ZERO, TestSegments::single(i, 1486)));
+        pipe.change(Instant::from_nanos(3 * MS / 2), &at_rate(2 * RATE, QueueLimit::Unlimited));
         pipe.run(END);
         // Half of the second packet takes a quarter of a millisecond, each later one half a millisecond.
         for (end, expected) in ends(&pipe).iter().zip([MS, 7 * MS / 4, 9 * MS / 4, 11 * MS / 4]) {
@@ -37,23 +37,23 @@ fn the_time_to_drain_is_the_same_for_each_kind_of_pipe() {
     for make in [TestPipe::new, TestPipe::event_driven] {
         let spec = at_rate(RATE, QueueLimit::Unlimited);
         let mut pipe = make(&spec, 1);
-        assert_eq!(pipe.inner.drain_time(Time(0)), Time::ZERO);
-        (0..2).for_each(|i| pipe.offer(Time(0), TestSegments::single(i, 1486)));
-        let drain_time = pipe.inner.drain_time(Time(MS / 2)).as_nanos();
+        assert_eq!(pipe.inner.drain_time(Instant::ZERO), Time::ZERO);
+        (0..2).for_each(|i| pipe.offer(Instant::ZERO, TestSegments::single(i, 1486)));
+        let drain_time = pipe.inner.drain_time(Instant::from_nanos(MS / 2)).as_nanos();
         assert!(drain_time.abs_diff(3 * MS / 2) < 10, "{drain_time}");
-        pipe.change(Time(MS / 2), &PipeSpec { down: true, ..spec });
-        assert_eq!(pipe.inner.drain_time(Time(MS / 2)), Time::ZERO);
+        pipe.change(Instant::from_nanos(MS / 2), &PipeSpec { down: true, ..spec });
+        assert_eq!(pipe.inner.drain_time(Instant::from_nanos(MS / 2)), Time::ZERO);
     }
 }
 
 #[test]
 fn packets_on_the_wire_keep_their_arrival_time_and_order() {
-    let spec = PipeSpec { delay: Time(100 * MS), ..PipeSpec::default() };
+    let spec = PipeSpec { delay: Time::from_millis(100), ..PipeSpec::default() };
     let mut pipe = TestPipe::new(&spec, 1);
-    pipe.offer(Time(0), TestSegments::single(0, 1486));
-    pipe.change(Time(10 * MS), &PipeSpec { delay: Time(20 * MS), ..PipeSpec::default() });
-    pipe.offer(Time(20 * MS), TestSegments::single(1, 1486));
-    pipe.offer(Time(90 * MS), TestSegments::single(2, 1486));
+    pipe.offer(Instant::ZERO, TestSegments::single(0, 1486));
+    pipe.change(Instant::from_millis(10), &PipeSpec { delay: Time::from_millis(20), ..PipeSpec::default() });
+    pipe.offer(Instant::from_millis(20), TestSegments::single(1, 1486));
+    pipe.offer(Instant::from_millis(90), TestSegments::single(2, 1486));
     pipe.run(END);
     assert_eq!(ends(&pipe), [100 * MS, 100 * MS, 110 * MS]);
 }
@@ -61,9 +61,9 @@ fn packets_on_the_wire_keep_their_arrival_time_and_order() {
 #[test]
 fn a_smaller_limit_drops_no_queued_packets() {
     let mut pipe = TestPipe::new(&at_rate(RATE, QueueLimit::Packets(10)), 1);
-    (0..10).for_each(|i| pipe.offer(Time(0), TestSegments::single(i, 1486)));
-    pipe.change(Time(1), &at_rate(RATE, QueueLimit::Packets(3)));
-    pipe.offer(Time(2), TestSegments::single(10, 1486));
+    (0..10).for_each(|i| pipe.offer(Instant::ZERO, TestSegments::single(i, 1486)));
+    pipe.change(Instant::from_nanos(1), &at_rate(RATE, QueueLimit::Packets(3)));
+    pipe.offer(Instant::from_nanos(2), TestSegments::single(10, 1486));
     pipe.run(END);
     assert_eq!(pipe.numbers(), (0..10).collect::<Vec<_>>());
     assert_eq!(pipe.dropped(DropCause::Queue), [10]);
@@ -71,15 +71,15 @@ fn a_smaller_limit_drops_no_queued_packets() {
 
 #[test]
 fn a_link_that_is_down_drops_arrivals_and_keeps_queued_packets() {
-    let spec = PipeSpec { delay: Time(5 * MS), ..at_rate(RATE, QueueLimit::Unlimited) };
+    let spec = PipeSpec { delay: Time::from_millis(5), ..at_rate(RATE, QueueLimit::Unlimited) };
     let down = PipeSpec { down: true, ..spec.clone() };
     let mut pipe = TestPipe::new(&spec, 1);
-    (0..3).for_each(|i| pipe.offer(Time(0), TestSegments::single(i, 1486)));
-    pipe.change(Time(3 * MS / 2), &down);
-    pipe.offer(Time(2 * MS), TestSegments::train(3, 4, 1486));
-    pipe.run(Time(99 * MS));
+    (0..3).for_each(|i| pipe.offer(Instant::ZERO, TestSegments::single(i, 1486)));
+    pipe.change(Instant::from_nanos(3 * MS / 2), &down);
+    pipe.offer(Instant::from_millis(2), TestSegments::train(3, 4, 1486));
+    pipe.run(Instant::from_millis(99));
     assert_eq!(pipe.numbers(), [0], "only packet 0 was on the wire");
-    pipe.change(Time(100 * MS), &spec);
+    pipe.change(Instant::from_millis(100), &spec);
     pipe.run(END);
     assert_eq!(pipe.dropped(DropCause::Down), [3, 4, 5, 6]);
     for (end, expected) in ends(&pipe).iter().zip([6 * MS, 105 * MS + MS / 2, 106 * MS + MS / 2]) {
@@ -91,8 +91,8 @@ fn a_link_that_is_down_drops_arrivals_and_keeps_queued_packets() {
 #[test]
 fn an_unlimited_rate_empties_the_queue_at_once() {
     let mut pipe = TestPipe::new(&at_rate(RATE, QueueLimit::Unlimited), 1);
-    (0..10).for_each(|i| pipe.offer(Time(0), TestSegments::single(i, 1486)));
-    pipe.change(Time(3 * MS / 2), &PipeSpec::default());
+    (0..10).for_each(|i| pipe.offer(Instant::ZERO, TestSegments::single(i, 1486)));
+    pipe.change(Instant::from_nanos(3 * MS / 2), &PipeSpec::default());
     pipe.run(END);
     assert_eq!(ends(&pipe).iter().filter(|end| **end == 3 * MS / 2).count(), 9);
 }
@@ -112,7 +112,7 @@ proptest! {
             discipline,
             queue: QueueLimit::Packets(60),
             loss: LossModel::Independent(loss),
-            delay: Time(rate.unwrap_or(7) % MS),
+            delay: Time::from_nanos(rate.unwrap_or(7) % MS),
             ..PipeSpec::default()
         }).collect();
         let first = PipeSpec { discipline: Discipline::default(), ..specs[0].clone() };
@@ -122,13 +122,13 @@ proptest! {
             now += gap;
             if *kind == 0 {
                 let spec = &specs[i % specs.len()];
-                pipe.change(Time(now), &PipeSpec { down: i % 3 == 0, ..spec.clone() });
+                pipe.change(Instant::from_nanos(now), &PipeSpec { down: i % 3 == 0, ..spec.clone() });
             } else {
-                pipe.offer(Time(now), TestSegments::train(number, *segments, 1000));
+                pipe.offer(Instant::from_nanos(now), TestSegments::train(number, *segments, 1000));
                 number += u64::from(*segments);
             }
         }
-        pipe.change(Time(now + 1), &first);
+        pipe.change(Instant::from_nanos(now + 1), &first);
         pipe.run(END);
         let mut all = pipe.numbers();
         prop_assert!(all.windows(2).all(|w| w[0] < w[1]), "one flow stays in order");

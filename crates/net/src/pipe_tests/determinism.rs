@@ -19,7 +19,7 @@ fn mixed(seed: u64) -> u64 {
         LossModel::GilbertElliott(chain),
         LossModel::Every(50),
         LossModel::Packets(vec![3, 99, 100]),
-        LossModel::Times { at: vec![Time(1_000_000), Time(5_000_000)], count: 7 },
+        LossModel::Times { at: vec![Instant::from_millis(1), Instant::from_millis(5)], count: 7 },
     ];
     let (min, max) = (Bytes(20_000), Bytes(60_000));
     let red = Red { min, max, max_probability: 0.1, weight: 0.01, gentle: true, ecn: true };
@@ -27,10 +27,18 @@ fn mixed(seed: u64) -> u64 {
         Discipline::default(),
         Discipline::DropHead,
         Discipline::Red(red),
-        Discipline::Codel(Codel { target: Time(100_000), interval: Time(1_000_000), ecn: true }),
+        Discipline::Codel(Codel {
+            target: Time::from_nanos(100_000),
+            interval: Time::from_millis(1),
+            ecn: true,
+        }),
         Discipline::FqCodel(FqCodel::default()),
         Discipline::Fq(Fq::default()),
-        Discipline::DualPi2(DualPi2 { target: Time(500_000), update: Time(500_000), ..DualPi2::default() }),
+        Discipline::DualPi2(DualPi2 {
+            target: Time::from_nanos(500_000),
+            update: Time::from_nanos(500_000),
+            ..DualPi2::default()
+        }),
         Discipline::Xcp(Xcp::default()),
     ];
     let shapes = [Distribution::Uniform, Distribution::Normal, Distribution::Pareto];
@@ -40,9 +48,9 @@ fn mixed(seed: u64) -> u64 {
             let spec = PipeSpec {
                 discipline: discipline.clone(),
                 loss: loss.clone(),
-                delay: Time(3_000_000),
+                delay: Time::from_millis(3),
                 jitter: Some(Jitter {
-                    spread: Time(400_000),
+                    spread: Time::from_nanos(400_000),
                     distribution: shapes[k % 3],
                     reorders: i % 2 == 0,
                 }),
@@ -55,7 +63,10 @@ fn mixed(seed: u64) -> u64 {
             for n in 0..300u32 {
                 let ecn = [Ecn::NotCapable, Ecn::Ect0, Ecn::Ect1][(n % 3) as usize];
                 let packet = TestSegments::train(u64::from(n) * 8, 1 + n % 8, 1000).of(n % 5).with(ecn);
-                pipe.offer(Time(u64::from(n * 37 % 300) * 100 + u64::from(n) * 300_000), packet);
+                pipe.offer(
+                    Instant::from_nanos(u64::from(n * 37 % 300) * 100 + u64::from(n) * 300_000),
+                    packet,
+                );
             }
             pipe.run(END);
             events.extend(

@@ -7,14 +7,14 @@ const MS: u64 = 1_000_000;
 
 fn sent(spec: &PipeSpec, n: u64, gap: u64) -> TestPipe {
     let mut pipe = TestPipe::new(spec, 9);
-    (0..n).for_each(|i| pipe.offer(Time(i * gap), TestSegments::single(i, 1000)));
+    (0..n).for_each(|i| pipe.offer(Instant::from_nanos(i * gap), TestSegments::single(i, 1000)));
     pipe.run(END);
     pipe
 }
 
 fn jittery(distribution: Distribution, reorders: bool) -> PipeSpec {
-    let jitter = Some(Jitter { spread: Time(MS), distribution, reorders });
-    PipeSpec { delay: Time(10 * MS), jitter, ..PipeSpec::default() }
+    let jitter = Some(Jitter { spread: Time::from_millis(1), distribution, reorders });
+    PipeSpec { delay: Time::from_millis(10), jitter, ..PipeSpec::default() }
 }
 
 #[test]
@@ -22,8 +22,11 @@ fn jitter_has_the_delay_as_its_mean() {
     for distribution in [Distribution::Uniform, Distribution::Normal, Distribution::Pareto] {
         // The packets are so far apart that none has to wait for the one before.
         let pipe = sent(&jittery(distribution, false), 20_000, 200 * MS);
-        let delays: Vec<f64> =
-            pipe.delivered.iter().map(|d| (d.0.last % Time(200 * MS)).as_millis_f64()).collect();
+        let delays: Vec<f64> = pipe
+            .delivered
+            .iter()
+            .map(|d| (d.0.last.since_origin() % Time::from_millis(200)).as_millis_f64())
+            .collect();
         let mean = delays.iter().sum::<f64>() / delays.len() as f64;
         assert!((mean - 10.0).abs() < 0.02, "{distribution:?}: {mean} ms");
         let min = delays.iter().copied().fold(f64::MAX, f64::min);
@@ -48,9 +51,9 @@ fn jitter_keeps_the_order_unless_it_may_reorder() {
 
 #[test]
 fn delays_are_never_negative() {
-    let spec = PipeSpec { delay: Time(MS / 2), ..jittery(Distribution::Normal, true) };
+    let spec = PipeSpec { delay: Time::from_nanos(MS / 2), ..jittery(Distribution::Normal, true) };
     let pipe = sent(&spec, 2000, 100 * MS);
-    assert!(pipe.delivered.iter().any(|d| d.0.last % Time(100 * MS) == Time::ZERO));
+    assert!(pipe.delivered.iter().any(|d| d.0.last.since_origin() % Time::from_millis(100) == Time::ZERO));
     assert_eq!(pipe.delivered.len(), 2000);
 }
 
@@ -58,7 +61,7 @@ fn delays_are_never_negative() {
 #[test]
 fn with_a_gap_of_5_every_fifth_packet_overtakes() {
     let reorder = Some(Reorder { probability: 1.0, gap: 5 });
-    let mut pipe = sent(&PipeSpec { delay: Time(10 * MS), reorder, ..PipeSpec::default() }, 10, MS);
+    let mut pipe = sent(&PipeSpec { delay: Time::from_millis(10), reorder, ..PipeSpec::default() }, 10, MS);
     let ends: Vec<(u64, u64)> = pipe.delivered.iter().map(|d| (d.1.first, d.0.last.as_millis())).collect();
     assert_eq!(ends[..3], [(4, 4), (9, 9), (0, 10)]);
     assert_eq!(pipe.counters().reordered, 2);
@@ -68,16 +71,18 @@ fn with_a_gap_of_5_every_fifth_packet_overtakes() {
 #[test]
 fn the_share_of_reordered_packets_matches_the_probability() {
     let reorder = Some(Reorder { probability: 0.25, gap: 1 });
-    let mut pipe = sent(&PipeSpec { delay: Time(10 * MS), reorder, ..PipeSpec::default() }, 100_000, 1000);
+    let mut pipe =
+        sent(&PipeSpec { delay: Time::from_millis(10), reorder, ..PipeSpec::default() }, 100_000, 1000);
     let share = pipe.counters().reordered as f64 / 1e5;
     assert!((share - 0.25).abs() < 2.576 * (0.25f64 * 0.75 / 1e5).sqrt(), "{share}");
 }
 
 #[test]
 fn shares_of_duplicates_and_corrupted_segments_match_their_probabilities() {
-    let spec = PipeSpec { duplicate: 0.02, corrupt: 0.05, delay: Time(MS), ..PipeSpec::default() };
+    let spec =
+        PipeSpec { duplicate: 0.02, corrupt: 0.05, delay: Time::from_millis(1), ..PipeSpec::default() };
     let mut pipe = TestPipe::new(&spec, 3);
-    (0..5000).for_each(|i| pipe.offer(Time(i), TestSegments::train(40 * i, 40, 1000)));
+    (0..5000).for_each(|i| pipe.offer(Instant::from_nanos(i), TestSegments::train(40 * i, 40, 1000)));
     pipe.run(END);
     let counters = pipe.counters();
     for (count, p) in [(counters.duplicated, 0.02f64), (counters.corrupted, 0.05)] {
@@ -97,7 +102,7 @@ fn a_super_packet_is_lost_completely_or_not_at_all() {
         ..at_rate(1_000_000_000, QueueLimit::Unlimited)
     };
     let mut pipe = TestPipe::new(&spec, 3);
-    (0..20_000).for_each(|i| pipe.offer(Time(i * MS), TestSegments::train(40 * i, 40, 1486)));
+    (0..20_000).for_each(|i| pipe.offer(Instant::from_millis(i), TestSegments::train(40 * i, 40, 1486)));
     pipe.run(END);
     assert!(pipe.delivered.iter().all(|d| d.1.segments == 40));
     let lost = pipe.dropped.iter().filter(|d| d.1 == DropCause::Loss).count() as f64;
@@ -111,7 +116,7 @@ fn numbered_losses_are_the_same_packets_in_both_kinds_of_pipe() {
     for discipline in [Discipline::default(), Discipline::DropHead] {
         let spec = PipeSpec { loss: loss.clone(), discipline, ..at_rate(12_000_000, QueueLimit::Unlimited) };
         let mut pipe = TestPipe::new(&spec, 1);
-        pipe.offer(Time(0), TestSegments::train(1, 10, 1486));
+        pipe.offer(Instant::ZERO, TestSegments::train(1, 10, 1486));
         pipe.run(END);
         assert_eq!(pipe.dropped(DropCause::Loss), [2, 3, 7]);
         assert_eq!(pipe.numbers(), [1, 4, 5, 6, 8, 9, 10]);
@@ -124,11 +129,11 @@ fn a_train_from_a_slower_link_is_not_stored_and_forwarded() {
     for queue in [QueueLimit::Unlimited, QueueLimit::Packets(2)] {
         let spec = PipeSpec { discipline: Discipline::DropHead, ..at_rate(120_000_000, queue) };
         let mut pipe = TestPipe::new(&spec, 1);
-        let arrival = TrainTimes { first: Time(MS), last: Time(44 * MS) };
+        let arrival = TrainTimes { first: Instant::from_millis(1), last: Instant::from_millis(44) };
         pipe.offer_train(arrival, TestSegments::train(0, 44, 1486));
         pipe.run(END);
         assert!(pipe.dropped.is_empty(), "its segments arrive one by one");
         let last = pipe.delivered.last().unwrap().0.last;
-        assert!(last.abs_diff(Time(44 * MS + MS / 10)) < Time(100), "{last}");
+        assert!(last.abs_diff(Instant::from_nanos(44 * MS + MS / 10)) < Time::from_nanos(100), "{last}");
     }
 }

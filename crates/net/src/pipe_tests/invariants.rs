@@ -19,7 +19,7 @@ fn sends() -> impl Strategy<Value = Vec<Send>> {
 }
 
 pub(super) fn discipline() -> impl Strategy<Value = Discipline> {
-    let fast = Codel { target: Time(50_000), interval: Time(500_000), ecn: true };
+    let fast = Codel { target: Time::from_nanos(50_000), interval: Time::from_nanos(500_000), ecn: true };
     let (min, max) = (Bytes(20_000), Bytes(80_000));
     prop_oneof![
         Just(Discipline::DropTail { mark_above: None }),
@@ -34,8 +34,8 @@ pub(super) fn discipline() -> impl Strategy<Value = Discipline> {
         }),
         Just(Discipline::Fq(Fq::default())),
         Just(Discipline::DualPi2(DualPi2 {
-            target: Time(100_000),
-            update: Time(100_000),
+            target: Time::from_nanos(100_000),
+            update: Time::from_nanos(100_000),
             ..DualPi2::default()
         })),
         Just(Discipline::Xcp(Xcp::default())),
@@ -43,12 +43,15 @@ pub(super) fn discipline() -> impl Strategy<Value = Discipline> {
 }
 
 fn specs() -> impl Strategy<Value = PipeSpec> {
-    let steps =
-        vec![(Time(0), BitRate(50_000_000)), (Time(700_000), BitRate(0)), (Time(900_000), BitRate(1 << 31))];
+    let steps = vec![
+        (Time::ZERO, BitRate(50_000_000)),
+        (Time::from_nanos(700_000), BitRate(0)),
+        (Time::from_nanos(900_000), BitRate(1 << 31)),
+    ];
     let rate = prop_oneof![
         1 => Just(Rate::Unlimited),
         6 => (1_000_000u64..40_000_000_000).prop_map(|rate| Rate::Constant(BitRate(rate))),
-        1 => Just(Rate::Trace(Arc::new(RateTrace::Steps { steps, end: Time(1_500_000) }))),
+        1 => Just(Rate::Trace(Arc::new(RateTrace::Steps { steps, end: Time::from_nanos(1_500_000) }))),
         1 => Just(Rate::Trace(Arc::new(RateTrace::Opportunities(vec![0, 1, 1, 3])))),
     ];
     let queue = prop_oneof![
@@ -62,7 +65,7 @@ fn specs() -> impl Strategy<Value = PipeSpec> {
     (rate, 0u64..5_000_000, queue, wire, burst, jitter, discipline()).prop_map(
         |(rate, delay, queue, (loss, harm, whole), burst, jitter, discipline)| PipeSpec {
             rate,
-            delay: Time(delay),
+            delay: Time::from_nanos(delay),
             queue,
             discipline,
             loss: LossModel::Independent(loss),
@@ -71,7 +74,7 @@ fn specs() -> impl Strategy<Value = PipeSpec> {
             duplicate: harm,
             corrupt: harm,
             jitter: jitter.map(|(spread, reorders)| Jitter {
-                spread: Time(spread),
+                spread: Time::from_nanos(spread),
                 distribution: Distribution::Normal,
                 reorders,
             }),
@@ -95,7 +98,7 @@ fn play(pipe: &mut TestPipe, sends: &[Send]) -> u64 {
     let (mut now, mut number) = (0, 0);
     for send in sends {
         now += send.0;
-        pipe.offer(Time(now), packet(number, send));
+        pipe.offer(Instant::from_nanos(now), packet(number, send));
         number += u64::from(send.1);
     }
     pipe.run(END);
@@ -168,7 +171,7 @@ proptest! {
         // They may split trains differently. Where both have the end of a packet, it arrives at the same
         // time.
         let end = |d: &(TrainTimes, TestSegments)| (d.1.numbers().end, d.0.last);
-        let ends: std::collections::BTreeMap<u64, Time> = event_driven.delivered.iter().map(end).collect();
+        let ends: std::collections::BTreeMap<u64, Instant> = event_driven.delivered.iter().map(end).collect();
         let mut both = 0;
         for (number, at) in simple.delivered.iter().map(end) {
             if let Some(other) = ends.get(&number) {

@@ -190,7 +190,7 @@ fn classify<P: Packet>(packet: &P) -> TrafficClass {
 
 #[cfg(test)]
 mod tests {
-    use units::Time;
+    use units::{Instant, Time};
 
     use super::{super::LossDraw, *};
     use crate::{PipeSpec, test_packet::TestPacket};
@@ -235,7 +235,7 @@ mod tests {
     fn the_queues_are_coupled_by_the_square_root() {
         let (mut queue, mut context) = queue();
         queue.base = 0.2;
-        queue.next_update = Fixed::from(Time::NEVER);
+        queue.next_update = Fixed::from(Instant::NEVER);
         let n = 200_000;
         let (mut low_latency, mut classic) = (0, 0);
         for _ in 0..n {

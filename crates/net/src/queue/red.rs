@@ -201,7 +201,7 @@ mod tests {
         let mut context = QueueContext::new(&PipeSpec { rate, overhead: 0, ..PipeSpec::default() }, 1, 1);
         let mut queue = RedQueue::new(red, 0);
         queue.average.bytes = 1e6;
-        context.now = Fixed::from(Time(10_000_000));
+        context.now = Fixed::from(Time::from_millis(10));
         let two = TestPacket { first: 0, segments: 2, bytes: 1000, last_bytes: 1000 };
         queue.enqueue(
             QueuedPacket::new(two, context.now, Fixed::ZERO, super::super::LossDraw::Passes),

@@ -13,7 +13,7 @@ use net::{
     RoutablePacket, Router, RouterAction, RouterArrival, Topology, XcpPacket,
     ip::{self, EthernetPacket, ethernet},
 };
-use units::Time;
+use units::Instant;
 
 /// A frame of a host without offloads.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,16 +62,16 @@ impl EthernetPacket for Bytes {
 
 #[derive(Default)]
 pub struct Log {
-    pub delivered: Vec<(u32, Time, Vec<u8>)>,
+    pub delivered: Vec<(u32, Instant, Vec<u8>)>,
     pub dropped: Vec<DropCause>,
     pub passed: Vec<(u32, Vec<u8>)>,
 }
 
 impl PacketSink<Bytes> for Log {
-    fn deliver(&mut self, station: u32, at: Time, packet: Bytes) {
+    fn deliver(&mut self, station: u32, at: Instant, packet: Bytes) {
         self.delivered.push((station, at, packet.0));
     }
-    fn drop(&mut self, _pipe: PipeId, _at: Time, cause: DropCause, _packet: Bytes) {
+    fn drop(&mut self, _pipe: PipeId, _at: Instant, cause: DropCause, _packet: Bytes) {
         self.dropped.push(cause);
     }
     fn pass(&mut self, pipe: PipeId, _train: net::TrainTimes, packet: &Bytes) {
@@ -84,7 +84,7 @@ pub const H0: u32 = 0;
 pub const H1: u32 = 1;
 pub const R0_LEFT: u32 = 2;
 pub const R2_RIGHT: u32 = 7;
-pub const END: Time = Time(u64::MAX / 4);
+pub const END: Instant = Instant::from_nanos(u64::MAX / 4);
 
 pub fn cidr(text: &str) -> Cidr {
     let (address, prefix) = text.split_once('/').unwrap();
@@ -134,7 +134,7 @@ pub fn send(network: &mut Network<Bytes>, from: u32, frame: Vec<u8>) -> Log {
     let mut to = [0; 6];
     to.copy_from_slice(&frame[..6]);
     let to = ethernet::destination(to, network.stations());
-    network.send(from, Time(0), to, Bytes(frame), &mut log);
+    network.send(from, Instant::ZERO, to, Bytes(frame), &mut log);
     network.run_until(END, &mut log);
     log
 }

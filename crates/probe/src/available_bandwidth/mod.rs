@@ -392,7 +392,7 @@ impl Method for AvailableBandwidth {
             return Step::Done;
         }
         let stream = self.next_stream();
-        let gap = Time((stream.duration_ns() as f64 * PAUSE) as u64 + 1_000_000);
+        let gap = Time::from_nanos((stream.duration_ns() as f64 * PAUSE) as u64 + 1_000_000);
         Step::Send(Fleet { trains: vec![stream; STREAMS], gap })
     }
 

@@ -59,7 +59,7 @@ pub(super) struct FullTrain {
 impl BottleneckBuffer {
     pub(super) fn fleet(&self, size: usize, packets: usize, count: usize) -> Fleet {
         let train = Train::paced(self.sizes[size].bytes, packets, self.send_rate_bps(size));
-        let pause = Time((train.duration_ns() as f64 * PAUSE) as u64 + 1_000_000);
+        let pause = Time::from_nanos((train.duration_ns() as f64 * PAUSE) as u64 + 1_000_000);
         Fleet { trains: vec![train; count], gap: pause }
     }
 

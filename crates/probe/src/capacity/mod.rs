@@ -192,7 +192,7 @@ impl Method for Capacity {
     fn next_step(&mut self) -> Step {
         // With cross traffic a queue takes several times as long to drain as to fill.
         let pause = |packets: usize, rate: f64| {
-            Time((6.0 * packets as f64 * f64::from(self.bytes) * 8e9 / rate) as u64 + 1_000_000)
+            Time::from_nanos((6.0 * packets as f64 * f64::from(self.bytes) * 8e9 / rate) as u64 + 1_000_000)
         };
         let rate = self
             .estimate

@@ -50,7 +50,7 @@ const FAST_AND_SLOW: (f64, f64) = (0.3, 0.5);
 /// Minimum relative excess of the spacing of slow trains that shows other traffic at the bottleneck.
 const CROSS_TRAFFIC: f64 = 0.03;
 /// Pause before each train, in which queues become empty.
-const GAP: Time = Time(10_000_000);
+const GAP: Time = Time::from_millis(10);
 
 /// A train of the grid, and its observation.
 #[derive(Debug, Clone, PartialEq)]

@@ -96,14 +96,15 @@ impl UdpmonPlan {
 
     /// The train with the most bytes within a second.
     pub fn largest_train(&self) -> Train {
-        let min_spacing = self.spacings.as_ref().and_then(|all| all.first()).map_or(0, |spacing| spacing.0);
+        let min_spacing =
+            self.spacings.as_ref().and_then(|all| all.first()).map_or(0, |spacing| spacing.as_nanos());
         Train::spaced(self.sizes.last().copied().unwrap_or(0), self.packets, min_spacing)
     }
 
     /// The spacings, ns, given the bottleneck's time for the largest packet; rounded to two digits.
     pub(super) fn spacings_ns(&self, largest_ns: f64) -> Vec<u64> {
         match &self.spacings {
-            Some(given) => given.iter().map(|spacing| spacing.0).collect(),
+            Some(given) => given.iter().map(|spacing| spacing.as_nanos()).collect(),
             None => AUTOMATIC_SPACINGS.iter().map(|multiple| rounded(multiple * largest_ns)).collect(),
         }
     }
@@ -141,7 +142,7 @@ mod tests {
     fn the_load_is_the_sum_of_all_packets() {
         let plan = UdpmonPlan {
             sizes: vec![100, 200],
-            spacings: Some(vec![Time(0), Time(1000), Time(2000)]),
+            spacings: Some(vec![Time::ZERO, Time::from_nanos(1000), Time::from_nanos(2000)]),
             packets: 10,
             rounds: 2,
             requests: 5,

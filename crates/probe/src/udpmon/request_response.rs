@@ -24,7 +24,7 @@ const NEAR_MINIMUM: f64 = 0.1;
 /// Share of the timestamps' resolution that remains as the error of a minimum over many round trips.
 const REMAINING_RESOLUTION: f64 = 0.05;
 /// Minimum time between two requests of a train.
-const MIN_GAP: Time = Time(1_000_000);
+const MIN_GAP: Time = Time::from_millis(1);
 /// Minimum time between two requests, as a multiple of the bottleneck's time for the largest packet, so that
 /// requests do not queue.
 const GAP_FACTOR: f64 = 4.0;
@@ -118,7 +118,8 @@ impl RequestResponse {
     /// if it is known.
     pub fn new(plan: &UdpmonPlan, limits: ProbeLimits, largest_packet_us: Option<f64>) -> Self {
         let sizes = plan.request_sizes();
-        let undisturbed = Time((largest_packet_us.unwrap_or(0.0).max(0.0) * GAP_FACTOR * 1e3) as u64);
+        let undisturbed =
+            Time::from_nanos((largest_packet_us.unwrap_or(0.0).max(0.0) * GAP_FACTOR * 1e3) as u64);
         RequestResponse {
             requests: plan.requests,
             rounds: plan.rounds,
@@ -142,7 +143,7 @@ impl RequestResponse {
         }
         let (kind, size) = self.position();
         Some(RequestTrain {
-            train: Train::spaced(self.sizes[size], self.requests, self.gap.0),
+            train: Train::spaced(self.sizes[size], self.requests, self.gap.as_nanos()),
             replies: REPLIES[kind],
         })
     }
@@ -262,7 +263,7 @@ mod tests {
             let reply = if next.replies == ReplySize::Request { bytes } else { 52.0 };
             let trips: Vec<Option<f64>> = (0..next.train.offsets_ns.len())
                 .map(|number| {
-                    let queue = draws.exponential(Time::from_micros(50)).0 as f64;
+                    let queue = draws.exponential(Time::from_micros(50)).as_nanos() as f64;
                     (number > 0).then_some(10e6 + 80.0 * bytes + 8.0 * reply + queue)
                 })
                 .collect();

@@ -9,7 +9,7 @@ use net::{
     test_packet::TestPacket,
 };
 use probe::{Budget, Fleet, Method, MtuOutcome, MtuResult, MtuSearch, Step, Train, TrainObservation};
-use units::{BitRate, Time};
+use units::{BitRate, Instant, Time};
 
 /// Packet number of cross traffic.
 const CROSS: u64 = u64::MAX;
@@ -47,7 +47,7 @@ pub struct VirtualPath {
     rate: f64,
     cross: CrossTraffic,
     draws: Draws,
-    now: Time,
+    now: Instant,
     next_cross: u64,
     in_burst: u64,
     /// Maximum packet size of cross traffic, bytes of IP.
@@ -67,15 +67,15 @@ struct Arrivals {
 }
 
 impl PacketSink<TestPacket> for Arrivals {
-    fn deliver(&mut self, _station: u32, at: Time, packet: TestPacket) {
+    fn deliver(&mut self, _station: u32, at: Instant, packet: TestPacket) {
         if packet.first != CROSS {
-            self.arrived[packet.first as usize] = Some(at.0 as i64 + CLOCK_OFFSET_NS);
+            self.arrived[packet.first as usize] = Some(at.as_nanos() as i64 + CLOCK_OFFSET_NS);
             self.outstanding -= 1;
         } else {
             self.cross_bytes += u64::from(packet.bytes) + ETHERNET_HEADER_BYTES;
         }
     }
-    fn drop(&mut self, _pipe: PipeId, _at: Time, cause: DropCause, packet: TestPacket) {
+    fn drop(&mut self, _pipe: PipeId, _at: Instant, cause: DropCause, packet: TestPacket) {
         if packet.first != CROSS {
             self.above_mtu += u64::from(cause == DropCause::Mtu);
             self.outstanding -= 1;
@@ -100,7 +100,7 @@ impl VirtualPath {
             rate,
             cross,
             draws: Draws::new(seed, 1),
-            now: Time(0),
+            now: Instant::ZERO,
             next_cross: 0,
             in_burst: 0,
             cross_bytes,
@@ -114,10 +114,10 @@ impl VirtualPath {
     pub fn carried_share(&mut self) -> f64 {
         let mut sink = Arrivals::default();
         let begin = self.now;
-        self.next_cross = begin.0;
+        self.next_cross = begin.as_nanos();
         if self.cross.load > 0.0 {
             for _ in 0..CARRIED_PACKETS {
-                let at = Time(self.next_cross);
+                let at = Instant::from_nanos(self.next_cross);
                 self.network.run_until(at, &mut sink);
                 self.send_cross(at, &mut sink);
                 self.now = at;
@@ -126,7 +126,7 @@ impl VirtualPath {
         while let Some(wake) = self.network.next_event() {
             self.network.run_until(wake, &mut sink);
         }
-        let seconds = (self.now.0 - begin.0).max(1) as f64 / 1e9;
+        let seconds = (self.now.as_nanos() - begin.as_nanos()).max(1) as f64 / 1e9;
         sink.cross_bytes as f64 * 8.0 / seconds / self.rate
     }
 
@@ -165,7 +165,7 @@ impl VirtualPath {
     }
 
     fn send_train(&mut self, train: &Train, gap: Time) -> TrainObservation {
-        let warm_up = Time((WARM_UP_PACKETS as f64 * 12_000.0 * 1e9 / self.rate) as u64);
+        let warm_up = Time::from_nanos((WARM_UP_PACKETS as f64 * 12_000.0 * 1e9 / self.rate) as u64);
         let begin = self.now + gap + warm_up;
         let begin = match self.budget.earliest(begin, train) {
             Ok(begin) => begin,
@@ -176,22 +176,22 @@ impl VirtualPath {
             outstanding: train.offsets_ns.len(),
             ..Arrivals::default()
         };
-        self.next_cross = self.next_cross.max(begin.0 - warm_up.0);
+        self.next_cross = self.next_cross.max(begin.as_nanos() - warm_up.as_nanos());
         let mut next = 0;
         let mut last = begin;
         while next < train.offsets_ns.len() || sink.outstanding > 0 {
-            let own = train.offsets_ns.get(next).map(|at| begin.0 + at);
+            let own = train.offsets_ns.get(next).map(|at| begin.as_nanos() + at);
             let cross = (self.cross.load > 0.0).then_some(self.next_cross);
             match (own, cross) {
                 (Some(own), cross) if cross.is_none_or(|cross| own <= cross) => {
-                    last = Time(own);
+                    last = Instant::from_nanos(own);
                     self.network.run_until(last, &mut sink);
                     let packet = TestPacket::single(next as u64, train.bytes);
                     self.network.send(0, last, Destination::Station(1), packet, &mut sink);
                     next += 1;
                 }
                 (_, Some(cross)) => {
-                    last = Time(cross);
+                    last = Instant::from_nanos(cross);
                     self.network.run_until(last, &mut sink);
                     self.send_cross(last, &mut sink);
                 }
@@ -204,17 +204,17 @@ impl VirtualPath {
         }
         self.now = last;
         self.above_mtu += sink.above_mtu;
-        let end = Time(begin.0 + train.duration_ns());
+        let end = begin.later_by(Time::from_nanos(train.duration_ns()));
         self.budget.record(begin, end, train);
         TrainObservation {
             bytes: train.bytes,
-            sent_ns: train.offsets_ns.iter().map(|at| (begin.0 + at) as i64).collect(),
+            sent_ns: train.offsets_ns.iter().map(|at| (begin.as_nanos() + at) as i64).collect(),
             arrived_ns: sink.arrived,
             host_drops: 0,
         }
     }
 
-    fn send_cross(&mut self, now: Time, sink: &mut Arrivals) {
+    fn send_cross(&mut self, now: Instant, sink: &mut Arrivals) {
         let bytes = match self.cross.sizes {
             PacketSizes::One => self.cross_bytes,
             // Half are ACKs of 40 bytes, a quarter 576 bytes, a quarter the maximum.
@@ -235,6 +235,7 @@ impl VirtualPath {
             self.in_burst += 1;
         }
         let mean = self.cross.burst * mean_bytes * 8e9 / (self.rate * self.cross.load);
-        self.next_cross = now.0 + self.draws.exponential(Time(mean as u64)).0.max(1);
+        self.next_cross =
+            now.as_nanos() + self.draws.exponential(Time::from_nanos(mean as u64)).as_nanos().max(1);
     }
 }

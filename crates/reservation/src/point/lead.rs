@@ -1,6 +1,6 @@
 //! The lead of a reservation: proposes slots, confirms, starts.
 
-use units::Time;
+use units::{Instant, Time};
 
 use super::{Point, pending::PeerFacts, turn::Turn};
 use crate::{
@@ -53,7 +53,7 @@ impl Point {
         &mut self,
         turn: &Turn<'_>,
         request: &Request,
-        not_before: Time,
+        not_before: Instant,
     ) -> Result<Slot, Reason> {
         let spec = &request.spec;
         let padding = self.padding_to_propose(turn, spec.peer.as_ref());
@@ -89,15 +89,15 @@ impl Point {
         turn: &mut Turn<'_>,
         from: &PointName,
         id: &ReservationId,
-        echo: Time,
-        sent: Time,
+        echo: Instant,
+        sent: Instant,
         error: Time,
     ) -> bool {
         let proposals = self.pending.get(id).map_or(&[][..], |pending| &pending.sent);
         let Some(&(sent_utc, sent_steady)) = proposals.iter().find(|(utc, _)| *utc == echo) else {
             return true;
         };
-        let rtt = turn.now.steady.saturating_sub(sent_steady);
+        let rtt = turn.now.steady.saturating_since(sent_steady);
         let old = self.peers.get(from).map_or(Time::ZERO, |facts| facts.rtt);
         self.peers.insert(from.clone(), PeerFacts { rtt: rtt.max(old * 7 / 8), error });
         let difference = sent.abs_diff(sent_utc + rtt / 2);
@@ -148,7 +148,7 @@ impl Point {
         let pending = self.pending.entry(id.clone()).or_default();
         pending.resend_at = Some(retry);
         pending.rounds = 0;
-        pending.not_before = Time::ZERO;
+        pending.not_before = Instant::ZERO;
         // A reply that arrives later is not a measurement of the round trip.
         pending.sent.clear();
     }
@@ -210,11 +210,11 @@ impl Point {
         id: &ReservationId,
         revision: u32,
         reason: Reason,
-        next: Option<Time>,
+        next: Option<Instant>,
     ) {
         let known = &self.state[id];
         let (Phase::Held { .. }, true) = (&known.phase, revision == known.revision) else { return };
-        let proposed = known.slot.map_or(Time::ZERO, |slot| slot.start);
+        let proposed = known.slot.map_or(Instant::ZERO, |slot| slot.start);
         match next {
             // Only a later start is progress.
             Some(next) if next > proposed => {

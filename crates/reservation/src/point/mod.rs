@@ -18,7 +18,7 @@ mod turn;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use units::Time;
+use units::{Instant, Time};
 
 use crate::{
     Action, Admission, Body, Calendar, Candidate, Event, InconsistentEvents, Message, Now, Occupied,
@@ -40,9 +40,9 @@ pub struct Point {
     settings: Settings,
     pending: BTreeMap<ReservationId, Pending>,
     /// Deadlines of reservations by the steady clock.
-    due: BTreeSet<(Time, ReservationId)>,
+    due: BTreeSet<(Instant, ReservationId)>,
     /// Deadlines of reservations by UTC.
-    due_utc: BTreeSet<(Time, ReservationId)>,
+    due_utc: BTreeSet<(Instant, ReservationId)>,
     peers: BTreeMap<PointName, PeerFacts>,
 }
 
@@ -146,7 +146,7 @@ impl Point {
                 }
                 Phase::Held { expires } | Phase::Confirming { expires } => {
                     // A clock that was stepped back does not prolong a hold.
-                    let remaining = expires.saturating_sub(now.utc).min(self.settings.hold);
+                    let remaining = expires.saturating_since(now.utc).min(self.settings.hold);
                     pending.gives_up = Some(now.steady + remaining);
                     pending.resend_at = Some(now.steady);
                 }

@@ -1,6 +1,6 @@
 //! The peer of a reservation: holds slots, books, starts when the lead does.
 
-use units::Time;
+use units::{Instant, Time};
 
 use super::{Point, turn::Turn};
 use crate::{
@@ -14,7 +14,7 @@ pub(super) struct Proposal {
     pub slot: Slot,
     pub rtt: Time,
     /// The lead's UTC, and its error.
-    pub sent: Time,
+    pub sent: Instant,
     pub error: Time,
 }
 
@@ -93,7 +93,7 @@ impl Point {
         let role = self.state.reservation(id).map(|known| known.role);
         let is_known = self.state.reservation(id).is_some_and(Reservation::has_slot);
         // Arrival before departure: a message takes at least no time.
-        let (ahead, allowed) = (sent.saturating_sub(utc), error + own_error);
+        let (ahead, allowed) = (sent.saturating_since(utc), error + own_error);
         if ahead > allowed {
             let reason = Reason::ClocksDisagree { point: self.name().clone(), difference: ahead, allowed };
             return self.refuse(turn, id, is_known, reason);

@@ -1,6 +1,6 @@
 //! The state of a point that is not durable: [`super::Point::restart`] sets it again.
 
-use units::Time;
+use units::{Instant, Time};
 
 use crate::{Phase, Slot};
 
@@ -17,21 +17,21 @@ pub(super) struct PeerFacts {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pending {
     /// The key of this reservation in `Point::due`.
-    pub due: Option<Time>,
+    pub due: Option<Instant>,
     /// The key of this reservation in `Point::due_utc`.
-    pub due_utc: Option<Time>,
+    pub due_utc: Option<Instant>,
     /// When to repeat the last message, or to seek again; steady clock.
-    pub resend_at: Option<Time>,
+    pub resend_at: Option<Instant>,
     /// The number of repetitions of the message.
     pub repeats: u32,
     /// When a hold, a confirmation or a run ends; steady clock.
-    pub gives_up: Option<Time>,
+    pub gives_up: Option<Instant>,
     /// When the latest proposal and its repetitions were sent: UTC and steady clock.
-    pub sent: Vec<(Time, Time)>,
+    pub sent: Vec<(Instant, Instant)>,
     /// Proposals since the last pause.
     pub rounds: u32,
     /// Earliest start that the peer may accept.
-    pub not_before: Time,
+    pub not_before: Instant,
     /// Whether `Start` was sent to the peer.
     pub is_starting: bool,
     /// At the requester: the phase and the slot that the lead has reported.

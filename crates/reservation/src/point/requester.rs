@@ -1,6 +1,6 @@
 //! The third party: a point that requests a test of two others.
 
-use units::Time;
+use units::Instant;
 
 use super::{Point, turn::Turn};
 use crate::{Body, Event, Outcome, Phase, PointName, Reason, Request, ReservationId, Role, Slot};
@@ -35,7 +35,7 @@ impl Point {
         // A refused request is not stored: otherwise other points could fill the storage with such requests.
         let possible = match self.invalid(&request) {
             Some(text) => Err(Reason::Invalid { point: self.name().clone(), text }),
-            None => self.find_slot(turn, &request, Time::ZERO),
+            None => self.find_slot(turn, &request, Instant::ZERO),
         };
         if let Err(reason) = possible {
             let phase = Phase::Ended(Outcome::NotRun(reason));

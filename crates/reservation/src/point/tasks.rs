@@ -1,6 +1,6 @@
 //! Recurring tests.
 
-use units::Time;
+use units::Instant;
 
 use super::{Point, turn::Turn};
 use crate::{Admission, Event, Now, Occurrence, Spec, Step, Task, TaskName};
@@ -28,7 +28,7 @@ impl Point {
     }
 
     /// When the next occurrence is to be reserved, UTC.
-    pub(super) fn next_occurrence(&self) -> Option<Time> {
+    pub(super) fn next_occurrence(&self) -> Option<Instant> {
         let due = |(task, next): (&Task, u64)| {
             let nominal = task.recurrence.nominal(next)?;
             Some(nominal.saturating_sub(self.settings.ahead))
@@ -38,7 +38,7 @@ impl Point {
 
     /// Reserves the occurrences that are due.
     pub(super) fn reserve_occurrences(&mut self, turn: &mut Turn<'_>) {
-        let is_due = |time: Option<Time>| time.is_some_and(|time| time <= turn.now.utc);
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= turn.now.utc);
         if !is_due(self.next_occurrence()) {
             return;
         }

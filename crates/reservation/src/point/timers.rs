@@ -1,6 +1,6 @@
 //! Timeouts: one in the steady clock and one in UTC for each reservation.
 
-use units::Time;
+use units::{Instant, Time};
 
 use super::{Point, turn::Turn};
 use crate::{Admission, Body, Event, Now, Phase, Reason, Reservation, ReservationId, Role, Step};
@@ -9,14 +9,14 @@ use crate::{Admission, Body, Event, Now, Phase, Reason, Reservation, Reservation
 const MIN_RESEND: Time = Time::from_millis(250);
 
 /// The first instant after another.
-fn after(time: Time) -> Time {
-    time + Time(1)
+fn after(instant: Instant) -> Instant {
+    instant + Time::from_nanos(1)
 }
 
 impl Point {
     /// When to call [`Point::handle_timeout`], by the steady clock. It changes with each call into the point,
     /// and when UTC is stepped.
-    pub fn next_timeout(&self, now: Now) -> Option<Time> {
+    pub fn next_timeout(&self, now: Now) -> Option<Instant> {
         let steady = self.due.first().map(|(due, _)| *due);
         let utc = self.due_utc.first().map(|(due, _)| *due);
         let utc = utc.into_iter().chain(self.next_occurrence()).min().map(|due| now.steady_at(due));
@@ -44,8 +44,8 @@ impl Point {
         let must_resend = pending.resend_at.is_some_and(|at| at <= now.steady);
         let gives_up = pending.gives_up.is_some_and(|at| at <= now.steady);
         let (is_starting, repeats) = (pending.is_starting, pending.repeats);
-        let start = known.slot.map_or(Time::NEVER, |slot| slot.start);
-        let latest_start = known.slot.map_or(Time::NEVER, |slot| slot.start + slot.padding);
+        let start = known.slot.map_or(Instant::NEVER, |slot| slot.start);
+        let latest_start = known.slot.map_or(Instant::NEVER, |slot| slot.start + slot.padding);
         let spec = &known.request.spec;
         match (&known.phase, known.role) {
             (Phase::Seeking, Role::Requester) => {
@@ -132,13 +132,13 @@ impl Point {
     }
 
     /// When a requester stops waiting for the lead, UTC.
-    fn reply_due(&self, id: &ReservationId) -> Time {
+    fn reply_due(&self, id: &ReservationId) -> Instant {
         let spec = &self.state[id].request.spec;
         spec.latest + spec.duration + self.settings.max_padding * 2
     }
 
     /// When the other end's slot is over, UTC.
-    fn notice_until(&self, id: &ReservationId) -> Time {
+    fn notice_until(&self, id: &ReservationId) -> Instant {
         let known = &self.state[id];
         match known.slot {
             Some(slot) if known.role != Role::Requester => slot.until(),
@@ -147,16 +147,16 @@ impl Point {
     }
 
     /// When a reservation that has ended is forgotten, UTC.
-    fn forget_at(&self, id: &ReservationId) -> Time {
+    fn forget_at(&self, id: &ReservationId) -> Instant {
         let known = &self.state[id];
-        let ended = known.ended.unwrap_or(Time::ZERO);
+        let ended = known.ended.unwrap_or(Instant::ZERO);
         // The latest start is the requester's choice.
         let noticed = self.notice_until(id).min(ended + self.settings.horizon);
         ended.max(noticed) + self.settings.retention
     }
 
     /// When something is due for a reservation: by the steady clock, and by UTC.
-    fn deadlines(&self, id: &ReservationId) -> (Option<Time>, Option<Time>) {
+    fn deadlines(&self, id: &ReservationId) -> (Option<Instant>, Option<Instant>) {
         let (Some(known), Some(pending)) = (self.state.reservation(id), self.pending.get(id)) else {
             return (None, None);
         };

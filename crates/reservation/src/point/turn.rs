@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use units::Time;
+use units::Instant;
 
 use crate::{Admission, Body, Message, Now, PointName, ReservationId, Step};
 
@@ -12,7 +12,7 @@ pub(super) struct Turn<'a> {
     pub admission: &'a dyn Admission,
     pub step: Step,
     /// `sent` of the message that is handled, and its sender.
-    pub echo: Option<(PointName, Time)>,
+    pub echo: Option<(PointName, Instant)>,
     /// Reservations whose timers must be set again.
     pub touched: BTreeSet<ReservationId>,
 }

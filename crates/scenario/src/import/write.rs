@@ -82,9 +82,9 @@ fn write_link(out: &mut String, link: &MnLink, mtu: u32) {
     let _ = writeln!(out, "ends = [{}, {}]", quote(&link.ends[0]), quote(&link.ends[1]));
     let fields = [
         link.rate_bps.map(|bps| format!("rate = {}", quote(BitRate(bps)))),
-        link.delay_ns.map(|ns| format!("delay = {}", quote(Time(ns)))),
+        link.delay_ns.map(|ns| format!("delay = {}", quote(Time::from_nanos(ns)))),
         // With netem's jitter packets overtake each other.
-        link.jitter_ns.map(|ns| format!("jitter = {}, jitter_reorders = true", quote(Time(ns)))),
+        link.jitter_ns.map(|ns| format!("jitter = {}, jitter_reorders = true", quote(Time::from_nanos(ns)))),
         link.queue_packets.map(|packets| format!("queue = \"{packets}p\"")),
         link.loss_percent.map(|percent| {
             // netem drops whole super-packets.

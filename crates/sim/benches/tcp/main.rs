@@ -86,7 +86,8 @@ fn long_runs() {
         let start = machine::cpu_s();
         let outcome = long_run(name, &[]);
         let cpu = machine::cpu_s() - start;
-        let (seconds, packets) = (outcome.duration.0 as f64 * 1e-9, outcome.data_segments as f64 * 1e-6);
+        let (seconds, packets) =
+            (outcome.duration.as_nanos() as f64 * 1e-9, outcome.data_segments as f64 * 1e-6);
         line(
             &format!("CPU s of {name}.toml, {seconds:.0} s, {packets:.1} M packets"),
             format!("{cpu:.1}"),

@@ -56,20 +56,20 @@ impl Observer for Meter {
         Ok(())
     }
 
-    fn progress(&mut self, now: Time, latest: &[FlowSample]) -> bool {
+    fn progress(&mut self, elapsed: Time, latest: &[FlowSample]) -> bool {
         let Some(row) = latest.first() else { return true };
         let (cpu, packets) = (cpu_s(), row.data_segs_out_segs.unwrap_or(0));
         let cost = Cost { packets: (packets - self.packets) as f64, cpu_s: cpu - self.cpu_s };
         let is_recovery = row.ca_state == Some(RECOVERY);
         if is_recovery {
-            let ms = now.0 / 1_000_000;
+            let ms = elapsed.as_millis();
             let from = self.recovery_ms.map_or(ms, |(from, _)| from);
             self.recovery_ms = Some((from, ms));
         }
         let phase = if is_recovery {
             Some(&mut self.recovery)
         } else {
-            Some(&mut self.open).filter(|_| now >= self.from)
+            Some(&mut self.open).filter(|_| elapsed >= self.from)
         };
         for total in phase.into_iter().chain([&mut self.all]) {
             total.packets += cost.packets;
@@ -86,7 +86,7 @@ pub fn run(case: &Case, sample_ms: u32) -> (Outcome, Meter) {
     let scenario = support::scenario(&case.text(sample_ms));
     let defaults = HostDefaults { segmentation: Segmentation::Whole, ..HostDefaults::default() };
     let mut controllers = support::Native::default();
-    let from = Time(u64::from(case.ms()) * 500_000);
+    let from = Time::from_nanos(u64::from(case.ms()) * 500_000);
     let mut meter = Meter { from, cpu_s: cpu_s(), ..Meter::default() };
     let outcome = sim::run(&scenario, &defaults, &mut controllers, &mut meter).expect(case.name);
     (outcome, meter)

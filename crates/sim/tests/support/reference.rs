@@ -168,7 +168,7 @@ cc = "{cc}"
 /// The simulation's rows with their time in seconds since the connection was established, as in the
 /// reference.
 pub fn rows<'a>(outcome: &'a Outcome, reference: &Reference) -> Vec<(f64, &'a FlowSample)> {
-    let start_s = outcome.flow_totals[0].started.unwrap().0 as f64 * 1e-9;
+    let start_s = outcome.flow_totals[0].started.unwrap().as_nanos() as f64 * 1e-9;
     let timed = outcome.flows.iter().map(|row| (row.time_us as f64 * 1e-6 - start_s, row));
     timed.filter(|(time_s, _)| *time_s <= reference.duration_s).collect()
 }

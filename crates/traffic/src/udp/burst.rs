@@ -3,11 +3,11 @@
 use std::{
     io::{self, ErrorKind},
     net::{IpAddr, SocketAddr},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
-use units::Time;
+use units::{Instant, Time};
 
 use super::mmsg::{self, MAX_MESSAGES, MessageBuffers, ReceivedMessage, WaitMode, enable_arrival_metadata};
 use crate::sys::widen_receive_buffer;
@@ -136,7 +136,11 @@ impl Incoming {
     ///
     /// # Errors
     /// The errors of recvmmsg(2) after which the socket does not work.
-    pub fn receive(&mut self, socket: &Socket, mut each: impl FnMut(&[u8], Instant)) -> io::Result<bool> {
+    pub fn receive(
+        &mut self,
+        socket: &Socket,
+        mut each: impl FnMut(&[u8], std::time::Instant),
+    ) -> io::Result<bool> {
         self.receive_messages(socket, |message, arrived| each(message.bytes, arrived))
     }
 
@@ -163,7 +167,7 @@ impl Incoming {
     fn receive_messages(
         &mut self,
         socket: &Socket,
-        mut each: impl FnMut(&ReceivedMessage<'_>, Instant),
+        mut each: impl FnMut(&ReceivedMessage<'_>, std::time::Instant),
     ) -> io::Result<bool> {
         let count = match self.buffers.receive(socket, WaitMode::Never) {
             Ok(count) => count,
@@ -173,7 +177,7 @@ impl Incoming {
         };
         // Both clocks are read here, so that an earlier wait of this thread for a processor is not counted as
         // part of the age.
-        let (read_at, now_ns) = (Instant::now(), os::realtime_ns());
+        let (read_at, now_ns) = (std::time::Instant::now(), os::realtime_ns());
         for index in 0..count {
             let message = self.buffers.message(index);
             self.dropped = message.dropped.unwrap_or(self.dropped);
@@ -187,14 +191,14 @@ impl Incoming {
     }
 }
 
-/// The time since `start`.
-pub fn elapsed(start: Instant) -> Time {
-    Time::from_duration(start.elapsed())
+/// The current instant of a clock whose origin is `start`.
+pub fn now_since(start: std::time::Instant) -> Instant {
+    instant_since(start, std::time::Instant::now())
 }
 
-/// The time from `start` to a later instant.
-pub fn time_between(start: Instant, later: Instant) -> Time {
-    Time::from_duration(later.saturating_duration_since(start))
+/// `at` as an instant of a clock whose origin is `start`.
+pub fn instant_since(start: std::time::Instant, at: std::time::Instant) -> Instant {
+    Instant::ZERO + Time::from_duration(at.saturating_duration_since(start))
 }
 
 #[cfg(test)]

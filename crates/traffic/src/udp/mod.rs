@@ -46,7 +46,7 @@ mod sender;
 mod statistics;
 
 pub use batch::Batch;
-pub use burst::{Incoming, Outgoing, bind_bulk, elapsed, set_up_bulk, time_between};
+pub use burst::{Incoming, Outgoing, bind_bulk, instant_since, now_since, set_up_bulk};
 pub use header::{Header, NumberWidth};
 pub use mmsg::{
     MAX_MESSAGES, MessageBuffers, ReceivedMessage, WaitMode, enable_arrival_metadata, enable_hardware_stamps,

@@ -64,7 +64,7 @@ impl<'a> Schedule<'a> {
     /// `stop` is set.
     pub(super) fn wait(&mut self, capacity: usize, stop: &Stop, summary: &mut SendSummary) -> Option<Due> {
         let (due, now) = loop {
-            let due = self.start.saturating_add(self.source.next()?.0);
+            let due = self.start.saturating_add(self.source.next()?.as_nanos());
             let now = self.timer.wait(due, stop);
             if stop.is_set() {
                 return None;
@@ -95,14 +95,14 @@ impl<'a> Schedule<'a> {
     }
 
     fn is_due(&self, now: u64) -> bool {
-        self.source.next().is_some_and(|at| self.start.saturating_add(at.0) <= now)
+        self.source.next().is_some_and(|at| self.start.saturating_add(at.as_nanos()) <= now)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use datagrams::{Draws, SourcePlan};
-    use units::{BitRate, Bytes, Time};
+    use units::{BitRate, Bytes, Instant};
 
     use super::*;
 
@@ -119,7 +119,7 @@ mod tests {
             size: Some(Bytes(9500)),
             ..SourcePlan::default()
         };
-        let source = DatagramSource::new(&plan, Draws::new(0, 0), Time(0));
+        let source = DatagramSource::new(&plan, Draws::new(0, 0), Instant::ZERO);
         Schedule::new(source, None, max_lateness, SpinPolicy::Limited, paused)
     }
 

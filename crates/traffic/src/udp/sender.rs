@@ -15,7 +15,7 @@ use std::{
 
 use datagrams::{DatagramSource, Draws, SourcePlan};
 use socket2::Socket;
-use units::{BitRate, Time};
+use units::{BitRate, Instant};
 
 use super::{
     NumberWidth,
@@ -90,7 +90,7 @@ impl Sender {
                 let plan =
                     SourcePlan { rate, payload: block, back_to_back: options.burst, ..SourcePlan::default() };
                 Timing::Scheduled {
-                    source: Box::new(DatagramSource::new(&plan, Draws::new(0, 0), Time(0))),
+                    source: Box::new(DatagramSource::new(&plan, Draws::new(0, 0), Instant::ZERO)),
                     remaining,
                 }
             }

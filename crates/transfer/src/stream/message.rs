@@ -152,7 +152,7 @@ impl Request {
         let parameters = Parameters {
             rate,
             payload_bytes: self.payload_bytes,
-            deadline: Time(self.deadline_us.saturating_mul(1000)),
+            deadline: Time::from_nanos(self.deadline_us.saturating_mul(1000)),
             repairs: self.repairs,
             packets: Some(self.packets),
             vdif,

@@ -3,16 +3,15 @@
 use std::{
     net::SocketAddr,
     sync::atomic::{AtomicBool, Ordering},
-    time::Instant,
 };
 
 use bulk::{flow::Sender, stream::Parameters};
 use traffic::{
     Attempted,
     bulk_end::{Sockets, drive},
-    udp::elapsed,
+    udp::now_since,
 };
-use units::{BitRate, Time};
+use units::{BitRate, Instant, Time};
 
 use super::{Direction, StreamOptions, client::socket_to, message::plan, session::StreamSample};
 use crate::Error;
@@ -51,13 +50,13 @@ pub fn send_to_recorder(
         vdif: true,
     };
     let parameters = stream.parameters(mtu, options.recorder.is_ipv6())?;
-    let begin = Instant::now();
-    let mut sender = Sender::new(&plan(parameters), Time::ZERO);
-    sender.begin_stream(Time::ZERO);
+    let begin = std::time::Instant::now();
+    let mut sender = Sender::new(&plan(parameters), Instant::ZERO);
+    sender.begin_stream(Instant::ZERO);
     let mut sample = StreamSample::default();
     let sent = drive(sender, Sockets { udp, control: None }, begin, |sender, _| {
         sample.sender = sender.counts();
-        sample.time = elapsed(begin);
+        sample.time = now_since(begin);
         observe(&sample);
         sample.sender.is_complete || stop.load(Ordering::Acquire)
     });

@@ -5,7 +5,7 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bulk::{
@@ -17,9 +17,9 @@ use socket2::Socket;
 use traffic::{
     Attempted,
     bulk_end::{Sockets, drive},
-    udp::elapsed,
+    udp::now_since,
 };
-use units::Time;
+use units::Instant;
 
 use super::message::{Message, ReceiverReport, SenderReport, plan};
 
@@ -43,7 +43,7 @@ pub(super) enum Role {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct StreamSample {
     /// Since the stream's beginning.
-    pub time: Time,
+    pub time: Instant,
     /// The sending end, as far as this end knows.
     pub sender: SenderCounts,
     /// The receiving end.
@@ -76,7 +76,7 @@ pub(super) fn run(
 ) -> Result<StreamSample, Error> {
     let shared = Mutex::new(Shared::default());
     let is_over = AtomicBool::new(false);
-    let begin = Instant::now();
+    let begin = std::time::Instant::now();
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("stream".into());
         let udp = thread
@@ -99,14 +99,14 @@ fn run_udp(
     role: Role,
     parameters: Parameters,
     udp: Socket,
-    begin: Instant,
+    begin: std::time::Instant,
     shared: &Mutex<Shared>,
     is_over: &AtomicBool,
 ) -> std::io::Result<()> {
     let plan = plan(parameters);
     let sockets = Sockets { udp, control: None };
     match role {
-        Role::Sends => drive(Sender::new(&plan, Time::ZERO), sockets, begin, |sender, _| {
+        Role::Sends => drive(Sender::new(&plan, Instant::ZERO), sockets, begin, |sender, _| {
             let mut shared = lock(shared);
             shared.sample.sender = sender.counts();
             shared.has_ended = shared.sample.sender.is_complete;
@@ -127,19 +127,19 @@ fn exchange(
     role: Role,
     parameters: &Parameters,
     channel: &mut Channel<'_>,
-    begin: Instant,
+    begin: std::time::Instant,
     udp: &UdpEnd<'_>,
     stop: &AtomicBool,
     observe: &mut dyn FnMut(&StreamSample),
 ) -> Result<StreamSample, Error> {
     let packets = parameters.packets.unwrap_or(0);
     let planned = parameters.time_of(packets) + parameters.deadline;
-    let timeout = Duration::from_nanos(planned.as_nanos()).saturating_add(PEER_TIMEOUT);
+    let timeout = planned.to_duration().saturating_add(PEER_TIMEOUT);
     let shared = udp.shared;
     let (mut has_reported_end, mut peer_has_ended) = (false, false);
-    let mut last_message = Instant::now();
+    let mut last_message = std::time::Instant::now();
     loop {
-        let due = Instant::now() + REPORT_INTERVAL;
+        let due = std::time::Instant::now() + REPORT_INTERVAL;
         // Read before `has_ended`, which a thread sets before it ends without an error.
         let is_running = (udp.is_running)();
         let (mut sample, has_ended) = {
@@ -153,7 +153,7 @@ fn exchange(
         if begin.elapsed() > timeout {
             return Err(Error::Timeout { what: "end of the stream", after: timeout });
         }
-        sample.time = elapsed(begin);
+        sample.time = now_since(begin);
         observe(&sample);
         if has_reported_end && peer_has_ended {
             // The other end may still send reports, and must receive this end's last one.
@@ -167,7 +167,7 @@ fn exchange(
             }
         })?;
         has_reported_end = has_ended;
-        while let Some(left) = due.checked_duration_since(Instant::now()) {
+        while let Some(left) = due.checked_duration_since(std::time::Instant::now()) {
             if has_reported_end && peer_has_ended {
                 break;
             }
@@ -178,7 +178,7 @@ fn exchange(
                 continue;
             }
             let message: Message = channel.receive("report of a stream", PEER_TIMEOUT)?;
-            last_message = Instant::now();
+            last_message = std::time::Instant::now();
             let mut shared = lock(shared);
             match message {
                 Message::Sender(report) if role == Role::Receives => {

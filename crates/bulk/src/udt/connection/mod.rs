@@ -16,7 +16,7 @@ mod timers;
 
 use std::collections::VecDeque;
 
-use units::Time;
+use units::{Instant, Time};
 
 use crate::{
     pacing::Pacing,
@@ -54,8 +54,8 @@ pub enum CloseReason {
 enum State {
     Connecting {
         cookie: Option<u32>,
-        next_request: Time,
-        deadline: Time,
+        next_request: Instant,
+        deadline: Instant,
     },
     Established,
     /// The application closed; data is still being sent.
@@ -107,7 +107,7 @@ pub struct Connection {
     config: Config,
     state: State,
     peer_id: u32,
-    start: Time,
+    start: Instant,
     send: SendHalf,
     receive: ReceiveHalf,
     rate: Box<dyn RateControl>,
@@ -126,9 +126,9 @@ pub struct Connection {
     pacing: Pacing,
     is_pair: bool,
     ack: AckState,
-    last_ack_reply: Option<(Time, u32)>,
+    last_ack_reply: Option<(Instant, u32)>,
     expirations: u32,
-    last_response: Time,
+    last_response: Instant,
     peer_failed: bool,
     statistics: Statistics,
     peer_ip: [u32; 4],
@@ -142,18 +142,18 @@ struct AckState {
     sent: u64,
     /// The last index whose acknowledgement the sender has acknowledged.
     confirmed: u64,
-    last_full: Time,
-    next_due: Time,
+    last_full: Instant,
+    next_due: Instant,
     packets: u64,
     light: u64,
     /// Number, index and time of acknowledgements.
-    window: VecDeque<(u32, u64, Time)>,
+    window: VecDeque<(u32, u64, Instant)>,
 }
 
 impl Connection {
     /// A client. `peer_ip` is the server's address as handshakes carry it: see
     /// [`ip_words`](crate::udt::ip_words).
-    pub fn connect(now: Time, config: Config, peer_ip: [u32; 4], rate: Box<dyn RateControl>) -> Self {
+    pub fn connect(now: Instant, config: Config, peer_ip: [u32; 4], rate: Box<dyn RateControl>) -> Self {
         let config = config.checked();
         let mut connection = Connection::new(now, config, rate);
         connection.peer_ip = peer_ip;
@@ -164,7 +164,7 @@ impl Connection {
 
     /// A server's end of a connection that its [`Listener`](crate::udt::Listener) has accepted.
     pub(crate) fn accept(
-        now: Time,
+        now: Instant,
         config: Config,
         request: &Handshake,
         peer_ip: [u32; 4],
@@ -179,7 +179,7 @@ impl Connection {
         connection
     }
 
-    fn new(now: Time, config: Config, rate: Box<dyn RateControl>) -> Self {
+    fn new(now: Instant, config: Config, rate: Box<dyn RateControl>) -> Self {
         Connection {
             config,
             state: State::Established,
@@ -191,7 +191,7 @@ impl Connection {
             arrivals: Arrivals::new(now),
             pending: VecDeque::new(),
             rtt: INITIAL_RTT,
-            rtt_var: Time(INITIAL_RTT.0 / 2),
+            rtt_var: INITIAL_RTT / 2,
             measured_rtt: None,
             min_rtt: None,
             receive_rate: 16,
@@ -202,7 +202,7 @@ impl Connection {
                 number: 0,
                 sent: 0,
                 confirmed: 0,
-                last_full: Time::ZERO,
+                last_full: Instant::ZERO,
                 next_due: now + SYN,
                 packets: 0,
                 light: 1,
@@ -218,7 +218,7 @@ impl Connection {
     }
 
     /// Applies the values of the handshake.
-    fn establish(&mut self, now: Time, peer: &Handshake) {
+    fn establish(&mut self, now: Instant, peer: &Handshake) {
         self.config.mss = self.config.mss.min(peer.mss).max(MIN_MSS);
         self.peer_id = peer.socket_id;
         let window = peer.flight_window.clamp(2, MAX_WINDOW);
@@ -360,9 +360,9 @@ impl Connection {
         }
     }
 
-    /// Adds a message. It is dropped instead of retransmitted after `lifetime` ([`Time::NEVER`]: never).
+    /// Adds a message. It is dropped instead of retransmitted after `lifetime` ([`Time::MAX`]: never).
     /// False if it does not fit now or is empty, or if this is not an established connection for messages.
-    pub fn send_message(&mut self, now: Time, message: &[u8], in_order: bool, lifetime: Time) -> bool {
+    pub fn send_message(&mut self, now: Instant, message: &[u8], in_order: bool, lifetime: Time) -> bool {
         let is_possible = self.state == State::Established && self.config.socket_type == SocketType::Messages;
         is_possible && !message.is_empty() && self.send.write_message(message, in_order, now + lifetime)
     }
@@ -427,7 +427,7 @@ impl Connection {
     }
 
     /// Appends the next datagram for the peer to `out`; false if nothing is to be sent now.
-    pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+    pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         if let Some(control) = self.pending.pop_front() {
             self.encode(now, control, out);
             return true;
@@ -468,13 +468,13 @@ impl Connection {
         }
     }
 
-    fn encode(&self, now: Time, control: Control, out: &mut Vec<u8>) {
+    fn encode(&self, now: Instant, control: Control, out: &mut Vec<u8>) {
         let is_request = matches!(self.state, State::Connecting { .. });
         let destination = if is_request { 0 } else { self.peer_id };
         Packet::Control(ControlHeader { stamp_us: self.stamp_us(now), destination }, control).encode(out);
     }
 
-    fn stamp_us(&self, now: Time) -> u32 {
-        now.saturating_sub(self.start).as_micros() as u32
+    fn stamp_us(&self, now: Instant) -> u32 {
+        now.saturating_since(self.start).as_micros() as u32
     }
 }

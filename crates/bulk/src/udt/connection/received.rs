@@ -1,6 +1,6 @@
 //! Handling of the peer's packets by a [`Connection`].
 
-use units::Time;
+use units::{Instant, Time};
 
 use super::{CloseReason, Connection, State};
 use crate::udt::{
@@ -15,7 +15,7 @@ const LIGHT_ACK_PACKETS: u64 = 64;
 
 impl Connection {
     /// Processes a datagram of the peer. Anything that is not for this connection is ignored.
-    pub fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
+    pub fn handle_datagram(&mut self, now: Instant, bytes: &[u8]) {
         let Ok(packet) = Packet::decode(bytes) else { return };
         let destination = match &packet {
             Packet::Data(header, _) => header.destination,
@@ -46,7 +46,7 @@ impl Connection {
         self.finish_drain();
     }
 
-    fn handle_handshake(&mut self, now: Time, handshake: &Handshake) {
+    fn handle_handshake(&mut self, now: Instant, handshake: &Handshake) {
         let State::Connecting { cookie, deadline, .. } = self.state else {
             // The client has not received the response.
             if handshake.request == Request::Response
@@ -79,7 +79,7 @@ impl Connection {
         }
     }
 
-    fn handle_data(&mut self, now: Time, header: wire::DataHeader, payload: &[u8]) {
+    fn handle_data(&mut self, now: Instant, header: wire::DataHeader, payload: &[u8]) {
         self.statistics.received_packets += 1;
         self.ack.packets += 1;
         self.arrivals.record(now, header.sequence);
@@ -113,7 +113,7 @@ impl Connection {
 
     /// Time until a missing packet is reported again.
     pub(super) fn report_interval(&self) -> Time {
-        self.rtt + Time(self.rtt_var.0.saturating_mul(4)) + SYN
+        self.rtt + self.rtt_var * 4 + SYN
     }
 
     pub(super) fn queue_nak(&mut self, ranges: &[(u64, u64)]) {
@@ -123,7 +123,7 @@ impl Connection {
         self.queue(Control::Nak(ranges.collect()));
     }
 
-    fn handle_control(&mut self, now: Time, control: Control) {
+    fn handle_control(&mut self, now: Instant, control: Control) {
         match control {
             Control::Ack(Ack::Light { next }) => {
                 if let Some(index) = self.send.numbering.index(next, self.send.acked)
@@ -151,11 +151,11 @@ impl Connection {
                 let Some(at) = self.ack.window.iter().position(|(sent, ..)| *sent == number) else { return };
                 let acknowledged = self.ack.window.drain(..=at).next_back();
                 if let Some((_, index, sent)) = acknowledged {
-                    let sample = now.saturating_sub(sent);
+                    let sample = now.saturating_since(sent);
                     self.update_rtt(sample);
                     self.measured_rtt = Some(match self.measured_rtt {
                         // The first sample as in RFC 6298, section 2.2.
-                        None => (sample, Time(sample.0 / 2)),
+                        None => (sample, sample / 2),
                         Some((rtt, deviation)) => smooth_rtt(rtt, deviation, sample),
                     });
                     self.min_rtt = Some(self.min_rtt.map_or(sample, |min| min.min(sample)));
@@ -176,16 +176,16 @@ impl Connection {
     }
 
     /// Replies at most once per SYN, and to each repeated acknowledgement.
-    fn reply_to_ack(&mut self, now: Time, number: u32) {
+    fn reply_to_ack(&mut self, now: Instant, number: u32) {
         let is_due =
-            self.last_ack_reply.is_none_or(|(at, last)| now.saturating_sub(at) >= SYN || last == number);
+            self.last_ack_reply.is_none_or(|(at, last)| now.saturating_since(at) >= SYN || last == number);
         if is_due {
             self.queue(Control::AckOfAck(number));
             self.last_ack_reply = Some((now, number));
         }
     }
 
-    fn handle_nak(&mut self, now: Time, ranges: &[(u32, u32)]) {
+    fn handle_nak(&mut self, now: Instant, ranges: &[(u32, u32)]) {
         self.statistics.naks += 1;
         let (mut first_lost, mut count) = (None, 0);
         for (first, last) in ranges {
@@ -221,7 +221,7 @@ impl Connection {
 
 /// The smoothed round-trip time and its mean deviation after a sample.
 fn smooth_rtt(rtt: Time, deviation: Time, sample: Time) -> (Time, Time) {
-    (Time((rtt.0 * 7 + sample.0) / 8), Time((deviation.0 * 3 + sample.abs_diff(rtt).0) / 4))
+    ((rtt * 7 + sample) / 8, (deviation * 3 + sample.abs_diff(rtt)) / 4)
 }
 
 /// Moving average with a weight of 1/8 for the report; a report of 0 is ignored.

@@ -1,6 +1,6 @@
 //! The timers of a [`Connection`]: acknowledgements, repeated loss reports, expirations.
 
-use units::Time;
+use units::{Instant, Time};
 
 use super::{CloseReason, Connection, REQUEST_INTERVAL, State};
 use crate::udt::{
@@ -21,10 +21,10 @@ const ACK_WINDOW: usize = 1024;
 const RANGES_PER_NAK: usize = 160;
 
 impl Connection {
-    /// When [`Connection::handle_timeout`] is due; [`Time::NEVER`] after the end.
-    pub fn next_timeout(&self) -> Time {
+    /// When [`Connection::handle_timeout`] is due; [`Instant::NEVER`] after the end.
+    pub fn next_timeout(&self) -> Instant {
         match self.state {
-            State::Closed(_) => return Time::NEVER,
+            State::Closed(_) => return Instant::NEVER,
             State::Connecting { next_request, deadline, .. } => return next_request.min(deadline),
             State::Established | State::Draining => {}
         }
@@ -42,20 +42,20 @@ impl Connection {
     }
 
     /// When the peer has been silent for too long.
-    fn expiration(&self) -> Time {
+    fn expiration(&self) -> Instant {
         let count = u64::from(self.expirations);
-        let interval = Time((self.rtt.0 + 4 * self.rtt_var.0).saturating_mul(count)) + SYN;
-        self.last_response + interval.max(Time(MIN_EXPIRATION.0 * count))
+        let interval = (self.rtt + self.rtt_var * 4) * count + SYN;
+        self.last_response + interval.max(MIN_EXPIRATION * count)
     }
 
     /// Time until the first unacknowledged packet is retransmitted.
     fn head_timeout(&self) -> Time {
-        let margin = Time(self.rtt_var.0.saturating_mul(4)) + SYN;
+        let margin = self.rtt_var * 4 + SYN;
         self.rtt + self.rtt + margin + SYN
     }
 
     /// Runs the timers that are due.
-    pub fn handle_timeout(&mut self, now: Time) {
+    pub fn handle_timeout(&mut self, now: Instant) {
         match self.state {
             State::Closed(_) => return,
             State::Connecting { cookie, next_request, deadline } => {
@@ -90,13 +90,13 @@ impl Connection {
         }
     }
 
-    fn send_full_ack(&mut self, now: Time) {
+    fn send_full_ack(&mut self, now: Instant) {
         self.ack.next_due = now + SYN;
         self.ack.packets = 0;
         self.ack.light = 1;
         let next = self.receive.next;
-        let since_full = now.saturating_sub(self.ack.last_full);
-        if next == self.ack.sent && since_full < self.rtt + Time(4 * self.rtt_var.0) {
+        let since_full = now.saturating_since(self.ack.last_full);
+        if next == self.ack.sent && since_full < self.rtt + self.rtt_var * 4 {
             return;
         }
         self.ack.sent = next;
@@ -121,8 +121,8 @@ impl Connection {
         }
     }
 
-    fn expire(&mut self, now: Time) {
-        if self.expirations > MAX_EXPIRATIONS && now.saturating_sub(self.last_response) >= MIN_BROKEN {
+    fn expire(&mut self, now: Instant) {
+        if self.expirations > MAX_EXPIRATIONS && now.saturating_since(self.last_response) >= MIN_BROKEN {
             return self.fail(CloseReason::Timeout);
         }
         self.statistics.expirations += 1;

@@ -75,7 +75,7 @@ pub fn run(command: &AlertsCommand, json: bool) -> anyhow::Result<()> {
             args.directory.client()?.acknowledge(pair(&args.from, &args.to), None, &args.text)
         }
         AlertsCommand::Mute(args) => {
-            let time = Duration::from_nanos(args.time.0);
+            let time = args.time.to_duration();
             args.directory.client()?.mute(pair(&args.from, &args.to), time, &args.text)
         }
         AlertsCommand::Unmute(args) => {

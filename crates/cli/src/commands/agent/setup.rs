@@ -5,7 +5,6 @@ use std::{
     net::{IpAddr, Ipv6Addr, SocketAddr},
     path::Path,
     sync::Arc,
-    time::Duration,
 };
 
 use agent::{
@@ -106,7 +105,7 @@ pub fn invite(args: &InviteArgs, json: bool) -> anyhow::Result<()> {
             config.name
         ))
     })?;
-    let valid = Duration::from_nanos(args.valid.0);
+    let valid = args.valid.to_duration();
     let invitation = authority.invite(&config.state, &args.name, &config.address, valid).map_err(failure)?;
     if json {
         return output::json(&json!({

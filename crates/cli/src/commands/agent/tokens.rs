@@ -1,7 +1,5 @@
 //! `longfat agent token`: tokens of programs that use the HTTP interface.
 
-use std::time::Duration;
-
 use agent::{Scope, TokenEntry, Tokens};
 use clap::{ArgGroup, Args, Subcommand};
 use serde_json::json;
@@ -64,7 +62,7 @@ fn open(directory: &Directory) -> anyhow::Result<Tokens> {
 }
 
 fn create(args: &CreateArgs, json: bool) -> anyhow::Result<()> {
-    let valid = args.valid.map(|valid| Duration::from_nanos(valid.0));
+    let valid = args.valid.map(|valid| valid.to_duration());
     let config = args.directory.config()?;
     let mut tokens = Tokens::open(&config.state).map_err(failure)?;
     let token = match &args.role {

@@ -1,7 +1,5 @@
 //! The requests of users to a running point.
 
-use std::time::Duration;
-
 use agent::{Explained, Filter, Kind, NewReservation};
 use clap::Args;
 use serde::Serialize;
@@ -137,7 +135,7 @@ pub fn status(args: &Directory, json: bool) -> anyhow::Result<()> {
 
 /// Shows the calendar.
 pub fn calendar(args: &CalendarArgs, json: bool) -> anyhow::Result<()> {
-    let next = Duration::from_nanos(args.next.0);
+    let next = args.next.to_duration();
     let calendar = args.directory.client()?.calendar(next).map_err(failure)?;
     if json {
         return output::json(&document("calendar", &calendar)?);

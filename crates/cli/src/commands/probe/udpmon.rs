@@ -54,7 +54,7 @@ pub struct UdpmonArgs {
 /// Parses a spacing.
 fn spacing(text: &str) -> Result<Time, String> {
     match iperf3_values::time(text)? {
-        time if time <= MAX_SPACING => Ok(Time(time.as_nanos() as u64)),
+        time if time <= MAX_SPACING => Ok(Time::from_nanos(time.as_nanos() as u64)),
         _ => Err(format!("{text:?} is more than a second; write {text}us for microseconds")),
     }
 }
@@ -213,8 +213,8 @@ mod tests {
 
     #[test]
     fn spacings_are_limited_to_a_second() {
-        assert_eq!(spacing("0"), Ok(Time(0)));
-        assert_eq!(spacing("20us"), Ok(Time(20_000)));
+        assert_eq!(spacing("0"), Ok(Time::ZERO));
+        assert_eq!(spacing("20us"), Ok(Time::from_nanos(20_000)));
         assert!(spacing("20").unwrap_err().contains("20us"));
         assert!(spacing("fast").is_err());
     }

@@ -123,7 +123,7 @@ pub fn run(args: &WatchArgs, runs: &RunsLocation, json: bool) -> anyhow::Result<
     if args.restore {
         return modify::restore(args, &text, filter, json);
     }
-    let interval = Duration::from_nanos(args.interval.0);
+    let interval = args.interval.to_duration();
     if interval < MIN_SAMPLE_INTERVAL {
         return Err(Exit::BadInput("--interval must be 100us or more".into()).into());
     }
@@ -213,7 +213,7 @@ struct Session {
 impl Session {
     fn run(mut self, watcher: &mut Watcher, args: &WatchArgs, stop: &AtomicBool) -> anyhow::Result<()> {
         let begun = Instant::now();
-        let end = args.duration.map(|time| begun + Duration::from_nanos(time.0));
+        let end = args.duration.map(|time| begun + time.to_duration());
         let mut next = begun;
         let mut reported = begun;
         let mut drawn = None;

@@ -160,14 +160,14 @@ fn watch(
             }
         }
         let since = begin.map(|begin| begin.elapsed()).unwrap_or_default();
-        if begin.is_some() && !is_faulty && since >= Duration::from_nanos(args.fault_after.0) {
+        if begin.is_some() && !is_faulty && since >= args.fault_after.to_duration() {
             is_faulty = true;
             let what = cause_fault(args.fault, lab)?;
             if !json {
                 output::prose(&format!("{}  fault: {what}", clock()))?;
             }
         }
-        if args.duration.is_some_and(|duration| started.elapsed() >= Duration::from_nanos(duration.0)) {
+        if args.duration.is_some_and(|duration| started.elapsed() >= duration.to_duration()) {
             break;
         }
         sleep(POLL);

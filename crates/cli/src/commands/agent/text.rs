@@ -290,7 +290,7 @@ fn result(row: &TestRow) -> String {
     parts.extend(figures.typical_rtt_us.map(|us| format!("{typical} {}", number::rounded_micros(us))));
     let loss = match row.kind.as_str() {
         "latency" => "lost",
-        "stream" => "lost or late",
+        "stream" => "lost, late or skipped",
         _ => "lost or retransmitted",
     };
     parts.extend(figures.loss_share.map(|share| format!("{loss} {}", number::share(share))));

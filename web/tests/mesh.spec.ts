@@ -43,7 +43,10 @@ test('the page names the cause of a fault, marks the change, and fits the screen
   const worst = page.locator('.troubled li', { hasText: ', best ' }).filter({ hasText: 'to washington' }).first();
   await expect(worst).toContainText(/to washington: receive buffer of washington since \d\d:\d\d/, { timeout: TIMEOUT });
   const picture = async (name: string) => {
-    if (PICTURES) await page.screenshot({ path: join(PICTURES, `agent-${name}.png`), fullPage: true });
+    if (!PICTURES) return;
+    // The pointer is not on a link.
+    await page.mouse.move(0, 0);
+    await page.screenshot({ path: join(PICTURES, `agent-${name}.png`), fullPage: true });
   };
   // Pictures have all pairs that the fault limits.
   const limited = page.locator('.cell[data-state=limited]');

@@ -162,4 +162,7 @@ test('the page names the cause of a fault, marks the change, and fits the screen
   });
   await expect(page.locator('[data-alerts]')).toContainText(/alerts muted until \d{4}-\d\d-\d\d/);
   expect(trouble).toEqual([]);
+  // The page polls the demo, which ends now.
+  await page.unrouteAll({ behavior: 'ignoreErrors' });
+  await page.context().close();
 });

@@ -36,9 +36,11 @@ const MAX_ROUND_TRIPS_AFTER_LOSS: f64 = 200.0;
 const STANDING_QUEUE: f64 = 0.5;
 /// [`STANDING_QUEUE`] if the window is full: then the bursts of the flow itself fill a queue.
 const STANDING_QUEUE_OF_FULL_WINDOW: f64 = 0.5;
-/// Minimum excess of the round-trip time that counts as a standing queue, microseconds: the receiver's
-/// estimate has the resolution of timestamps.
-const MIN_STANDING_QUEUE_US: f64 = 1500.0;
+/// Minimum excess of the round-trip time that counts as a standing queue, microseconds. The receiver's
+/// estimate ends when data arrives, so it includes the pauses of the sending program: programs that limit
+/// their rate write every few milliseconds (5 ms in this project's own). It has the resolution of timestamps
+/// (1 ms).
+const MIN_STANDING_QUEUE_US: f64 = 6000.0;
 /// Maximum spread (90th percentile minus 10th) of constant data of a round trip, as a share of its median.
 const MAX_CONSTANT_SPREAD: f64 = 0.15;
 /// Number of parts of a round trip whose data is compared.

@@ -1,5 +1,5 @@
-// The computation of the mesh's map, without its drawing: projection, marks of points that are close together, and labels that
-// do not overlap.
+// The computation of the mesh's map, without its drawing: projection, marks of points that are close together, and the curves
+// between them. labels.ts places the names.
 import type { MeshPoint } from './mesh-api';
 
 /** A point with a known position. */
@@ -29,12 +29,14 @@ export interface Mark {
   y: number;
 }
 
-export interface Label {
-  text: string;
-  x: number;
-  y: number;
-  /** Whether the text ends at `x`. */
-  isLeft: boolean;
+/** A link from one mark to another. */
+export interface Curve {
+  /** The path of an SVG. */
+  path: string;
+  /** The middle, and the direction there, degrees. */
+  middle: { x: number; y: number; degrees: number };
+  /** Points of the curve, at most about `step` pixels apart. */
+  points: (step: number) => { x: number; y: number }[];
 }
 
 /** Smallest span of the map, degrees: coastlines are known to a degree. */
@@ -46,10 +48,6 @@ const minShape = (width: number) => (width < 500 ? 0.75 : 0.42);
 const MAX_SHAPE = 0.9;
 /** Marks closer than this are merged, pixels. */
 const MARK_SIZE = 16;
-/** Height of a label, and the mean width of a letter, pixels. */
-const [LABEL_HEIGHT, LETTER_WIDTH] = [14, 6.4];
-/** Distance of a label from its mark, pixels. */
-const LABEL_GAP = 9;
 
 export function placed(points: MeshPoint[]): PlacedPoint[] {
   return points.flatMap(({ name, coordinates }) =>
@@ -148,35 +146,23 @@ export function marksOf(map: Projection, points: PlacedPoint[]): Mark[] {
   return marks;
 }
 
-/** Labels beside their marks, moved down if they would cover others. */
-export function labelsOf(map: Projection, marks: Mark[]): Label[] {
-  const taken: { left: number; right: number; y: number }[] = [];
-  return [...marks]
-    .sort((a, b) => a.y - b.y)
-    .map(({ names, x, y }) => {
-      const text = names.length > 3 ? `${names.slice(0, 2).join(', ')} and ${names.length - 2} more` : names.join(', ');
-      const length = text.length * LETTER_WIDTH;
-      const isLeft = x + LABEL_GAP + length > map.width && x - LABEL_GAP - length > 0;
-      const left = isLeft ? x - LABEL_GAP - length : x + LABEL_GAP;
-      const covers = (other: { left: number; right: number; y: number }, at: number) =>
-        Math.abs(other.y - at) < LABEL_HEIGHT && other.left < left + length && left < other.right;
-      let at = y + 4;
-      for (let other = taken.find((other) => covers(other, at)); other; other = taken.find((other) => covers(other, at)))
-        at = other.y + LABEL_HEIGHT;
-      taken.push({ left, right: left + length, y: at });
-      return { text, x: isLeft ? x - LABEL_GAP : x + LABEL_GAP, y: at, isLeft };
-    });
-}
-
 /** A curve from one mark to another that bends to the right of the straight line, so that both directions are visible. */
-export function curve(from: Mark, to: Mark): { path: string; middle: { x: number; y: number; degrees: number } } {
+export function curve(from: Mark, to: Mark): Curve {
   const [dx, dy] = [to.x - from.x, to.y - from.y];
   const length = Math.hypot(dx, dy) || 1;
   const bend = Math.max(14, 0.16 * length);
   const [cx, cy] = [(from.x + to.x) / 2 - (dy / length) * bend, (from.y + to.y) / 2 + (dx / length) * bend];
-  const at = (a: number, c: number, b: number) => (a + 2 * c + b) / 4;
+  // A quadratic Bézier curve; `t` is 0 at its start and 1 at its end.
+  const at = (t: number) => ({
+    x: (1 - t) ** 2 * from.x + 2 * t * (1 - t) * cx + t ** 2 * to.x,
+    y: (1 - t) ** 2 * from.y + 2 * t * (1 - t) * cy + t ** 2 * to.y,
+  });
   return {
     path: `M${from.x.toFixed(1)},${from.y.toFixed(1)}Q${cx.toFixed(1)},${cy.toFixed(1)} ${to.x.toFixed(1)},${to.y.toFixed(1)}`,
-    middle: { x: at(from.x, cx, to.x), y: at(from.y, cy, to.y), degrees: (Math.atan2(dy, dx) * 180) / Math.PI },
+    middle: { ...at(0.5), degrees: (Math.atan2(dy, dx) * 180) / Math.PI },
+    points: (step) => {
+      const count = Math.ceil((length + bend) / step);
+      return Array.from({ length: count + 1 }, (_, i) => at(i / count));
+    },
   };
 }

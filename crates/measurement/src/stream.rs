@@ -242,23 +242,23 @@ impl MissedPackets {
         }
     }
 
-    /// In words; `None` if no packet missed its deadline.
-    fn sentence(&self, due: u64) -> Option<String> {
-        if self.all == 0 {
-            return None;
-        }
+    /// The causes with their numbers of packets, as in `4 lost on the path, 3 arrived late`; `None` if no
+    /// packet missed its deadline.
+    pub fn causes(&self) -> Option<String> {
         let parts = [
             (self.lost, "lost on the path"),
             (self.late, "arrived late"),
             (self.dropped_at_socket, "dropped by the receiver's socket, whose buffer was full"),
             (self.skipped, "skipped by the sender, which was stalled"),
         ];
-        let parts: Vec<String> = parts
-            .iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, why)| format!("{count} {why}"))
-            .collect();
-        Some(format!("{} of {due} packets missed their time: {}.", self.all, parts.join(", ")))
+        let parts = parts.iter().filter(|(count, _)| *count > 0);
+        let parts: Vec<String> = parts.map(|(count, why)| format!("{count} {why}")).collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+
+    /// In words; `None` if no packet missed its deadline.
+    fn sentence(&self, due: u64) -> Option<String> {
+        Some(format!("{} of {due} packets missed their time: {}.", self.all, self.causes()?))
     }
 }
 
@@ -331,6 +331,10 @@ mod tests {
         let recorded = recorder.finish(&parameters).unwrap();
         let missed = MissedPackets { all: 10, skipped: 2, dropped_at_socket: 1, late: 3, lost: 4 };
         assert_eq!(recorded.missed, missed);
+        let causes = missed.causes().unwrap();
+        assert!(causes.starts_with("4 lost on the path, 3 arrived late, 1 dropped by"), "{causes}");
+        assert!(causes.ends_with(", 2 skipped by the sender, which was stalled"), "{causes}");
+        assert_eq!(MissedPackets::default().causes(), None);
         let flow = &recorded.run.flows[0];
         let stream = flow.stream.unwrap();
         assert_eq!((stream.in_time_share, stream.is_sustainable), (0.99, false));

@@ -101,6 +101,7 @@ impl Endpoint {
             let refused = conn.receiver.accept(&mut conn.sk, clock, segment);
             return self.act(refused.ack);
         }
+        conn.receiver.note_timestamp(segment);
         if segment.flags.has(Flags::ACK) {
             self.sender.ack(conn, segment);
             self.after_ack();

@@ -58,7 +58,10 @@ impl Figures {
             let (lost, sent) = (lost?, sent?);
             (sent > 0.0).then(|| lost / sent)
         };
-        let loss = share(count(|flow| flow.retransmitted_segs), count(|flow| flow.sent_segs))
+        // A stream without repairs retransmits nothing, but may lose packets.
+        let missed = first.filter(|flow| flow.kind == FlowKind::Stream).and_then(|flow| flow.loss_share);
+        let loss = missed
+            .or_else(|| share(count(|flow| flow.retransmitted_segs), count(|flow| flow.sent_segs)))
             .or_else(|| first.and_then(|flow| flow.loss_share))
             .or_else(|| share(count(|flow| flow.pings_lost), count(|flow| flow.pings_sent)));
         let verdict = first.and_then(|flow| flow.verdict).map(|cause| cause.name().to_owned());
@@ -181,6 +184,22 @@ mod tests {
             assert_eq!((figures.finding(), figures.remedy()), (Some("x"), None), "{verdict:?}");
         }
         assert_eq!((Figures::default().finding(), Figures::default().remedy()), (None, None));
+    }
+
+    #[test]
+    fn the_loss_of_a_stream_is_the_share_of_packets_that_missed_their_time() {
+        let loss_of = |kind: FlowKind| {
+            let flow = FlowSummary {
+                kind,
+                sent_segs: Some(1000),
+                retransmitted_segs: Some(10),
+                loss_share: Some(0.03),
+                ..FlowSummary::default()
+            };
+            let begun = RunSummary::begun(EngineName::Test, "2026-01-01T00:00:00Z".into());
+            Figures::of(&RunSummary { flows: vec![flow], ..begun }).loss_share
+        };
+        assert_eq!((loss_of(FlowKind::Stream), loss_of(FlowKind::Tcp)), (Some(0.03), Some(0.01)));
     }
 
     #[test]

@@ -77,7 +77,10 @@ pub(super) fn stream(job: &LeadJob, endpoint: &Endpoint, rate: BitRate, time: Du
                 run.flows.iter().find_map(|flow| flow.stream).filter(|stream| !stream.is_sustainable);
             let missed = missed.map(|stream| {
                 let share = (1.0 - stream.in_time_share) * 100.0;
-                format!("{share:.3} % of the packets missed their time, more than the tolerated 0.1 %")
+                let causes = recorded.missed.causes().map_or(String::new(), |causes| format!(": {causes}"));
+                format!(
+                    "{share:.3} % of the packets missed their time, more than the tolerated 0.1 %{causes}"
+                )
             });
             let mut figures = Figures::of(run);
             // The requested rate is not a limit of the path.

@@ -204,6 +204,7 @@ impl Receiver {
     pub fn accept(&mut self, sk: &mut TcpSock, now: u64, segment: &Segment) -> Accepted {
         let mut accepted = Accepted::default();
         if self.expects(sk, segment) {
+            self.note_timestamp(segment);
             self.measure_rtt_by_timestamp(sk, now, segment);
             self.take_expected(sk, now, segment, &mut accepted);
         } else {
@@ -219,8 +220,17 @@ impl Receiver {
         self.in_window(sk, segment)
     }
 
-    /// [`Self::accept`] for a segment inside the window, without [`Self::measure_rtt_by_timestamp`]. The
-    /// outcome is large, so it is written in place; `accepted` must be the default.
+    /// Stores the peer's timestamp, which the next segments echo (`tcp_store_ts_recent`). Call it before the
+    /// sender processes the ACK: retransmissions that this ACK triggers echo it.
+    #[inline(always)]
+    pub(crate) fn note_timestamp(&mut self, segment: &Segment) {
+        if self.timestamps && !after(segment.seq, self.rcv_wup) && !before(segment.tsval, self.ts_recent) {
+            self.ts_recent = segment.tsval;
+        }
+    }
+
+    /// [`Self::accept`] for a segment inside the window, without its timestamps. The outcome is large, so it
+    /// is written in place; `accepted` must be the default.
     #[inline(always)]
     pub(crate) fn take_expected(
         &mut self,
@@ -230,12 +240,6 @@ impl Receiver {
         accepted: &mut Accepted,
     ) {
         count_segment(sk, segment);
-        if self.timestamps {
-            if !after(segment.seq, self.rcv_wup) && !before(segment.tsval, self.ts_recent) {
-                self.ts_recent = segment.tsval;
-            }
-            (sk.rx_opt.rcv_tsval, sk.rx_opt.rcv_tsecr) = (segment.tsval, segment.tsecr);
-        }
         if segment.is_data() {
             self.announced = None;
             self.accept_cwr(sk, segment);

@@ -1,6 +1,9 @@
 //! Loss detection by time: RACK (RFC 8985; net/ipv4/tcp_recovery.c).
 
-use super::{Marks, Sender, Skb, timers::Timer};
+use super::{
+    Marks, Sender, Skb,
+    timers::{TIMEOUT_MIN_US, Timer},
+};
 use crate::{CaState, EndpointEvent, Operation, RateSample, connection::Connection, segment::after};
 
 /// Bits of `rack.bits`: `reo_wnd_persist` is the low five.
@@ -50,8 +53,7 @@ impl Sender {
         conn.sk.rack.bits &= !ADVANCED;
         let wait = self.rack_detect_loss(conn);
         if wait > 0 {
-            // TCP_TIMEOUT_MIN: two jiffies.
-            let jiffies = conn.us_to_jiffies(u64::from(wait)) + 2;
+            let jiffies = conn.us_to_jiffies(u64::from(wait) + u64::from(TIMEOUT_MIN_US));
             self.reset_xmit_timer(conn, Timer::Reordering, jiffies.min(conn.sk.icsk_rto));
         }
         wait > 0

@@ -5,7 +5,11 @@
 //! was judged spurious (F-RTO cleared `LOST` and left `RETRANS`) counts once in `retrans_out`; the kernel
 //! counts it twice and never corrects that.
 
-use super::{Marks, Sender, output::Push, timers::Timer};
+use super::{
+    Marks, Sender,
+    output::Push,
+    timers::{TIMEOUT_MIN_US, Timer},
+};
 use crate::{CaState, EndpointEvent, behaviour::Recovery, connection::Connection, segment::before};
 
 impl Sender {
@@ -110,9 +114,8 @@ impl Sender {
             return false;
         }
         let mut timeout = if sk.srtt_us > 0 {
-            // TCP_TIMEOUT_MIN: two jiffies.
-            let extra = if sk.packets_out == 1 { sk.icsk_rto_min } else { 2 };
-            conn.us_to_jiffies(u64::from(sk.srtt_us >> 2)) + extra
+            let extra = if sk.packets_out == 1 { conn.rto_min_us() } else { TIMEOUT_MIN_US };
+            conn.us_to_jiffies(u64::from(sk.srtt_us >> 2) + u64::from(extra))
         } else {
             conn.config.hz
         };

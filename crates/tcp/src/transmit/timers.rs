@@ -4,6 +4,10 @@
 use super::Sender;
 use crate::{TcpState, behaviour::TimerWheel, connection::Connection};
 
+/// `TCP_TIMEOUT_MIN_US`, which loss probes and RACK add to their timeouts before they are rounded to jiffies.
+/// Kernels before 6.6 whose stable series lacks 1c2709cfff1d add two jiffies.
+pub(super) const TIMEOUT_MIN_US: u32 = 2000;
+
 /// `ICSK_TIME_*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]

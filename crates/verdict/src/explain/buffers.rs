@@ -1,6 +1,6 @@
 //! Larger socket buffers: how large, and the commands.
 
-use model::round_up_mib;
+use model::{MAX_WINDOW, round_up_mib};
 use schema::{Cause, Fix, FlowSample, FlowSummary};
 use units::{Bytes, Time};
 
@@ -11,6 +11,9 @@ use crate::{Buffer, FlowContext, second_limit::MIN_OTHER_WINDOW_SHARE};
 /// net/ipv4/tcp.c).
 const DEFAULT_RMEM: [u64; 2] = [4096, 131_072];
 const DEFAULT_WMEM: [u64; 2] = [4096, 16_384];
+
+/// The largest socket buffer, and the largest value of its setting, bytes: the kernel stores both as `int`.
+const MAX_BUFFER: u64 = i32::MAX as u64;
 
 /// The end of a flow that has a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,7 +116,13 @@ impl End {
                 return Some(Larger::Advice(advice));
             }
         };
-        let (needed, reason) = needed(now, twice_bdp(context, summary), summary);
+        let twice_bdp = twice_bdp(context, summary);
+        if now >= MAX_BUFFER {
+            let (host, sysctl) = (self.host(context), self.sysctl());
+            let advice = format!("on {host}, {sysctl} has its largest value: {}", in_parallel(twice_bdp));
+            return Some(Larger::Advice(advice));
+        }
+        let (needed, reason) = needed(now, twice_bdp, summary);
         Some(Larger::Setting {
             host: self.host(context).into(),
             setting: format!("{}=\"{} {} {needed}\"", self.sysctl(), first[0], first[1]),
@@ -130,7 +139,9 @@ impl End {
                 let (needed, reason) = needed(requested.saturating_mul(2), Some(twice), summary);
                 format!("{} ({reason})", exact(needed / 2))
             }
-            None => format!("{}, twice the present size", exact(requested.saturating_mul(2))),
+            None => {
+                format!("{}, twice the present size", exact(requested.saturating_mul(2).min(MAX_BUFFER / 2)))
+            }
         };
         Larger::Advice(format!("remove {request} so that the kernel tunes the buffer, or set it to {size}"))
     }
@@ -142,8 +153,29 @@ fn twice_bdp(context: &FlowContext, summary: &FlowSummary) -> Option<u64> {
     Some(round_up_mib(2.0 * rate / 8.0 * summary.min_rtt_us? * 1e-6).0)
 }
 
-/// A sufficient buffer size, and the reason for it.
+/// The advice for a path whose bandwidth-delay product is beyond the window of one connection.
+fn in_parallel(twice_bdp: Option<u64>) -> String {
+    let connections = match twice_bdp.map(|twice| (twice / 2).div_ceil(MAX_WINDOW.0)) {
+        Some(count) if count > 1 => format!("{count} connections"),
+        _ => "several connections".into(),
+    };
+    format!(
+        "the window of one connection has at most {} (RFC 7323), so use {connections} in parallel",
+        exact(MAX_WINDOW.0)
+    )
+}
+
+/// A sufficient buffer size, at most [`MAX_BUFFER`], and the reason for it.
 fn needed(now: u64, twice_bdp: Option<u64>, summary: &FlowSummary) -> (u64, String) {
+    let (needed, reason) = unlimited(now, twice_bdp, summary);
+    if needed <= MAX_BUFFER {
+        return (needed, reason);
+    }
+    (MAX_BUFFER, format!("{} is the largest possible buffer; {}", exact(MAX_BUFFER), in_parallel(twice_bdp)))
+}
+
+/// [`needed`] as if buffers could have any size.
+fn unlimited(now: u64, twice_bdp: Option<u64>, summary: &FlowSummary) -> (u64, String) {
     match twice_bdp {
         Some(twice) if twice > now => {
             let rtt = Time::from_micros(summary.min_rtt_us.unwrap_or(0.0) as u64);
@@ -212,5 +244,20 @@ mod tests {
         let (fixes, advice) = of_test(fixed.clone(), fixed);
         assert!(fixes.is_empty());
         assert!(advice[0].starts_with("remove -w ") && advice[0].contains("2,000,000 bytes"), "{advice:?}");
+    }
+
+    #[test]
+    fn no_buffer_is_larger_than_the_kernel_allows() {
+        let summary = FlowSummary { min_rtt_us: Some(100_000.0), ..FlowSummary::default() };
+        // 100 Gb/s x 100 ms.
+        let (bytes, reason) = needed(6_291_456, Some(2_500_853_760), &summary);
+        assert_eq!(bytes, 2_147_483_647);
+        assert!(reason.contains("1,073,725,440 bytes") && reason.contains("2 connections"), "{reason}");
+
+        let largest = || Buffer::Tuned([4096, 131_072, MAX_BUFFER]);
+        let (fixes, advice) = of_test(largest(), largest());
+        assert!(fixes.is_empty());
+        assert!(advice[0].starts_with("on far, net.ipv4.tcp_rmem has its largest value"), "{advice:?}");
+        assert!(advice[1].contains("several connections in parallel"), "{advice:?}");
     }
 }

@@ -6,6 +6,7 @@ mod demo;
 mod directory;
 mod limits;
 mod psconfig;
+mod results_table;
 mod session;
 mod setup;
 mod text;

@@ -13,15 +13,15 @@ use view::number;
 use crate::output;
 
 /// Shown in place of an unknown figure.
-const UNKNOWN: &str = "-";
+pub(super) const UNKNOWN: &str = "-";
 
 /// The kind of a test, with its options.
-fn kind(row: &TestRow) -> String {
+pub(super) fn kind(row: &TestRow) -> String {
     row.options.as_ref().map_or_else(|| row.kind.clone(), |options| format!("{} {options}", row.kind))
 }
 
 /// An instant of UTC.
-fn instant(us: i64) -> String {
+pub(super) fn instant(us: i64) -> String {
     let time = Timestamp::from_microsecond(us).unwrap_or_default();
     time.to_zoned(TimeZone::UTC).strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
@@ -290,7 +290,7 @@ fn result(row: &TestRow) -> String {
     parts.extend(figures.typical_rtt_us.map(|us| format!("{typical} {}", number::rounded_micros(us))));
     let loss = match row.kind.as_str() {
         "latency" => "lost",
-        "stream" => "lost or late",
+        "stream" => "lost, late or skipped",
         _ => "lost or retransmitted",
     };
     parts.extend(figures.loss_share.map(|share| format!("{loss} {}", number::share(share))));
@@ -308,42 +308,4 @@ fn result(row: &TestRow) -> String {
     }
     lines.extend(row.record.as_ref().map(|record| format!("  record at {}: {record}", row.from)));
     lines.join("\n")
-}
-
-/// Tests.
-pub fn results(rows: &[TestRow]) -> String {
-    if rows.is_empty() {
-        return "no tests".into();
-    }
-    let known = |text: Option<String>| text.unwrap_or_else(|| UNKNOWN.into());
-    let cells = rows.iter().map(|row| {
-        let figures = &row.figures;
-        let limited_by = figures.verdict.as_ref().map(|verdict| verdict.replace('_', " "));
-        vec![
-            row.id.clone(),
-            instant(row.start_us),
-            row.from.clone(),
-            row.to.clone(),
-            kind(row),
-            row.state.name().replace('_', " "),
-            known(figures.goodput_bps.map(number::rate)),
-            known(figures.loss_share.map(number::share)),
-            known(figures.min_rtt_us.map(number::rounded_micros)),
-            known(row.reason.clone().or(limited_by)),
-        ]
-    });
-    let header = [
-        "RESERVATION",
-        "START (UTC)",
-        "FROM",
-        "TO",
-        "KIND",
-        "STATE",
-        "GOODPUT",
-        "LOSS",
-        "MIN RTT",
-        "LIMIT OR REASON",
-    ];
-    let is_right = [false, false, false, false, false, false, true, true, true, false];
-    table(&header, cells, &is_right, &["LIMIT OR REASON"])
 }

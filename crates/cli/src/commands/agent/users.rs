@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use units::{BitRate, Time};
 
-use super::{Directory, SCHEMA, failure, text, waiting::wait_until};
+use super::{Directory, SCHEMA, failure, results_table::results_table, text, waiting::wait_until};
 use crate::{exit::Exit, interrupt, output};
 
 /// Options of `agent calendar`.
@@ -210,7 +210,7 @@ pub fn results(args: &ResultsArgs, json: bool) -> anyhow::Result<()> {
     if json {
         return output::json(&document("results", &rows)?);
     }
-    output::text(&text::results(&rows))
+    output::text(&results_table(&rows, output::width()))
 }
 
 /// Removes a point from the mesh.

@@ -5,12 +5,12 @@
 //!
 //! ```
 //! use datagrams::{DatagramSource, Draws, ReceiverCounters, SourcePlan};
-//! use units::{BitRate, Time};
+//! use units::{BitRate, Instant};
 //!
 //! let plan = SourcePlan { rate: BitRate(8_000_000), payload: 1000, ..SourcePlan::default() };
-//! let mut source = DatagramSource::new(&plan, Draws::new(1, 0), Time::ZERO);
+//! let mut source = DatagramSource::new(&plan, Draws::new(1, 0), Instant::ZERO);
 //! let mut counters = ReceiverCounters::default();
-//! while let Some(sent) = source.next().filter(|at| *at <= Time::from_millis(9)) {
+//! while let Some(sent) = source.next().filter(|at| *at <= Instant::from_millis(9)) {
 //!     let (number, payload) = source.take();
 //!     // The fourth datagram is lost, all others take 20 ms.
 //!     if number != 3 {

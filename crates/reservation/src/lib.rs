@@ -12,10 +12,10 @@
 //!
 //! ```
 //! use reservation::{AdmitAll, Class, Now, Phase, Point, Settings, Spec, Test};
-//! use units::Time;
+//! use units::{Instant, Time};
 //!
 //! let mut point = Point::new("a".into(), Settings::default());
-//! let now = Now { steady: Time::ZERO, utc: Time::from_secs(1_800_000_000), error: Time::from_millis(1) };
+//! let now = Now { steady: Instant::ZERO, utc: Instant::from_secs(1_800_000_000), error: Time::from_millis(1) };
 //! let spec = Spec {
 //!     peer: Some("b".into()),
 //!     user: None,

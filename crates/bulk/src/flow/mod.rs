@@ -9,11 +9,11 @@
 //!
 //! ```
 //! use bulk::{flow::{End, Plan, Protocol, Receiver, Sender}, udt::RateChoice};
-//! use units::Time;
+//! use units::{Instant, Time};
 //!
 //! let protocol = Protocol::Udt { rate: RateChoice::Automatic, receive_packets: None };
 //! let plan = Plan { protocol, bytes: Some(1_000_000), mtu: 1500, ip_header: 20, seed: 1 };
-//! let (mut sender, mut receiver) = (Sender::new(&plan, Time::ZERO), Receiver::new(&plan, 9000));
+//! let (mut sender, mut receiver) = (Sender::new(&plan, Instant::ZERO), Receiver::new(&plan, 9000));
 //! let (mut now, mut datagram) = (Instant::ZERO, Vec::new());
 //! while !receiver.counts().is_complete {
 //!     now += Time::from_micros(100);

@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use bulk::udt::{Arrival, Config, Connection, Daimd, Listener};
-//! use units::Time;
+//! use units::Instant;
 //!
 //! let now = Instant::ZERO;
 //! let listener = Listener::new(Config::default(), [7; 32]);

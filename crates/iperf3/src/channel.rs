@@ -340,11 +340,12 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                let (stream, _) = listener.accept().unwrap();
+                let (mut stream, _) = listener.accept().unwrap();
+                // Before `Control::new`, whose stream does not wait.
+                std::io::Read::read_exact(&mut stream, &mut [0; COOKIE_BYTES]).unwrap();
                 let mut control = Control::new(stream, &STOP).unwrap();
                 let timeout = Duration::from_secs(10);
                 control.send_bytes(&TURN.to_be_bytes(), timeout).unwrap();
-                std::io::Read::read_exact(&mut control.stream(), &mut [0; COOKIE_BYTES]).unwrap();
                 control.read_text("the client's time", OPENING_LIMIT, timeout).unwrap();
                 control.send_json(&Accepted {}, timeout).unwrap();
                 // Waits until the client has read it.

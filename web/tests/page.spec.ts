@@ -39,7 +39,9 @@ test('the worker of a new run ends when another view is opened', async ({ browse
 });
 
 test('an address with a wrong encoding opens the page', async ({ browser }) => {
-  const { page } = await visit(browser, `${new URL(await site.page()).origin}/#/run/lab8/%`);
+  const address = new URL(await site.page());
+  address.hash = '/run/lab8/%';
+  const { page } = await visit(browser, address.href);
   await expect(page.getByRole('alert')).toBeVisible();
 });
 

@@ -22,7 +22,7 @@ const [HEIGHT, ASCENT, LETTER_WIDTH] = [14, 11, 7.8];
 const GAP = 9;
 /** Half of the width of a mark, pixels. */
 const MARK_RADIUS = 7;
-/** Labels move up or down by at most so many heights if all positions beside the mark are taken. */
+/** Labels move up or down by at most this number of their heights if all positions beside the mark are taken. */
 const MAX_STEPS = 6;
 /** The links are counted in squares of this size, pixels. */
 const SQUARE = 7;
@@ -40,19 +40,13 @@ export function labelsOf(map: Projection, marks: Mark[], links: Curve[]): Label[
     .map((mark) => {
       const text = textOf(mark.names);
       const others = [...taken, ...markBoxes.filter((_, at) => marks[at] !== mark)];
-      const cost = ({ label, steps }: Position) => {
+      const priced = positions(text, mark).map(({ label, steps }) => {
         const box = boxOf(label);
         const isOutside = box.left < 0 || box.right > map.width || box.top < 0 || box.bottom > map.height;
         const overlaps = others.filter((other) => overlap(box, other)).length;
-        return overlaps * OVERLAP + (isOutside ? OUTSIDE : 0) + steps * STEP + crossings(box);
-      };
-      let best: Position | undefined;
-      let lowest = Infinity;
-      for (const position of positions(text, mark)) {
-        const found = cost(position);
-        if (found < lowest) [best, lowest] = [position, found];
-      }
-      const label = best?.label ?? { text, x: mark.x + GAP, y: mark.y, anchor: 'start' };
+        return { label, cost: overlaps * OVERLAP + (isOutside ? OUTSIDE : 0) + steps * STEP + crossings(box) };
+      });
+      const { label } = priced.reduce((best, next) => (next.cost < best.cost ? next : best));
       taken.push(boxOf(label));
       return label;
     });

@@ -146,7 +146,7 @@ impl RunObserver for RunLine {
     }
 
     fn progress(&mut self, progress: &Progress) {
-        let left = self.duration.saturating_sub(progress.elapsed).as_nanos() as f64 * 1e-9;
+        let left = self.duration.saturating_sub(progress.elapsed).as_secs_f64();
         let flows: Vec<String> = progress.flows.iter().map(|f| self.flow(f)).collect();
         let text = format!("{left:4.1} s left  {}", flows.join("  "));
         match &self.bar {

@@ -34,8 +34,6 @@ const MAX_ROUND_TRIPS_AFTER_LOSS: f64 = 200.0;
 /// Minimum excess of the round-trip time over its minimum that counts as a standing queue, as a share of the
 /// minimum.
 const STANDING_QUEUE: f64 = 0.5;
-/// [`STANDING_QUEUE`] if the window is full: then the bursts of the flow itself fill a queue.
-const STANDING_QUEUE_OF_FULL_WINDOW: f64 = 0.5;
 /// Minimum excess of the round-trip time that counts as a standing queue, microseconds. The receiver's
 /// estimate ends when data arrives, so it includes the pauses of the sending program: programs that limit
 /// their rate write every few milliseconds (5 ms in this project's own). It has the resolution of timestamps
@@ -176,12 +174,12 @@ fn label(sample: &Sample, shortest_us: f64, steady: &Steadiness) -> Option<Recei
             return Some(ReceiverFinding::Reader);
         }
         if sample.arrived >= MIN_FULL_SHARE * window {
-            let is_path_full = sample.has_standing_queue(shortest_us, STANDING_QUEUE_OF_FULL_WINDOW);
+            let is_path_full = sample.has_standing_queue(shortest_us);
             let full = ReceiverFinding::ReceiveBuffer;
             return Some(if is_path_full { ReceiverFinding::Network } else { full });
         }
     }
-    if sample.is_soon_after_loss() || sample.has_standing_queue(shortest_us, STANDING_QUEUE) {
+    if sample.is_soon_after_loss() || sample.has_standing_queue(shortest_us) {
         return Some(ReceiverFinding::Network);
     }
     // A flow that neither fills a window nor a queue and loses nothing is limited by the sender. Two other
@@ -197,9 +195,9 @@ impl Sample {
         self.since_loss.is_some_and(|round_trips| round_trips <= MAX_ROUND_TRIPS_AFTER_LOSS)
     }
 
-    /// Whether the round-trip time exceeds its minimum by this share of it.
-    fn has_standing_queue(&self, shortest_us: f64, share: f64) -> bool {
-        self.round_trip_us - shortest_us >= (share * shortest_us).max(MIN_STANDING_QUEUE_US)
+    /// Whether the round-trip time exceeds its minimum by as much as a standing queue lengthens it.
+    fn has_standing_queue(&self, shortest_us: f64) -> bool {
+        self.round_trip_us - shortest_us >= (STANDING_QUEUE * shortest_us).max(MIN_STANDING_QUEUE_US)
     }
 }
 
@@ -295,7 +293,7 @@ fn evidence(
                 samples.iter().filter(|sample| holds(sample)).count() as f64 / samples.len() as f64
             };
             let lost = count(&|sample| sample.is_soon_after_loss());
-            let queued = count(&|sample| sample.has_standing_queue(shortest_us, STANDING_QUEUE));
+            let queued = count(&|sample| sample.has_standing_queue(shortest_us));
             let mut evidence = Vec::new();
             if lost > 0.0 {
                 evidence.push(format!(

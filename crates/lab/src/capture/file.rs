@@ -185,8 +185,16 @@ mod tests {
     use units::{Bytes, Instant};
 
     use super::*;
-    use crate::capture::tests::{captures, frame, host, take, taps};
+    use crate::capture::{
+        Captures,
+        tests::{captures, frame, host, take, taps},
+    };
     use ::capture::pcapng_writer::inspect::read;
+
+    /// Packets arrive at host 0, `nanos` after the start.
+    fn take_at(captures: &Captures, nanos: u64, frames: &[Vec<u8>]) {
+        take(captures, host(0), PacketDirection::In, TrainTimes::at(Instant::from_nanos(nanos)), frames);
+    }
 
     /// A writer that blocks until its channel is closed.
     struct Stuck(mpsc::Receiver<()>, Arc<Mutex<Vec<u8>>>);
@@ -212,13 +220,7 @@ mod tests {
         let out = Box::new(Stuck(wait, Arc::clone(&written)));
         let id = captures.begin("h1", &taps(&[host(0)]), out, "write".into(), &options).unwrap();
         for n in 0..20 {
-            take(
-                &captures,
-                host(0),
-                PacketDirection::In,
-                TrainTimes::at(Instant::from_nanos(n)),
-                &[frame(1)],
-            );
+            take_at(&captures, n, &[frame(1)]);
         }
         // `take` does not wait for the disk: this line is reached although writes block.
         drop(go_on);
@@ -228,7 +230,7 @@ mod tests {
         while counter.load(Ordering::Relaxed) > 0 {
             std::thread::yield_now();
         }
-        take(&captures, host(0), PacketDirection::In, TrainTimes::at(Instant::from_nanos(99)), &[frame(9)]);
+        take_at(&captures, 99, &[frame(9)]);
         let end = captures.stop(id).unwrap();
         assert!(end.missed > 0 && end.packets + end.missed == 21, "{end:?}");
         let note = format!("the capture of h1 missed {} of 21 packets: the disk was too slow", end.missed);
@@ -249,13 +251,7 @@ mod tests {
         }
         let id = captures.start("h1", &taps(&[host(0)]), path, &CaptureOptions::default()).unwrap();
         for n in 0..1000 {
-            take(
-                &captures,
-                host(0),
-                PacketDirection::In,
-                TrainTimes::at(Instant::from_nanos(n)),
-                &[frame(1)],
-            );
+            take_at(&captures, n, &[frame(1)]);
         }
         let note = captures.stop(id).unwrap().note().unwrap();
         assert!(note.starts_with("the capture of h1 is not complete: cannot write /dev/full: "), "{note}");
@@ -278,7 +274,7 @@ mod tests {
         captures.start("h1", &taps(&[host(0)]), &path, &CaptureOptions::default()).unwrap();
         let frames: Vec<Vec<u8>> = (0..40).map(frame).collect();
         for n in 0..500 {
-            take(&captures, host(0), PacketDirection::In, TrainTimes::at(Instant::from_nanos(n)), &frames);
+            take_at(&captures, n, &frames);
         }
         drop(captures);
         assert_eq!(read(&std::fs::read(&path).unwrap()).1.len(), 20_000);
